@@ -1,0 +1,38 @@
+# Everything runs in the project's own .venv; a machine needs python3, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-stamp
+EXTRAS := fast,plot,cli,dev
+# One test process per core pays off only while each of them keeps to a single BLAS thread pool.
+TEST_WORKERS ?= 2
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(STAMP)
+
+# Where ensurepip is missing, venv leaves no pip; the machine's own pip then puts one there.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) \
+	  || ( $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip )
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.engine $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
