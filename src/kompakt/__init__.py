@@ -36,7 +36,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name at its first use (PEP 562) and keep it."""
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'kompakt' has no attribute {name!r}; public names: {', '.join(sorted(_HOME))}")
+        names = ", ".join(sorted(_HOME))
+        raise AttributeError(f"module 'kompakt' has no attribute {name!r}; public names: {names}")
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
