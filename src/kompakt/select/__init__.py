@@ -1,5 +1,14 @@
 """Label-free, one-shot choice of basis vectors, and the bandwidths it needs."""
 
 from kompakt.select.bandwidth import BandwidthWarning, bandwidths, sheather_jones
+from kompakt.select.base import Selection
+from kompakt.select.renyi import BlindCriterionWarning, RenyiSelector
 
-__all__ = ["BandwidthWarning", "bandwidths", "sheather_jones"]
+__all__ = [
+    "BandwidthWarning",
+    "BlindCriterionWarning",
+    "RenyiSelector",
+    "Selection",
+    "bandwidths",
+    "sheather_jones",
+]

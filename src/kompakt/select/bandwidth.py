@@ -182,8 +182,8 @@ def _root(pairs: PairDistances, scale: float, reach: float) -> tuple[float, floa
         phi = pairs.functional(4, alpha * math.exp(5 / 7 * log_h))
         return math.nan if phi <= 0 else math.log(constant / phi) / 5 - log_h
 
-    # The largest root: from the oversmoothed bandwidth up until the excess is negative, then down until it
-    # is not. Rounded data have two more roots below the rounding unit, which a fixed bracket may catch instead.
+    # The largest root: from the oversmoothed bandwidth up until the excess is negative, then down until it is
+    # not. Rounded data have two more roots below the rounding unit, which a fixed bracket may catch instead.
     upper = math.log(1.144 * scale * n ** (-1 / 5))
     highest = 7 / 5 * math.log(reach / _CUTOFF / alpha)
     while excess(upper) > 0:
