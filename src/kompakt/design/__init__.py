@@ -1,0 +1,18 @@
+"""Rows against a basis: one primitive, and the products and factors built on it."""
+
+from kompakt.design.design import DEFAULT_BUDGET, Design, choose_block_rows, weighted_gram, weighted_grams
+from kompakt.design.features import FeatureDesign
+from kompakt.design.factor import Factor, border, factorise, rank_one_changes
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Design",
+    "Factor",
+    "FeatureDesign",
+    "border",
+    "choose_block_rows",
+    "factorise",
+    "rank_one_changes",
+    "weighted_gram",
+    "weighted_grams",
+]

@@ -1,0 +1,89 @@
+"""Kernels that kompakt cannot look into: callables and precomputed matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.kernels.base import Array, Kernel, Matrix
+
+
+@dataclass(frozen=True)
+class CallableKernel(Kernel):
+    """A user's function ``f(X, Z) -> (n, m)``, as in scikit-learn."""
+
+    function: Callable[[Any, Any], Any]
+    name: ClassVar[str] = "callable"
+    differentiable: ClassVar[bool] = False
+
+    def pre(self, X: Matrix, Z: Array) -> Array:
+        values = np.array(self.function(X, Z), dtype=np.result_type(X.dtype, np.float32))
+        if values.shape != (X.shape[0], Z.shape[0]):
+            raise ValueError(
+                f"the kernel function must return an array of shape {(X.shape[0], Z.shape[0])} "
+                f"(rows, basis vectors); got {values.shape}."
+            )
+        return values
+
+    def finish(self, pre: Array) -> Array:
+        return pre
+
+    def diag(self, X: Matrix) -> Array:
+        return np.array([float(self.pre(X[i : i + 1], _dense(X[i : i + 1]))[0, 0]) for i in range(X.shape[0])])
+
+    def gram(self, Z: Array) -> Array:
+        K = np.asarray(self.pre(np.asarray(Z, dtype=np.float64), Z), dtype=np.float64)
+        return 0.5 * (K + K.T)
+
+    def spec(self) -> dict[str, Any]:
+        raise TypeError(
+            "a machine with a callable kernel cannot be saved or exported: the file would have to hold code. "
+            "Use a named kernel, or pickle the estimator if you trust the file."
+        )
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """Rows are rows of a kernel matrix against the training rows; a basis "vector" is a column number.
+
+    `Z` is then an integer array of shape (m, 1), and `gram` needs the training matrix, so it is made from
+    `take_basis` rows: the square part K[c, c].
+    """
+
+    name: ClassVar[str] = "precomputed"
+    differentiable: ClassVar[bool] = False
+    training_gram: Any = None  # (m, m), set when the basis is taken
+
+    def pre(self, X: Matrix, Z: Array) -> Array:
+        columns = X[:, Z.ravel().astype(np.intp)]
+        return np.array(columns.toarray() if sparse.issparse(columns) else columns)
+
+    def finish(self, pre: Array) -> Array:
+        return pre
+
+    def diag(self, X: Matrix) -> Array:
+        raise TypeError("rows of a precomputed kernel do not know their own k(x, x).")
+
+    def gram(self, Z: Array) -> Array:
+        if self.training_gram is None:
+            raise TypeError("the basis of a precomputed kernel must be chosen among the training rows.")
+        index = Z.ravel().astype(np.intp)
+        K = np.asarray(self.training_gram)[np.ix_(index, index)].astype(np.float64)
+        return 0.5 * (K + K.T)
+
+    def take_basis(self, X: Matrix, indices: Array) -> Array:
+        return np.asarray(indices, dtype=np.float64)[:, None]
+
+    def spec(self) -> dict[str, Any]:
+        raise TypeError(
+            "a machine with a precomputed kernel cannot be saved or exported: its basis is a list of column numbers of "
+            "your matrix, not vectors. Fit with a named kernel instead."
+        )
+
+
+def _dense(Z: Matrix) -> Array:
+    return Z.toarray() if sparse.issparse(Z) else Z

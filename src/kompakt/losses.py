@@ -1,0 +1,362 @@
+"""Losses live in prediction space: they see targets and predictions, never the rows.
+
+Every loss gives, per element, its value, its derivative with respect to the prediction f, and a curvature.  Losses
+whose curvature is constant between finitely many kinks (`piecewise_quadratic`) are minimised by Newton's method in
+finitely many steps.  The others are piecewise linear; they are described by their kinks, so that one solver serves
+all of them: in the residual r = direction * (origin - f), slope `slopes[k]` on the k-th interval between `kinks`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class Loss(ABC):
+    """Base class of the losses; instances are immutable."""
+
+    name: ClassVar[str] = ""
+    for_classes: ClassVar[bool] = False
+    for_regression: ClassVar[bool] = False
+    #: finite Newton applies; otherwise the loss is piecewise linear
+    piecewise_quadratic: ClassVar[bool] = True
+
+    @abstractmethod
+    def value(self, y: Array, f: Array) -> Array:
+        """Loss per element."""
+
+    @abstractmethod
+    def gradient(self, y: Array, f: Array) -> Array:
+        """Derivative with respect to f, per element."""
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array) -> Array:
+        """Second derivative with respect to f, per element (0 or 1 away from the kinks)."""
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    """``max(0, 1 - y f)^2 / 2`` for y in {-1, +1} (seed 001, eq. 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import SquaredHinge
+    >>> SquaredHinge().value(np.array([1.0, -1.0]), np.array([0.0, -2.0]))
+    array([0.5, 0. ])
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    for_classes: ClassVar[bool] = True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return 0.5 * np.square(np.maximum(0.0, 1.0 - y * f))
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        return -y * np.maximum(0.0, 1.0 - y * f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return (y * f < 1.0).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class LeastSquares(Loss):
+    """``(y - f)^2 / 2``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import LeastSquares
+    >>> LeastSquares().value(np.array([1.0]), np.array([3.0]))
+    array([2.])
+    """
+
+    name: ClassVar[str] = "least_squares"
+    for_classes: ClassVar[bool] = True
+    for_regression: ClassVar[bool] = True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return 0.5 * np.square(y - f)
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        return f - y
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return np.ones(np.broadcast(y, f).shape)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """Least squares for residuals up to `epsilon`, linear beyond.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import Huber
+    >>> Huber(1.0).value(np.array([0.0, 0.0]), np.array([1.0, 3.0]))
+    array([0.5, 2.5])
+    """
+
+    epsilon: float = 1.35
+    name: ClassVar[str] = "huber"
+    for_regression: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_epsilon(self.epsilon, positive=True)
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = np.abs(y - f)
+        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        return np.clip(f - y, -self.epsilon, self.epsilon)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return (np.abs(y - f) < self.epsilon).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class HuberHinge(Loss):
+    """Squared hinge for shortfalls up to `epsilon`, linear beyond (seed 001, section 8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import HuberHinge
+    >>> HuberHinge(1.0).value(np.array([1.0, 1.0]), np.array([0.0, -2.0]))
+    array([0.5, 2.5])
+    """
+
+    epsilon: float = 1.35
+    name: ClassVar[str] = "huber"
+    for_classes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _require_epsilon(self.epsilon, positive=True)
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = np.maximum(0.0, 1.0 - y * f)
+        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        return -y * np.clip(1.0 - y * f, 0.0, self.epsilon)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        r = 1.0 - y * f
+        return ((r > 0.0) & (r < self.epsilon)).astype(np.float64)
+
+
+class PiecewiseLinear(Loss):
+    """A convex, piecewise linear loss of a residual r(y, f) = sign(y) * (origin(y) - f).
+
+    Its subclasses give `kinks` (ascending) and `slopes` (one more than kinks, non-decreasing) of the loss as a
+    function of r, and `residual`.
+    """
+
+    piecewise_quadratic: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def kinks(self) -> Array:
+        """Where the slope changes, as values of r."""
+
+    @property
+    @abstractmethod
+    def slopes(self) -> Array:
+        """Slopes between the kinks."""
+
+    @abstractmethod
+    def residual(self, y: Array, f: Array) -> Array:
+        """r per element."""
+
+    @abstractmethod
+    def orientation(self, y: Array) -> Array:
+        """dr/df per element: -1 for regression, -y for classes."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = self.residual(y, f)
+        # the loss is 0 on the interval of slope 0 and grows from there
+        return np.max([s * (r - t) for s, t in self._lines()], axis=0)
+
+    def _lines(self) -> list[tuple[float, float]]:
+        """The loss as the maximum of lines slope * (r - root)."""
+        kinks, slopes = self.kinks, self.slopes
+        return [(float(s), float(kinks[k - 1] if s > 0 else kinks[min(k, len(kinks) - 1)])) for k, s in enumerate(slopes)]
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        r = self.residual(y, f)
+        return self.orientation(y) * self.slopes[np.searchsorted(self.kinks, r, side="left")]
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return np.zeros(np.broadcast(y, f).shape)
+
+
+class _ClassResidual(PiecewiseLinear):
+    for_classes: ClassVar[bool] = True
+
+    def residual(self, y: Array, f: Array) -> Array:
+        return 1.0 - y * f
+
+    def orientation(self, y: Array) -> Array:
+        return -y
+
+
+class _RegressionResidual(PiecewiseLinear):
+    for_regression: ClassVar[bool] = True
+
+    def residual(self, y: Array, f: Array) -> Array:
+        return y - f
+
+    def orientation(self, y: Array) -> Array:
+        return -np.ones_like(y)
+
+
+@dataclass(frozen=True)
+class Hinge(_ClassResidual):
+    """``max(0, 1 - y f)`` for y in {-1, +1}: the loss of the ordinary SVM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import Hinge
+    >>> Hinge().value(np.array([1.0, -1.0]), np.array([0.0, -2.0]))
+    array([1., 0.])
+    """
+
+    name: ClassVar[str] = "hinge"
+
+    @property
+    def kinks(self) -> Array:
+        return np.array([0.0])
+
+    @property
+    def slopes(self) -> Array:
+        return np.array([0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Absolute(_RegressionResidual):
+    """``|y - f|`` (L1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import Absolute
+    >>> Absolute().value(np.array([1.0]), np.array([3.0]))
+    array([2.])
+    """
+
+    name: ClassVar[str] = "absolute"
+
+    @property
+    def kinks(self) -> Array:
+        return np.array([0.0])
+
+    @property
+    def slopes(self) -> Array:
+        return np.array([-1.0, 1.0])
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(_RegressionResidual):
+    """``max(0, |y - f| - epsilon)``: the loss of support vector regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(0.5).value(np.array([0.0, 0.0]), np.array([0.2, 1.5]))
+    array([0., 1.])
+    """
+
+    epsilon: float = 0.1
+    name: ClassVar[str] = "epsilon_insensitive"
+
+    def __post_init__(self) -> None:
+        _require_epsilon(self.epsilon, positive=False)
+
+    @property
+    def kinks(self) -> Array:
+        return np.array([-self.epsilon, self.epsilon])
+
+    @property
+    def slopes(self) -> Array:
+        return np.array([-1.0, 0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Quantile(_RegressionResidual):
+    """``q r`` above and ``(q - 1) r`` below: the minimiser is the q-quantile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import Quantile
+    >>> Quantile(0.9).value(np.array([1.0, 1.0]), np.array([0.0, 2.0])).round(3)
+    array([0.9, 0.1])
+    """
+
+    q: float = 0.5
+    name: ClassVar[str] = "quantile"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.q < 1.0:
+            raise ValueError(f"the quantile must lie between 0 and 1, both excluded; got {self.q!r}.")
+
+    @property
+    def kinks(self) -> Array:
+        return np.array([0.0])
+
+    @property
+    def slopes(self) -> Array:
+        return np.array([self.q - 1.0, self.q])
+
+
+def _require_epsilon(epsilon: float, *, positive: bool) -> None:
+    low_enough = epsilon > 0 if positive else epsilon >= 0
+    if not (np.isfinite(epsilon) and low_enough):
+        raise ValueError(f"epsilon must be a finite number {'> 0' if positive else '>= 0'}; got {epsilon!r}.")
+
+
+CLASS_LOSSES = ("squared_hinge", "hinge", "least_squares", "huber")
+REGRESSION_LOSSES = ("least_squares", "huber", "epsilon_insensitive", "absolute", "quantile")
+
+
+def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantile: float = 0.5) -> Loss:
+    """Translate a constructor's word into a loss object; `epsilon=None` takes the loss's own default.
+
+    Examples
+    --------
+    >>> from kompakt.losses import make_loss
+    >>> make_loss("huber", classes=False, epsilon=2.0)
+    Huber(epsilon=2.0)
+    """
+    if isinstance(loss, Loss):
+        if not (loss.for_classes if classes else loss.for_regression):
+            task = "classification" if classes else "regression"
+            raise ValueError(f"the loss {loss!r} is not for {task}; choose from {_names(classes)}.")
+        return loss
+    with_epsilon = {} if epsilon is None else {"epsilon": epsilon}
+    if classes and loss in CLASS_LOSSES:
+        return {"squared_hinge": SquaredHinge, "hinge": Hinge, "least_squares": LeastSquares}.get(
+            loss, lambda: HuberHinge(**with_epsilon)
+        )()
+    if not classes and loss in REGRESSION_LOSSES:
+        made: dict[str, Any] = {
+            "least_squares": lambda: LeastSquares(),
+            "huber": lambda: Huber(**with_epsilon),
+            "epsilon_insensitive": lambda: EpsilonInsensitive(**with_epsilon),
+            "absolute": lambda: Absolute(),
+            "quantile": lambda: Quantile(quantile),
+        }
+        return made[loss]()
+    raise ValueError(f"loss must be one of {_names(classes)} or a loss object; got {loss!r}.")
+
+
+def _names(classes: bool) -> tuple[str, ...]:
+    return CLASS_LOSSES if classes else REGRESSION_LOSSES

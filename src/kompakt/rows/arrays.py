@@ -1,0 +1,66 @@
+"""Rows held in memory: dense arrays and CSR matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.rows.base import RowBlock, Rows
+
+
+class ArrayRows(Rows):
+    """Dense or CSR rows in memory, with optional targets and weights.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+    targets : ndarray of shape (n, L), optional
+    weights : ndarray of shape (n,) or (n, L), optional
+        None means 1 for every row.
+    offset : ndarray of shape (d,), optional
+        Subtracted from every block of dense rows (kernels of distances do not change, their rounding does).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.rows import ArrayRows
+    >>> rows = ArrayRows(np.arange(6.0).reshape(3, 2))
+    >>> rows.map_reduce(lambda block: (block.X.sum(axis=0),), block_rows=2)
+    (array([6., 9.]),)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        targets: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
+    ) -> None:
+        self.X = X
+        self.targets = targets
+        self.weights = weights
+        self.is_sparse = sparse.issparse(X)
+        self.offset = None if offset is None or self.is_sparse else offset.astype(X.dtype)
+        self.n_rows, self.n_features = X.shape
+        self.n_outputs = 1 if targets is None else targets.shape[1]
+        # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
+        self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
+
+    def _rows(self, start: int, stop: int) -> Any:
+        X = self.X[start:stop]
+        return X if self.offset is None else X - self.offset
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        return RowBlock(
+            start,
+            stop,
+            self._rows,
+            None if self.targets is None else self.targets[start:stop],
+            None if self.weights is None else self.weights[start:stop],
+        )
+
+    def take(self, indices: np.ndarray) -> Any:
+        X = self.X[indices]
+        return X if self.offset is None else X - self.offset

@@ -1,0 +1,35 @@
+"""The weights for a given basis."""
+
+from __future__ import annotations
+
+from kompakt.losses import LeastSquares
+from kompakt.solve import least_squares, newton, rounded
+from kompakt.solve.problem import Array, Problem, Settings, Solution
+
+__all__ = ["Problem", "Settings", "Solution", "solve"]
+
+
+def solve(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
+    """Weights that minimise the problem's objective, by the solver that fits its loss.
+
+    Least squares in closed form, other piecewise quadratic losses by finite Newton, piecewise linear ones by rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.design import Design
+    >>> from kompakt.kernels import Linear
+    >>> from kompakt.losses import LeastSquares
+    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.solve import Problem, solve
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> design = Design(ArrayRows(X, targets=1.0 + 3.0 * X), Linear(), np.ones((1, 1)), whiten=True)
+    >>> solution = solve(Problem(design, LeastSquares(), C=1e9))
+    >>> solution.weights.round(3), solution.intercept.round(3)
+    (array([[3.]]), array([1.]))
+    """
+    if isinstance(problem.loss, LeastSquares):
+        return least_squares.minimise(problem, start, settings)
+    if problem.loss.piecewise_quadratic:
+        return newton.minimise(problem, start, settings)
+    return rounded.minimise(problem, start, settings)

@@ -1,0 +1,92 @@
+"""A solver is a frozen problem, an explicit start, free step functions and one result record.
+
+The problem, for every output l with shared basis (DESIGN: objective):
+
+    1/2 |w|^2 [+ 1/2 b^2] + C sum_i s_i loss(y_il, f_il),   f = Phi w + b,   w = R beta,  R'R = K_cc
+
+in the whitened coordinates w of the design; beta is recovered at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kompakt.design import Design
+from kompakt.losses import Loss
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised: a whitened design with targets and weights in its rows, a loss, and C."""
+
+    design: Design
+    loss: Loss
+    C: float
+    fit_intercept: bool = True
+    penalize_intercept: bool = False
+    #: a linear term linear' (w, b) per output, (m + 1, L): rows that stay on one linear piece of their loss
+    linear: Array | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        return self.design.rows.n_outputs
+
+    @property
+    def penalty(self) -> Array:
+        """Diagonal of the penalty on (w, b): ones, and 0 or 1 for the intercept."""
+        diagonal = np.ones(self.design.n_basis + 1)
+        diagonal[-1] = 1.0 if self.penalize_intercept else 0.0
+        return diagonal
+
+
+@dataclass(frozen=True)
+class Settings:
+    """When a solver stops."""
+
+    tol: float = 1e-8
+    max_iter: int = 200
+    deadline: float | None = None  # on the clock of time.monotonic
+
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights of the basis vectors and how they were found."""
+
+    weights: Array  # (m, L), beta
+    intercept: Array  # (L,)
+    coordinates: Array  # (m + 1, L): w and the intercept, the start of a warm restart
+    objective: Array  # (L,)
+    n_iter: int
+    converged: bool
+    optimality: Array  # (L,), norm of the gradient relative to its parts
+    jitter: float
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def start_coordinates(problem: Problem, start: Array | None) -> Array:
+    """Coordinates to start from: given ones, padded with zeros for basis vectors added since, or zeros."""
+    m, L = problem.design.n_basis, problem.n_outputs
+    theta = np.zeros((m + 1, L))
+    if start is not None:
+        known = min(len(start) - 1, m)
+        theta[:known] = start[:known]
+        theta[-1] = start[-1]
+    if not problem.fit_intercept:
+        theta[-1] = 0.0
+    return theta
+
+
+def block_weights(weights: Array | None, n: int, outputs: Array) -> Array:
+    """Weights of a block for the given outputs, (n, len(outputs)) or (n, 1)."""
+    if weights is None:
+        return np.ones((n, 1))
+    return weights[:, None] if weights.ndim == 1 else weights[:, outputs]
