@@ -29,6 +29,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results"
+NOISE_LIMIT = 1.25  # a median this far above the best time means that other work held the cores
 RECORDED_PACKAGES = ("kompakt", "numpy", "scipy", "scikit-learn", "numba", "threadpoolctl")
 
 Arrays = dict[str, np.ndarray]
@@ -122,6 +123,18 @@ class Timings:
         pairs = zip(self.seconds[slow], self.seconds[fast], strict=True)
         return statistics.median(s / f for s, f in pairs)
 
+    def fastest(self, *names: str) -> str:
+        """Return the contender among `names` with the smallest median: the fair one of several variants."""
+        return min(names, key=self.median)
+
+    def noise(self, *names: str) -> float:
+        """Return the largest ratio of a median to the best time among `names` (all, if none is given).
+
+        Alternating does not cancel a load that hurts contenders unequally: a BLAS that spins for a worker
+        without a core slows down several times over, a pool of independent blocks hardly at all.
+        """
+        return max(self.median(name) / min(self.seconds[name]) for name in names or self.seconds)
+
     def summary(self) -> dict[str, float]:
         """Return the median seconds of all contenders."""
         return {name: self.median(name) for name in self.seconds}
@@ -210,6 +223,7 @@ def environment() -> dict[str, Any]:
     blas = [f"{i['internal_api']} {i['version']}, {i['num_threads']} threads" for i in threadpool_info()]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "commit": git_commit(),
         "cores": cores,
         "machine": platform.machine(),
@@ -282,6 +296,7 @@ class Run:
     options: argparse.Namespace = field(init=False)
     failed: list[str] = field(default_factory=list, init=False)
     missing: list[str] = field(default_factory=list, init=False)
+    noisy: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         parser = argparse.ArgumentParser(prog=self.script, description=self.title)
@@ -308,7 +323,7 @@ class Run:
         subset = " (quick subset)" if self.quick else ""
         print(f"{self.title}{subset}: about {minutes:g} min when nothing is stored")
         print(f"commit {e['commit']}, {e['cores']} cores, {e['machine']}, Python {e['python']}, {versions}")
-        print(f"thread pools: {'; '.join(e['threadpools']) or 'none found'}")
+        print(f"thread pools: {'; '.join(e['threadpools']) or 'none found'}; load at start {e['load']}")
         print(_line("row", ["paper", "ours", "peer"], "tolerance", "verdict"), flush=True)
 
     def row(
@@ -322,13 +337,15 @@ class Run:
         """Measure a row, or read it back; print it with its verdict; return its values (None if left out).
 
         `measure` returns a mapping with ``ours`` and, where they exist, ``paper`` and ``peer``; other entries
-        are stored and, if called ``note``, printed. The verdict is judged anew from the values every time,
-        so a changed target needs no new measurement.
+        are stored. ``note`` is printed; ``noise`` above `NOISE_LIMIT` withholds the verdict. The verdict is
+        judged anew from the values every time, so a changed target needs no new measurement.
         """
         if self.options.only not in name:
             return None
         key = _key(self.script, name, {**params, "quick": self.quick})
         record = None if self.options.fresh else self._stored.get(key)
+        if record is not None and record["values"].get("noise", 1.0) > NOISE_LIMIT:
+            record = None  # a noisy row decides nothing: measure it again
         resumed = record is not None
         if record is None:
             start = time.perf_counter()
@@ -360,7 +377,10 @@ class Run:
         verdict = "reported"
         if target is not None:
             verdict = "ok" if target.holds(values) else "FAILED"
-            if verdict == "FAILED":
+            if values.get("noise", 1.0) > NOISE_LIMIT:
+                verdict = f"NOISY ({verdict}, noise {values['noise']:.1f})"
+                self.noisy.append(name)
+            elif verdict == "FAILED":
                 self.failed.append(name)
         shown = [_number(values.get(column), unit) for column in ("paper", "ours", "peer")]
         tail = f"  {values['note']}" if values.get("note") else ""
@@ -373,8 +393,10 @@ class Run:
         print(f"run time {minutes:.1f} min; results in {self._path}")
         if self.missing:
             print(f"left out for want of data: {', '.join(self.missing)}")
+        if self.noisy:
+            print(f"NOISY, to be measured again on a quiet machine: {', '.join(self.noisy)}")
         if self.failed:
             print(f"FAILED: {', '.join(self.failed)}")
-        return 1 if self.failed else 0
+        return 1 if self.failed or self.noisy else 0
 
 

@@ -4,7 +4,7 @@ An exact SVM and a compact one, side by side
 
 Trains scikit-learn's `SVC` and `CompactSVC` with the same kernel width and the same C on two generated sets:
 a noisy checkerboard in the plane and ringnorm with 50,000 rows in 20 features. Prints test error, number of
-vectors, fit time and prediction time per row, and draws the two boundaries in the plane with the basis vectors.
+vectors, fit time and prediction time per row, and draws both boundaries in the plane with the basis vectors.
 """
 
 from __future__ import annotations

@@ -92,6 +92,13 @@ def test_ratio_is_paired_within_rounds():
     assert timings.ratio("slow", "fast") == 2.0
 
 
+def test_the_fastest_variant_and_the_noise_are_told():
+    timings = Timings({"all": [1.0, 8.0, 8.0], "one": [2.0, 2.0, 2.1]})
+    assert timings.fastest("all", "one") == "one"
+    assert timings.noise() == 8.0
+    assert timings.noise("one") == 1.0
+
+
 # ---- targets
 
 
@@ -181,6 +188,18 @@ def test_a_stored_row_is_judged_by_the_target_of_today(tmp_path):
     run = make_run(tmp_path)
     run.row("speed", {}, lambda: {"ours": 9.0}, at_least(4))
     assert run.failed == ["speed"]
+
+
+@pytest.mark.parametrize("ours", [1.0, 3.0])
+def test_a_noisy_row_counts_neither_as_ok_nor_as_failed(tmp_path, capsys, ours):
+    for _ in range(2):
+        run = make_run(tmp_path)
+        run.row("speed", {}, lambda: {"ours": ours, "noise": 5.0}, at_least(2))
+        assert (run.noisy, run.failed, run.finish()) == (["speed"], [], 1)
+    out = capsys.readouterr().out
+    assert out.count("| NOISY (") == 2
+    assert "| ok" not in out
+    assert "[stored" not in out  # a noisy row is measured again, not resumed
 
 
 def test_missing_data_leaves_the_row_out_and_says_so(tmp_path, capsys):
