@@ -186,7 +186,9 @@ class PiecewiseLinear(Loss):
     def _lines(self) -> list[tuple[float, float]]:
         """The loss as the maximum of lines slope * (r - root)."""
         kinks, slopes = self.kinks, self.slopes
-        return [(float(s), float(kinks[k - 1] if s > 0 else kinks[min(k, len(kinks) - 1)])) for k, s in enumerate(slopes)]
+        return [
+            (float(s), float(kinks[k - 1] if s > 0 else kinks[min(k, len(kinks) - 1)])) for k, s in enumerate(slopes)
+        ]
 
     def gradient(self, y: Array, f: Array) -> Array:
         r = self.residual(y, f)
@@ -342,18 +344,16 @@ def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantil
             raise ValueError(f"the loss {loss!r} is not for {task}; choose from {_names(classes)}.")
         return loss
     with_epsilon = {} if epsilon is None else {"epsilon": epsilon}
-    if classes and loss in CLASS_LOSSES:
-        return {"squared_hinge": SquaredHinge, "hinge": Hinge, "least_squares": LeastSquares}.get(
-            loss, lambda: HuberHinge(**with_epsilon)
-        )()
-    if not classes and loss in REGRESSION_LOSSES:
-        made: dict[str, Any] = {
-            "least_squares": lambda: LeastSquares(),
-            "huber": lambda: Huber(**with_epsilon),
-            "epsilon_insensitive": lambda: EpsilonInsensitive(**with_epsilon),
-            "absolute": lambda: Absolute(),
-            "quantile": lambda: Quantile(quantile),
-        }
+    made: dict[str, Any] = {
+        "least_squares": LeastSquares,
+        "squared_hinge": SquaredHinge,
+        "hinge": Hinge,
+        "absolute": Absolute,
+        "quantile": lambda: Quantile(quantile),
+        "huber": lambda: HuberHinge(**with_epsilon) if classes else Huber(**with_epsilon),
+        "epsilon_insensitive": lambda: EpsilonInsensitive(**with_epsilon),
+    }
+    if isinstance(loss, str) and loss in _names(classes):
         return made[loss]()
     raise ValueError(f"loss must be one of {_names(classes)} or a loss object; got {loss!r}.")
 

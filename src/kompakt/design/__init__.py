@@ -1,8 +1,8 @@
 """Rows against a basis: one primitive, and the products and factors built on it."""
 
 from kompakt.design.design import DEFAULT_BUDGET, Design, choose_block_rows, weighted_gram, weighted_grams
-from kompakt.design.features import FeatureDesign
 from kompakt.design.factor import Factor, border, factorise, rank_one_changes
+from kompakt.design.features import FeatureDesign
 
 __all__ = [
     "DEFAULT_BUDGET",

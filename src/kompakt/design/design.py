@@ -256,6 +256,7 @@ class Design:
 
 
 def compute_block(kernel: Kernel, basis: Array, inverse: Array | None, block: RowBlock) -> Array:
+    """Values of a block, whitened by R^-1 if it is given."""
     K = kernel.block(block.X, basis)
     return K if inverse is None else K @ inverse.astype(K.dtype, copy=False)
 

@@ -75,5 +75,7 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
         "rbf": RBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear, "constant": Constant,
     }  # fmt: skip
     if name not in kinds:
-        raise ValueError(f"unknown kernel {name!r} in a kernel description; expected one of {sorted(kinds)}, sum, product.")
+        raise ValueError(
+            f"unknown kernel {name!r} in a kernel description; expected one of {sorted(kinds)}, sum, product."
+        )
     return kinds[name](**values)

@@ -46,7 +46,7 @@ def _compile() -> Callable[..., None]:
     import numba
 
     # `contract` allows fused multiply-adds and nothing else: results do not depend on vector width.
-    options: dict[str, Any] = dict(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy", "cache": True}
 
     @numba.njit(**options)
     def finish64(block, row_terms, column_terms, scale):  # type: ignore[no-untyped-def]

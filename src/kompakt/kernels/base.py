@@ -54,9 +54,9 @@ class Kernel(ABC):
         np.fill_diagonal(K, self.diag(Z))
         return K
 
-    def take_basis(self, X: Matrix, indices: Array) -> Array:
-        """The rows of X that become basis vectors, dense."""
-        Z = X[indices]
+    def take_basis(self, rows: Any, indices: Array) -> Array:
+        """The rows of a source (anything with `take`) that become basis vectors, dense."""
+        Z = rows.take(indices)
         return Z.toarray() if sparse.issparse(Z) else np.array(Z)
 
     # -- derivatives ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,17 +46,16 @@ class CallableKernel(Kernel):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Precomputed(Kernel):
-    """Rows are rows of a kernel matrix against the training rows; a basis "vector" is a column number.
+    """Rows are rows of a kernel matrix against the training rows; a basis "vector" is a column number, (m, 1).
 
-    `Z` is then an integer array of shape (m, 1), and `gram` needs the training matrix, so it is made from
-    `take_basis` rows: the square part K[c, c].
+    `training` is that matrix for the training rows, needed for the kernel matrix of the basis while fitting.
     """
 
+    training: Any = field(default=None, repr=False)
     name: ClassVar[str] = "precomputed"
     differentiable: ClassVar[bool] = False
-    training_gram: Any = None  # (m, m), set when the basis is taken
 
     def pre(self, X: Matrix, Z: Array) -> Array:
         columns = X[:, Z.ravel().astype(np.intp)]
@@ -69,13 +68,14 @@ class Precomputed(Kernel):
         raise TypeError("rows of a precomputed kernel do not know their own k(x, x).")
 
     def gram(self, Z: Array) -> Array:
-        if self.training_gram is None:
+        if self.training is None:
             raise TypeError("the basis of a precomputed kernel must be chosen among the training rows.")
         index = Z.ravel().astype(np.intp)
-        K = np.asarray(self.training_gram)[np.ix_(index, index)].astype(np.float64)
+        K = self.training[index][:, index]
+        K = np.asarray(K.toarray() if sparse.issparse(K) else K, dtype=np.float64)
         return 0.5 * (K + K.T)
 
-    def take_basis(self, X: Matrix, indices: Array) -> Array:
+    def take_basis(self, rows: Any, indices: Array) -> Array:
         return np.asarray(indices, dtype=np.float64)[:, None]
 
     def spec(self) -> dict[str, Any]:

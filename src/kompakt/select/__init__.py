@@ -2,11 +2,14 @@
 
 from kompakt.select.bandwidth import BandwidthWarning, bandwidths, sheather_jones
 from kompakt.select.base import Selection
+from kompakt.select.random import GivenSelector, RandomSelector
 from kompakt.select.renyi import BlindCriterionWarning, RenyiSelector
 
 __all__ = [
     "BandwidthWarning",
     "BlindCriterionWarning",
+    "GivenSelector",
+    "RandomSelector",
     "RenyiSelector",
     "Selection",
     "bandwidths",

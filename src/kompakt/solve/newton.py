@@ -180,7 +180,14 @@ def _shared_curvature(problem: Problem) -> bool:
 
 
 def newton_sums(
-    loss: Loss, theta: Array, step: Array | None, outputs: Array, shared: bool, by_change: bool, Phi: Array, block: RowBlock
+    loss: Loss,
+    theta: Array,
+    step: Array | None,
+    outputs: Array,
+    shared: bool,
+    by_change: bool,
+    Phi: Array,
+    block: RowBlock,
 ) -> tuple[Array, ...]:
     """The sums of one block (a pure function, so that it can run anywhere)."""
     assert block.targets is not None
@@ -235,9 +242,7 @@ def _predict(Phi: Array, theta: Array) -> Array:
     return (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
 
 
-def _shorter(
-    problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array
-) -> Array:
+def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:
     """Step lengths where the full step fails: exact where predictions fit in memory, else the best trial."""
     if not hasattr(problem.design.rows, "targets"):
         return _TRIALS[np.argmin(values[:, which], axis=0)]

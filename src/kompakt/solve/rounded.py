@@ -18,6 +18,7 @@ import numpy as np
 
 from kompakt.design import FeatureDesign
 from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.rows import RowBlock
 from kompakt.solve import newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
@@ -122,7 +123,13 @@ def _shrinking(width: float, finest: float) -> list[float]:
 
 
 def _stages(
-    problem: Problem, theta: Array, widths: Sequence[float], settings: Settings, *, final: bool, window: float | None = None
+    problem: Problem,
+    theta: Array,
+    widths: Sequence[float],
+    settings: Settings,
+    *,
+    final: bool,
+    window: float | None = None,
 ) -> tuple[Array, int, bool]:
     """Newton at every width in turn; returns coordinates, iterations, and whether the last one converged."""
     n_iter, converged = 0, False
@@ -178,7 +185,8 @@ def _row_parts(problem: Problem, theta: Array, output: int) -> tuple[Array, Arra
     s = np.broadcast_to(block_weights(rows.weights, len(y), np.array([output]))[:, 0], len(y))  # type: ignore[attr-defined]
     f = problem.design.matvec(theta[:-1, None])[:, 0] + theta[-1]
     r = problem.loss.residual(y, f)  # type: ignore[attr-defined]
-    return y, s, r, np.searchsorted(problem.loss.kinks, r)  # type: ignore[attr-defined]
+    interval = np.asarray(np.searchsorted(problem.loss.kinks, r))  # type: ignore[attr-defined]
+    return y, s, r, interval
 
 
 def _restrict(problem: Problem, theta: Array, output: int, reach: float) -> tuple[Array, Problem]:
@@ -186,7 +194,10 @@ def _restrict(problem: Problem, theta: Array, output: int, reach: float) -> tupl
     loss = problem.loss
     assert isinstance(loss, PiecewiseLinear)
     y, s, r, interval = _row_parts(problem, theta, output)
-    near = (np.min(np.abs(r[:, None] - loss.kinks), axis=1) <= reach) & (s > 0)
+    distance = np.where(s > 0, np.min(np.abs(r[:, None] - loss.kinks), axis=1), np.inf)
+    # never fewer rows than unknowns: the machine must have something to bend on
+    least = min(len(r), problem.design.n_basis + 1)
+    near = (distance <= max(reach, np.partition(distance, least - 1)[least - 1])) & (s > 0)
     slopes = np.where(near, 0.0, s * loss.orientation(y) * loss.slopes[interval])
     linear = problem.C * np.concatenate([problem.design.rmatvec(slopes[:, None]), [[slopes.sum()]]])
     index = np.flatnonzero(near)
@@ -223,16 +234,14 @@ def _residual_scale(problem: Problem) -> float:
     """The width to begin with: the margin for classes, the spread of the targets for regression."""
     if problem.loss.for_classes:
         return 1.0
-    mass, first, second = problem.design.rows.map_reduce(
-        lambda block: (
-            np.array(len(block) * block.targets.shape[1]),
-            np.sum(block.targets),
-            np.sum(np.square(block.targets)),
-        ),
-        problem.design.block_rows,
-    )
-    deviation = float(np.sqrt(max(0.0, second / mass - (first / mass) ** 2)))
+    mass, first, second = problem.design.rows.map_reduce(_target_moments, problem.design.block_rows)
+    deviation = float(np.sqrt(max(0.0, float(second / mass - (first / mass) ** 2))))
     return deviation if deviation > 0.0 else 1.0
+
+
+def _target_moments(block: RowBlock) -> tuple[Array, ...]:
+    assert block.targets is not None
+    return np.array(block.targets.size), np.sum(block.targets), np.sum(np.square(block.targets))
 
 
 def _true_objective(problem: Problem, theta: Array) -> Array:

@@ -1,0 +1,171 @@
+"""What the public estimators share: prediction through the model, fitted attributes, tags."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from kompakt.design import Design
+from kompakt.estimators.prepare import Array, Training, check_rows
+from kompakt.model import Model
+from kompakt.solve import Settings, Solution
+from kompakt.threads import block_threads
+
+logger = logging.getLogger("kompakt")
+
+
+def deadline_of(max_time: float | None) -> float | None:
+    """The moment on the monotonic clock at which `max_time` seconds from now are over."""
+    return None if max_time is None else time.monotonic() + float(max_time)
+
+
+def solver_settings(estimator: Any, deadline: float | None) -> Settings:
+    """The stopping rule from the constructor's words."""
+    return Settings(tol=float(estimator.tol), max_iter=int(estimator.max_iter), deadline=deadline)
+
+
+class KernelMachine(BaseEstimator):
+    """Base of the estimators: everything after a model has been found."""
+
+    model_: Model
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs of the fitted model for validated rows, (n, L)."""
+        check_is_fitted(self, "model_")
+        X, _ = check_rows(self, X, reset=False)
+        with block_threads(getattr(self, "n_jobs", None)):
+            return self.model_.outputs(X)
+
+    def _build_model(self, training: Training, basis: Array, solution: Solution, **more: Any) -> Model:
+        """The frozen model from a basis in the rows' (centred) coordinates and its solution."""
+        rows, kernel = training.rows, training.kernel
+        vectors = basis if rows.offset is None else basis + rows.offset
+        names = getattr(self, "feature_names_in_", None)
+        fields: dict[str, Any] = {
+            "kernel": type(kernel)() if kernel.name == "precomputed" else kernel,
+            "basis": vectors,
+            "weights": solution.weights,
+            "intercept": solution.intercept,
+            "kind": "regressor" if training.classes is None else "classifier",
+            "n_features": rows.n_features,
+            "classes": training.classes,
+            "coding": None if training.classes is None else getattr(self, "coding", "one_vs_rest"),
+            "offset": None if rows.offset is None else rows.offset.astype(np.float64),
+            "feature_names": None if names is None else np.asarray(names, dtype=str),
+            "squeeze": training.y is None or training.y.ndim == 1,
+        }
+        return Model(**{**fields, **more})
+
+    def _publish(self, model: Model, solution: Solution, training: Training, indices: Array | None) -> None:
+        """Set the fitted attributes that every estimator has; `indices` are row numbers of the kept rows."""
+        self.model_ = model
+        self.kernel_ = model.kernel
+        gamma = getattr(model.kernel, "gamma", None)
+        if gamma is not None:
+            self.gamma_ = gamma
+        self.basis_vectors_ = model.basis_vectors_
+        self.basis_indices_ = training.original(indices)
+        if self.basis_indices_ is not None and self.basis_vectors_ is not None:
+            # exactly the user's rows: centring and back may have changed the last bit
+            exact = training.rows.X[indices]
+            self.basis_vectors_ = exact.toarray() if training.rows.is_sparse else np.array(exact)
+        self.dual_coef_ = model.weights.T
+        self.intercept_ = model.intercept
+        self.n_basis_ = model.n_basis_
+        self.n_iter_ = solution.n_iter
+        self.converged_ = solution.converged
+        self.jitter_ = solution.jitter
+        self.objective_ = float(np.sum(solution.objective))
+        if training.classes is not None:
+            self.classes_ = training.classes
+        if model.kernel.name == "linear":
+            self.coef_ = model.weights.T @ model.basis
+
+    def _report(self, solution: Solution, design: Design, deadline: float | None) -> None:
+        """Warn and log what a user must know of the last solve."""
+        if solution.jitter:
+            logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
+        if not solution.converged:
+            late = deadline is not None and time.monotonic() > deadline
+            cause = (
+                f"max_time={self.max_time} seconds are over"
+                if late
+                else f"max_iter={self.max_iter} iterations were done"  # type: ignore[attr-defined]
+            )
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {cause}, and the gradient is still "
+                f"{float(np.max(solution.optimality)):.1e} of its parts (tol={self.tol}). "  # type: ignore[attr-defined]
+                "Raise the limit, scale the inputs, or lower C.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
+        return tags
+
+
+class MachineClassifier(ClassifierMixin, KernelMachine):
+    """Prediction side of the classifiers."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Decision values of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
+            In the order of ``classes_``; the largest wins.
+        """
+        outputs = self._outputs(X)
+        return self.model_.scores(outputs)
+
+    def predict(self, X: Any) -> Array:
+        """Predicted labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        return self.model_.labels(scores)
+
+
+class MachineRegressor(RegressorMixin, KernelMachine):
+    """Prediction side of the regressors."""
+
+    def predict(self, X: Any) -> Array:
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        outputs = self._outputs(X)
+        return self.model_.scores(outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        tags.target_tags.multi_output = True
+        return tags

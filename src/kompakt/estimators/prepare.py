@@ -1,0 +1,203 @@
+"""From a user's X, y and weights to rows, targets and a kernel: everything that `fit` resolves before computing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from kompakt.codings import get_coding
+from kompakt.kernels import Kernel, Precomputed, make_kernel
+from kompakt.rows import ArrayRows, column_means, total_variance
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a fit works on: rows of positive weight, their targets, and the resolved kernel."""
+
+    rows: ArrayRows
+    kernel: Kernel
+    kept: Array | None  # numbers of the user's rows that have positive weight; None when all have
+    classes: Array | None = None
+    labels: Array | None = None  # class index per row
+    y: Array | None = None  # regression targets as given, (n,) or (n, L)
+    key: int = 0  # seed of the keyed hash
+
+    def original(self, indices: Array | None) -> Array | None:
+        """Row numbers in the user's X."""
+        return indices if indices is None or self.kept is None else self.kept[indices]
+
+
+def check_rows(
+    estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
+) -> tuple[Any, Any]:
+    """scikit-learn's validation with the input types kompakt accepts."""
+    options: dict[str, Any] = {
+        "accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset, "accept_large_sparse": False
+    }
+    if y is None:
+        return validate_data(estimator, X, **options), None
+    return validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+
+
+def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
+    """Validate the arguments of `fit` and resolve kernel, targets and weights."""
+    check_parameters(estimator)
+    if y is None:
+        raise ValueError(
+            f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
+        )
+    X, y = check_rows(estimator, X, y, numeric_y=not classifier)
+    weights = None
+    if sample_weight is not None:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    kept = None
+    square = X
+    if weights is not None and np.any(weights == 0):
+        kept = np.flatnonzero(weights > 0)
+        if not len(kept):
+            raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
+        X, y, weights = X[kept], y[kept], weights[kept]
+    if weights is not None and np.all(weights == 1.0):
+        weights = None
+    kernel = resolve_kernel(estimator, X, weights)
+    if isinstance(kernel, Precomputed):
+        if square.shape[0] != square.shape[1]:
+            raise ValueError(
+                f"kernel='precomputed' needs the square kernel matrix of the training rows; got shape {square.shape}."
+            )
+        if kept is not None:
+            raise ValueError(
+                "zero sample weights are not possible with kernel='precomputed': drop those rows and columns."
+            )
+        kernel = Precomputed(X)
+    offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
+    key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+    if classifier:
+        return _with_classes(estimator, X, y, weights, kernel, kept, offset, key)
+    targets = np.asarray(y, dtype=np.float64)
+    rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
+    return Training(rows, kernel, kept, y=targets, key=key)
+
+
+def _with_classes(
+    estimator: Any,
+    X: Any,
+    y: Array,
+    weights: Array | None,
+    kernel: Kernel,
+    kept: Array | None,
+    offset: Array | None,
+    key: int,
+) -> Training:
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
+            "Give rows of at least two classes (with positive weight)."
+        )
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, labels, weights)
+    if factors is not None:
+        weights = factors[labels] if weights is None else weights * factors[labels]
+    coding = get_coding(getattr(estimator, "coding", "one_vs_rest"))
+    targets = coding.encode(labels, len(classes))
+    if np.any(targets == 0):  # one-vs-one: rows of other classes take no part in an output
+        weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
+    return Training(ArrayRows(X, targets, weights, offset), kernel, kept, classes=classes, labels=labels, key=key)
+
+
+def class_factors(class_weight: Any, classes: Array, labels: Array, weights: Array | None) -> Array | None:
+    """Factor of every class, or None; "balanced" counts sample weights, so that weight 2 equals a row given twice."""
+    if class_weight is None:
+        return None
+    mass = np.bincount(labels, weights=weights, minlength=len(classes))
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
+        return mass.sum() / (len(classes) * mass)
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"class_weight must be None, 'balanced' or a dict of label: weight; got {type(class_weight).__name__}."
+        )
+    known = list(classes)
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise ValueError(f"class_weight names labels that are not in y: {unknown}; the labels are {known}.")
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
+    if np.any(~np.isfinite(factors)) or np.any(factors <= 0):
+        raise ValueError(
+            f"class weights must be finite and positive; got {class_weight!r}. Leave a class out of y to ignore it."
+        )
+    return factors
+
+
+def resolve_kernel(estimator: Any, X: Any, weights: Array | None) -> Kernel:
+    """The kernel object for the constructor's words."""
+    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"))
+    return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
+
+
+def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf") -> Any:
+    """A number, or one per feature, for `gamma`; "scale" uses the weighted variance of the entries."""
+    if not isinstance(kernel, str) or kernel in ("linear", "precomputed"):
+        return 1.0
+    if isinstance(gamma, str):
+        if gamma in ("scale", "learn", "ard"):
+            variance = total_variance(X, weights)
+            if not np.isfinite(variance):
+                raise ValueError(
+                    "the variance of X is not finite: its entries are too large for squared distances. "
+                    "Scale the inputs, for example with StandardScaler."
+                )
+            spread = X.shape[1] * variance
+            return 1.0 / spread if spread > np.finfo(float).tiny else 1.0
+        if gamma == "auto":
+            return 1.0 / X.shape[1]
+        raise ValueError(f"gamma must be 'scale', 'auto', a number or one number per feature; got {gamma!r}.")
+    values = np.asarray(gamma, dtype=np.float64)
+    if values.ndim == 1 and (kernel != "rbf" or len(values) != X.shape[1]):
+        raise ValueError(
+            f"one gamma per feature needs kernel='rbf' and {X.shape[1]} numbers; got kernel={kernel!r} and {len(values)}."
+        )
+    if values.ndim > 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
+        raise ValueError(f"gamma must be positive and finite; got {gamma!r}.")
+    return values if values.ndim else float(values)
+
+
+_POSITIVE = ("C", "tol")
+_COUNTS = {"max_iter": 1, "n_candidates": 1, "degree": 1}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over."""
+    parameters: dict[str, Any] = estimator.get_params(deep=False)
+    for name in _POSITIVE:
+        value: Any = parameters.get(name, 1.0)
+        if not _is_number(value) or not 0 < float(value) < np.inf:
+            raise ValueError(f"{name} must be a positive, finite number; got {value!r}.")
+    for name, least in _COUNTS.items():
+        value = parameters.get(name, least)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    n_basis = parameters.get("n_basis", 1)
+    if not (n_basis == "auto" if isinstance(n_basis, str) else isinstance(n_basis, Integral) and int(n_basis) >= 1):
+        raise ValueError(
+            f"n_basis must be a whole number of at least 1, or 'auto' where the size is chosen; got {n_basis!r}."
+        )
+    max_time = parameters.get("max_time")
+    if max_time is not None and not (isinstance(max_time, Real) and float(max_time) > 0):
+        raise ValueError(f"max_time must be None or a positive number of seconds; got {max_time!r}.")

@@ -1,0 +1,197 @@
+"""The frozen result of every method in kompakt: it decides and predicts, and knows nothing of how it was trained.
+
+f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = (x - input_shift) / input_scale
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.codings import get_coding
+from kompakt.kernels import Kernel
+from kompakt.rows import ArrayRows, RowBlock
+from kompakt.threads import block_threads
+
+Array = np.ndarray
+
+KINDS = ("classifier", "regressor", "outlier")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained machine with m basis vectors and L outputs.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    basis : ndarray of shape (m, d)
+        Basis vectors as the kernel sees them (after input shift and scale); column numbers for a precomputed kernel.
+    weights : ndarray of shape (m, L)
+    intercept : ndarray of shape (L,)
+    kind : {"classifier", "regressor", "outlier"}
+    n_features : int
+    classes : ndarray, optional
+        Labels in the order of the scores (classifier).
+    coding : str, optional
+        How L outputs become scores of the classes.
+    input_shift, input_scale, input_fill : ndarray of shape (d,), optional
+        Standardisation and imputation (fill replaces NaN, in the units of the input) stored with the machine.
+    offset : ndarray of shape (d,), optional
+        Numerical centre: subtracted from rows and basis alike before distances are formed.
+    feature_names : ndarray of str, optional
+    calibration : dict, optional
+        Arrays ``a`` and ``b`` (L,): probability = 1 / (1 + exp(a f + b)).
+    squeeze : bool
+        Whether a single regression output is returned as (n,).
+    meta : dict
+        Plain facts about the training (strings and numbers).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt import Model
+    >>> from kompakt.kernels import Linear
+    >>> model = Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+    >>> model.predict(np.array([[3.0]]))
+    array([6.])
+    """
+
+    kernel: Kernel
+    basis: Array
+    weights: Array
+    intercept: Array
+    kind: str
+    n_features: int
+    classes: Array | None = None
+    coding: str | None = None
+    input_shift: Array | None = None
+    input_scale: Array | None = None
+    input_fill: Array | None = None
+    offset: Array | None = None
+    feature_names: Array | None = None
+    calibration: dict[str, Array] | None = None
+    squeeze: bool = True
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        m, L = self.weights.shape
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {KINDS}; got {self.kind!r}.")
+        if len(self.basis) != m or self.intercept.shape != (L,):
+            raise ValueError(
+                f"basis, weights and intercept do not fit: {len(self.basis)} vectors, weights {self.weights.shape}, "
+                f"intercept {self.intercept.shape}; expected (m, d), (m, L), (L,)."
+            )
+        if (self.kind == "classifier") != (self.classes is not None):
+            raise ValueError("a classifier needs classes, and only a classifier has them.")
+
+    # -- what a user asks of it ----------------------------------------------------------------------
+
+    @property
+    def classes_(self) -> Array:
+        """Labels in the order of the scores."""
+        if self.classes is None:
+            raise AttributeError(f"a {self.kind} has no classes.")
+        return self.classes
+
+    @property
+    def n_basis_(self) -> int:
+        """Number of basis vectors."""
+        return len(self.basis)
+
+    @property
+    def basis_vectors_(self) -> Array | None:
+        """Basis vectors in the units of the input; None for a precomputed kernel."""
+        if self.kernel.name == "precomputed":
+            return None
+        basis = self.basis
+        if self.input_scale is not None:
+            basis = basis * self.input_scale
+        return basis if self.input_shift is None else basis + self.input_shift
+
+    def outputs(self, X: Any) -> Array:
+        """Raw outputs f(x), (n, L)."""
+        X = self._transformed(X)
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+        rows = ArrayRows(X, offset=self.offset)
+        Z = self.basis if rows.offset is None else self.basis - rows.offset
+        n, (m, L) = rows.n_rows, self.weights.shape
+        result = np.empty((n, L))
+        weights = self.weights.astype(np.result_type(rows.dtype, np.float32), copy=False)
+
+        def one(block: RowBlock) -> None:
+            result[block.start : block.stop] = self.kernel.block(block.X, Z) @ weights
+            result[block.start : block.stop] += self.intercept
+
+        if n * m <= 1 << 15:  # too little work to wake threads for
+            if n:
+                one(rows.block(0, n))
+        else:
+            rows.for_each(one, 1024)
+        return result
+
+    def decision_function(self, X: Any) -> Array:
+        """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
+        with block_threads():
+            return self.scores(self.outputs(X))
+
+    def scores(self, F: Array) -> Array:
+        """Decision values from raw outputs."""
+        if self.kind == "classifier":
+            assert self.classes is not None
+            if len(self.classes) == 1:
+                return np.zeros(len(F))
+            return get_coding(self.coding or "one_vs_rest").scores(F, len(self.classes))
+        return F[:, 0] if self.squeeze and F.shape[1] == 1 else F
+
+    def predict(self, X: Any) -> Array:
+        """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
+        scores = self.decision_function(X)
+        return self.labels(scores)
+
+    def labels(self, scores: Array) -> Array:
+        """Predictions from decision values: always their argmax for a classifier."""
+        if self.kind == "regressor":
+            return scores
+        if self.kind == "outlier":
+            return np.where(scores >= 0, 1, -1)
+        assert self.classes is not None
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return self.classes[best]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities from the stored calibration, (n, n_classes)."""
+        if self.calibration is None or self.classes is None:
+            raise AttributeError(
+                "this machine has no calibration; fit with calibrate=True or use CalibratedClassifierCV."
+            )
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            positive = _sigmoid(scores, self.calibration["a"][0], self.calibration["b"][0])
+            return np.column_stack([1.0 - positive, positive])
+        each = _sigmoid(scores, self.calibration["a"], self.calibration["b"])
+        total = each.sum(axis=1, keepdims=True)
+        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+
+    def _transformed(self, X: Any) -> Any:
+        if not sparse.issparse(X):
+            X = np.asarray(X)
+            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            if X.ndim != 2:
+                raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
+            if self.input_fill is not None:
+                X = np.where(np.isnan(X), self.input_fill.astype(X.dtype), X)
+        if self.input_shift is not None:
+            X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
+        if self.input_scale is not None:
+            X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
+        return X.tocsr() if sparse.issparse(X) else X
+
+
+def _sigmoid(f: Array, a: Array, b: Array) -> Array:
+    return 0.5 * (1.0 + np.tanh(-0.5 * (a * f + b)))  # 1 / (1 + exp(a f + b)) without overflow
