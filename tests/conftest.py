@@ -23,3 +23,25 @@ def shared_data():
             return {key: archive[key] for key in archive.files}
 
     return load
+
+
+@pytest.fixture(params=["numba", "numpy"], scope="module")
+def engine(request):
+    """Run a test on the compiled inner loops and again on the NumPy ones, as without the extra `fast`."""
+    from kompakt.design import factor
+    from kompakt.kernels import _exp, laplacian
+
+    chosen = [_exp.gaussian_finisher, laplacian._city_block, factor._rotation]
+    if request.param == "numba":
+        pytest.importorskip("numba")
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (_exp, laplacian, factor):
+            patch.setattr(module, "numba_available", lambda: False)
+        for choice in chosen:
+            choice.cache_clear()
+        assert _exp.gaussian_finisher() is _exp._finish_numpy
+        yield request.param
+    for choice in chosen:
+        choice.cache_clear()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from kompakt.kernels.base import Array, Kernel, Matrix
 
@@ -31,7 +32,9 @@ class Constant(Kernel):
             raise ValueError(f"a constant kernel needs a finite value >= 0 (else it is no kernel); got {self.value!r}.")
 
     def pre(self, X: Matrix, Z: Array) -> Array:
-        return np.empty((X.shape[0], Z.shape[0]), dtype=np.result_type(X.dtype, np.float32))
+        # float64 for sparse rows, as every kernel does: a sum that begins with a constant keeps its precision
+        dtype = np.float64 if sparse.issparse(X) else np.result_type(X.dtype, np.float32)
+        return np.empty((X.shape[0], Z.shape[0]), dtype=dtype)
 
     def finish(self, pre: Array) -> Array:
         pre.fill(self.value)
