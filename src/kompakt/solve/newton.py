@@ -59,7 +59,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         slope = np.einsum("pl,pl->l", gradient, step)
         trial = run_pass(problem, theta[:, moving], step, moving, sums)
         values = np.stack(
-            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_TRIALS)]
+            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_trials(problem))]
         )
         # nothing is left to gain beyond rounding: the point is optimal as far as this precision can tell
         settled = -slope <= 4 * eps * np.abs(objective[moving])
@@ -148,7 +148,7 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
     """
     shared = _shared_curvature(problem)
     by_change = known is not None and step is not None and not shared and known.changed < 0.25
-    function = partial(newton_sums, problem.loss, theta, step, outputs, shared, by_change)
+    function = partial(newton_sums, problem.loss, theta, step, _trials(problem), outputs, shared, by_change)
     losses, gradient, magnitude, gram, product, active, changed = problem.design.map_reduce(function)
     L = len(gram)
     hessian = np.empty((L, len(theta), len(theta)))
@@ -173,6 +173,16 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
     )
 
 
+def _in_memory(problem: Problem) -> bool:
+    """Whether predictions of all rows can be held, so that a step can be shortened exactly."""
+    return hasattr(problem.design.rows, "targets")
+
+
+def _trials(problem: Problem) -> Array:
+    """Trial steps of a pass: the full one, and shorter ones where a pass is the only way to try them."""
+    return _TRIALS[:1] if _in_memory(problem) else _TRIALS
+
+
 def _shared_curvature(problem: Problem) -> bool:
     """Least squares with one weight per row: every output has the same Hessian."""
     weights = getattr(problem.design.rows, "weights", None)
@@ -183,6 +193,7 @@ def newton_sums(
     loss: Loss,
     theta: Array,
     step: Array | None,
+    trials: Array,
     outputs: Array,
     shared: bool,
     by_change: bool,
@@ -199,7 +210,7 @@ def newton_sums(
         full = f
     else:
         g = _predict(Phi, step)
-        losses = np.stack([np.sum(s * loss.value(y, f + t * g), axis=0) for t in _TRIALS])
+        losses = np.stack([np.sum(s * loss.value(y, f + t * g), axis=0) for t in trials])
         full = f + g
     slopes = s * loss.gradient(y, full)
     gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
@@ -244,7 +255,7 @@ def _predict(Phi: Array, theta: Array) -> Array:
 
 def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:
     """Step lengths where the full step fails: exact where predictions fit in memory, else the best trial."""
-    if not hasattr(problem.design.rows, "targets"):
+    if not _in_memory(problem):
         return _TRIALS[np.argmin(values[:, which], axis=0)]
     design: Design = problem.design
     rows = design.rows
