@@ -32,6 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 
+from kompakt.threads import block_threads
+
 Floats = NDArray[np.float64]
 
 __all__ = ["BandwidthWarning", "bandwidths", "sheather_jones"]
@@ -201,9 +203,7 @@ def _root(pairs: PairDistances, scale: float, reach: float) -> tuple[float, floa
     return h, _root_error(pairs, alpha * h ** (5 / 7), (a, phi_4), (b, phi_6))
 
 
-def _root_error(
-    pairs: PairDistances, g: float, pilot_4: tuple[float, float], pilot_6: tuple[float, float]
-) -> float:
+def _root_error(pairs: PairDistances, g: float, pilot_4: tuple[float, float], pilot_6: tuple[float, float]) -> float:
     """First-order bound on the relative error of the root from the error bounds of the functionals.
 
     With s = -dlog Phi_4 / dlog g at the root, log h (1 - s/7) moves by -e_4/5 + s/35 (e_a - e_b).
@@ -226,6 +226,9 @@ def plug_in(x: Floats, w: Floats | None = None) -> PlugIn:
     if n <= 1 or spread <= 1e-13 * float(np.abs(x[[0, -1]]).max()):
         return PlugIn(1.0, 0.0, "constant")
     x = (x - np.median(x)) / spread  # any unit will do; this one keeps powers of h from overflowing
+    tied = 1 + int(np.count_nonzero(np.diff(x))) <= n / 2
+    if tied:  # a value with a weight costs as much as one row
+        x, w = _distinct(x, w)
     scale = _scale(x, w)
     reach = _CUTOFF * max(4 * PILOT_4 * scale * n ** (-1 / 7), 1.5 * PILOT_6 * scale * n ** (-1 / 9))
     step = PILOT_4 * scale * n ** (-1 / 7) / 64
@@ -240,20 +243,22 @@ def plug_in(x: Floats, w: Floats | None = None) -> PlugIn:
             break
         step /= 2
     smallest = 0.1 * 1.144 * scale * n ** (-1 / 5)
-    if math.isnan(h) or (_mostly_tied(x, n) and h < max(smallest, 0.5 * _typical_gap(x, w))):
+    if math.isnan(h) or (tied and h < max(smallest, 0.5 * _typical_gap(x, w))):
         reference = (4 / 3) ** (1 / 5) * scale * n ** (-1 / 5)  # optimal for a normal density
-        return PlugIn(reference * spread, 0.0, "discrete" if _mostly_tied(x, n) else "no solution")
+        return PlugIn(reference * spread, 0.0, "discrete" if tied else "no solution")
     return PlugIn(h * spread, bound, "plug-in")
 
 
-def _mostly_tied(x: Floats, n: float) -> bool:
-    return 1 + int(np.count_nonzero(np.diff(x))) <= n / 2
+def _distinct(x: Floats, w: Floats | None) -> tuple[Floats, Floats]:
+    """The distinct values of sorted `x` and their masses."""
+    start = np.flatnonzero(np.concatenate([[True], np.diff(x) > 0]))
+    mass = np.diff(np.append(start, len(x))).astype(float) if w is None else np.add.reduceat(w, start)
+    return x[start], mass
 
 
-def _typical_gap(x: Floats, w: Floats | None) -> float:
-    """Distance to the nearest other value, median over the mass."""
-    values, start, counts = np.unique(x, return_index=True, return_counts=True)
-    mass = counts if w is None else np.add.reduceat(w, start)
+def _typical_gap(values: Floats, w: Floats | None) -> float:
+    """Distance from a value to the nearest other one, median over the mass."""
+    mass = np.ones(len(values)) if w is None else w
     gaps = np.diff(values)
     nearest = np.minimum(np.append(gaps, np.inf), np.insert(gaps, 0, np.inf))
     order = np.argsort(nearest)
@@ -271,18 +276,14 @@ _REASON = {
 def _report(result: PlugIn, name: str) -> None:
     if result.status == "plug-in":
         return
-    substitute = (
-        "" if result.status == "constant" else f"; the normal reference bandwidth {result.h:.4g} is used"
-    )
+    substitute = "" if result.status == "constant" else f"; the normal reference bandwidth {result.h:.4g} is used"
     warnings.warn(f"{name} {_REASON[result.status]}{substitute}.", BandwidthWarning, stacklevel=3)
 
 
 def _clean(x: Floats, weights: ArrayLike | None, name: str) -> tuple[NDArray, NDArray | None]:
     if not np.all(np.isfinite(x)):
         bad = int(np.count_nonzero(~np.isfinite(x)))
-        raise ValueError(
-            f"{name} must be finite, got {bad} NaN or infinite values; impute or drop them first."
-        )
+        raise ValueError(f"{name} must be finite, got {bad} NaN or infinite values; impute or drop them first.")
     if weights is None:
         return x, None
     w = np.asarray(weights, dtype=float)
@@ -328,7 +329,8 @@ def sheather_jones(x: ArrayLike, weights: ArrayLike | None = None) -> float:
     column, w = _clean(column, weights, "x")
     if not column.size:
         raise ValueError("weights must not all be zero; give at least two rows a positive weight.")
-    result = plug_in(column, w)
+    with block_threads():  # one BLAS thread: the same sums at any number of cores
+        result = plug_in(column, w)
     _report(result, "the sample")
     return result.h
 
@@ -362,15 +364,14 @@ def bandwidths(
     >>> bandwidths(X).round(2)
     array([0.3 , 2.98])
     """
-    results = column_plug_ins(X, weights)
+    with block_threads():
+        results = column_plug_ins(X, weights)
     for j, result in enumerate(results):
         _report(result, f"column {j}" if feature_names is None else f"column {j} ({feature_names[j]!r})")
     return np.array([r.h for r in results])
 
 
-def column_plug_ins(
-    X: ArrayLike | sp.spmatrix | sp.sparray, weights: ArrayLike | None = None
-) -> list[PlugIn]:
+def column_plug_ins(X: ArrayLike | sp.spmatrix | sp.sparray, weights: ArrayLike | None = None) -> list[PlugIn]:
     """:func:`plug_in` of every column of a dense or sparse matrix, without warnings."""
     if not sp.issparse(X):
         dense = np.asarray(X, dtype=float)

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from kompakt.rows import hash_rows
 from kompakt.select.bandwidth import bandwidths
 from kompakt.select.base import Selection, dense_rows
+from kompakt.threads import block_threads
 
 __all__ = ["BlindCriterionWarning", "RenyiSelector"]
 
@@ -60,6 +61,7 @@ class WorkingSet:
         np.fill_diagonal(self.K, 1.0)
         self.crowding = self.K.sum(axis=1) - 1.0  # similarity of each row to all others
         self.total = float(self.K.sum())  # S
+        self.n_kernel_evals = self.K.size
 
     def replace(self, slot: int, z: Floats, kernel_row: Floats) -> None:
         """Put row `z` in `slot`; `kernel_row` (m,) is its kernel with the rows before the swap."""
@@ -81,6 +83,7 @@ class WorkingSet:
         candidates' kernel. `members` (m,) and `inside` (pool) say which rows are in; both are updated.
         """
         K = _gaussian(Z, self.Z)  # (B, m)
+        self.n_kernel_evals += K.size
         sums = K.sum(axis=1)
         among: Floats | None = None
         accepted = 0
@@ -97,6 +100,7 @@ class WorkingSet:
             b, slot = start + first, int(slots[start + first])
             if among is None:
                 among = _gaussian(Z, Z)
+                self.n_kernel_evals += among.size
             self.replace(slot, Z[b], K[b])
             inside[members[slot]], inside[rows[b]] = False, True
             members[slot] = rows[b]
@@ -212,17 +216,30 @@ class RenyiSelector:
             ``n_kernel_evals``.
         """
         self._check(X, n_basis)
-        generator = _generator(rng)
+        with block_threads():  # one BLAS thread: the same swaps at any number of cores
+            chosen = self._select(X, n_basis, y, weights, _generator(rng))
+        self._report(chosen.info, len(chosen.vectors), n_basis)
+        return chosen
+
+    def _select(
+        self,
+        X: Any,
+        n_basis: int,
+        y: ArrayLike | None,
+        weights: ArrayLike | None,
+        generator: np.random.Generator,
+    ) -> Selection:
         pool = self._pool(X, n_basis, y, weights, generator)
         h = self._bandwidths(X, weights)
         state = generator.bit_generator.state
+        evaluations = 0
         for doubling in range(_MAX_WIDENINGS):
             generator.bit_generator.state = state  # each width sees the same proposals
             chosen = self._run(X, pool, h * 2.0**doubling, generator)
-            chosen.info["widened"] = 2.0**doubling
+            evaluations += chosen.info["n_kernel_evals"]
+            chosen.info.update(widened=2.0**doubling, n_kernel_evals=evaluations)
             if self.on_blind == "warn" or not chosen.info["blind"]:
                 break
-        self._report(chosen.info, len(chosen.vectors), n_basis)
         return chosen
 
     def _check(self, X: Any, n_basis: int) -> None:
@@ -239,9 +256,7 @@ class RenyiSelector:
     def _bandwidths(self, X: Any, weights: ArrayLike | None) -> Floats:
         if isinstance(self.bandwidth, str):
             if self.bandwidth != "sheather-jones":
-                raise ValueError(
-                    f"bandwidth must be 'sheather-jones', a number or an array, got {self.bandwidth!r}."
-                )
+                raise ValueError(f"bandwidth must be 'sheather-jones', a number or an array, got {self.bandwidth!r}.")
             return bandwidths(X, weights)
         h = np.broadcast_to(np.asarray(self.bandwidth, dtype=float), (X.shape[1],))
         if not (np.all(np.isfinite(h)) and np.all(h > 0)):
@@ -303,7 +318,7 @@ class RenyiSelector:
             "history": np.array(history),
             "n_proposed": proposed,
             "n_accepted": accepted,
-            "n_kernel_evals": m * m + proposed * m,
+            "n_kernel_evals": working.n_kernel_evals,
             "converged": converged,
             "blind": m > 1 and share < self.tol,
             "off_diagonal_share": share,
@@ -315,8 +330,7 @@ class RenyiSelector:
     def _report(self, info: dict[str, Any], m: int, n_basis: int) -> None:
         if m < n_basis:
             warnings.warn(
-                f"n_basis={n_basis} rows asked for, but only {m} distinct rows of positive weight exist; "
-                f"{m} are used.",
+                f"n_basis={n_basis} rows asked for, but only {m} distinct rows of positive weight exist; {m} are used.",
                 UserWarning,
                 stacklevel=3,
             )
