@@ -29,7 +29,7 @@ LEAST_REMAINDER = 1e-7
 # The same for conjugate gradients, whose curvatures bound the smallest eigenvalue from above only.
 LEAST_CURVATURE = 1e-5
 MAX_STEPS = 60
-STEP_TOLERANCE = 1e-14
+STEP_TOLERANCE = 1e-12
 # Folds up to this many rows are handled many at a time.
 SMALL_FOLD = 24
 
@@ -215,61 +215,75 @@ def _large_blocks(scaled: FloatArray, right: FloatArray, index: np.ndarray) -> t
 
 
 def iterated(problem: SortedFolds, factor: Factor, fitted: FloatArray) -> tuple[FloatArray, list[int]]:
-    """Held-out residuals by conjugate gradients on (I - H_vv) t = S^(1/2) e_v, all folds and outputs at once.
+    """Held-out residuals by conjugate gradients on (I - H_vv) t = S^(1/2) e_v, all folds side by side.
 
-    Returns the residuals and the folds that did not converge.
+    A fold's rows are read once per step: the product that ends a step and the one that begins the next are taken
+    while they are in the cache. The solves of all folds in between are one call.
+
+    Returns the residuals and the folds that did not converge or are too close to singular.
     """
-    base = int(problem.starts[0])
-    starts = problem.starts[:-1] - base
-    right = fitted[base:] if problem.root is None else fitted[base:] * problem.root[base:, None]
-
-    def per_fold(values: FloatArray) -> FloatArray:
-        return np.add.reduceat(values, starts, axis=0)
-
-    def spread(values: FloatArray) -> FloatArray:
-        return np.repeat(values, problem.sizes, axis=0)
-
-    solution, residual = right.copy(), _apply_hat(problem, factor, right)  # start at t = e: r = H e
-    direction = residual.copy()
-    square = per_fold(residual**2)
-    target = STEP_TOLERANCE**2 * per_fold(right**2)
-    fraught = np.zeros(problem.n_folds, dtype=bool)
+    scaled = fitted if problem.root is None else fitted * problem.root[:, None]
+    folds = [_FoldIteration(problem.scaled[rows], scaled[rows]) for rows in map(problem.fold, range(problem.n_folds))]
+    active = folds
     for _ in range(MAX_STEPS):
-        active = square > target
-        if not active.any():
+        _solve_together(factor, active)
+        for fold in active:
+            fold.step()
+        active = [fold for fold in active if not fold.done]
+        if not active:
             break
-        image = direction - _apply_hat(problem, factor, direction)
-        curvature = per_fold(direction * image)
-        fraught |= (active & (curvature <= LEAST_CURVATURE * per_fold(direction**2))).any(axis=1)
-        step = np.where(active & (curvature > 0), square / np.where(curvature > 0, curvature, 1.0), 0.0)
-        solution += spread(step) * direction
-        residual -= spread(step) * image
-        previous, square = square, per_fold(residual**2)
-        ratio = np.where(active, square / np.where(previous > 0, previous, 1.0), 0.0)
-        direction = residual + spread(ratio) * direction
-    # Rounding may stop the recursion a little above the target; a hundred times it is still below 1e-11.
-    bad = np.flatnonzero(fraught | ~(square <= 1e4 * target).all(axis=1))
+    if problem.root is not None:  # the last products, for A^-1 Z_v' t below
+        for fold in folds:
+            fold.inner = fold.rows.T @ fold.solution
+        _solve_together(factor, folds)
     residuals = np.full(problem.targets.shape, np.nan)
-    if problem.root is None:
-        residuals[base:] = solution
-    else:  # e_v + Phi_v A^-1 Z_v' t also holds for rows of weight zero
-        residuals[base:] = fitted[base:] + _apply_hat(problem, factor, solution, scaled=False)
-    return residuals, bad.tolist()
+    for v, fold in enumerate(folds):
+        rows = problem.fold(v)
+        if problem.root is None:
+            residuals[rows] = fold.solution
+        else:  # t / S^(1/2), in a form that also holds for rows of weight zero
+            residuals[rows] = fitted[rows] + problem.features[rows] @ fold.solved
+    return residuals, [v for v, fold in enumerate(folds) if fold.fraught or not fold.done]
 
 
-def _apply_hat(problem: SortedFolds, factor: Factor, rows: FloatArray, scaled: bool = True) -> FloatArray:
-    """H_vv times the rows of each fold; with scaled=False Phi_v A^-1 Z_v' instead of Z_v A^-1 Z_v'."""
-    base, n_outputs = int(problem.starts[0]), rows.shape[1]
-    inner = np.empty((problem.n_folds, problem.features.shape[1], n_outputs))
-    for v in range(problem.n_folds):
-        here = problem.fold(v)
-        inner[v] = problem.scaled[here].T @ rows[here.start - base : here.stop - base]
-    # One solve for all folds and outputs together.
-    side_by_side = np.moveaxis(inner, 0, 1).reshape(inner.shape[1], -1)
-    solved = factor.solve(side_by_side).reshape(inner.shape[1], problem.n_folds, n_outputs)
-    left = problem.scaled if scaled else problem.features
-    result = np.empty_like(rows)
-    for v in range(problem.n_folds):
-        here = problem.fold(v)
-        result[here.start - base : here.stop - base] = left[here] @ solved[:, v]
-    return result
+def _solve_together(factor: Factor, folds: list[_FoldIteration]) -> None:
+    """A^-1 times the inner products of all folds and outputs at once."""
+    solved = factor.solve(np.concatenate([fold.inner for fold in folds], axis=1))
+    n_outputs = folds[0].inner.shape[1]
+    for position, fold in enumerate(folds):
+        fold.solved = solved[:, position * n_outputs : (position + 1) * n_outputs]
+
+
+class _FoldIteration:
+    """Conjugate gradients for one fold and all outputs, started at t = right, where the residual is H right."""
+
+    def __init__(self, rows: FloatArray, right: FloatArray) -> None:
+        self.rows = rows  # (n_v, p), times the square roots of the weights
+        self.solution = right.copy()
+        self.target = STEP_TOLERANCE**2 * (right**2).sum(axis=0)
+        self.inner = rows.T @ right  # what the next call of `step` needs solved
+        self.solved = self.inner
+        self.square: FloatArray | None = None
+        self.done = self.fraught = False
+
+    def step(self) -> None:
+        """One step, given `solved` = A^-1 `inner`."""
+        image = self.rows @ self.solved
+        if self.square is None:
+            self.residual = self.direction = image
+            self.square = (image**2).sum(axis=0)
+        else:
+            image = self.direction - image  # (I - H_vv) direction
+            curvature = (self.direction * image).sum(axis=0)
+            going = self.square > self.target
+            weak = curvature <= LEAST_CURVATURE * (self.direction**2).sum(axis=0)
+            self.fraught |= bool((going & weak).any())
+            length = np.where(going & ~weak, self.square / np.where(weak, 1.0, curvature), 0.0)
+            self.solution += length * self.direction
+            self.residual = self.residual - length * image
+            previous, self.square = self.square, (self.residual**2).sum(axis=0)
+            ratio = np.where(going, self.square / np.where(previous > 0, previous, 1.0), 0.0)
+            self.direction = self.residual + ratio * self.direction
+        self.done = self.fraught or bool((self.square <= self.target).all())
+        if not self.done:
+            self.inner = self.rows.T @ self.direction

@@ -191,7 +191,7 @@ def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalti
     blocks = (1.2 * p * sizes**2 + 0.7 * sizes**3).sum()
     hat = one_off + n_penalties * (whitening + blocks)
     steps = _expected_steps(sizes.max() / n, min(p / n, 1.0))
-    per_step = (50.0 + 6.0 * n_outputs) * n * p + 4.0 * p**2 * n_outputs * len(sizes) + 2e6 * len(sizes)
+    per_step = (25.0 + 6.0 * n_outputs) * n * p + 4.0 * p**2 * n_outputs * len(sizes) + 2e6 * len(sizes)
     iterate = one_off + n_penalties * (steps + 2) * per_step
     costs = {"downdate": downdate, "hat": hat, "iterate": iterate}
     return min(costs, key=costs.__getitem__)
@@ -209,7 +209,7 @@ def _expected_steps(fold_share: float, feature_share: float) -> float:
         return np.inf
     root = np.sqrt(1.0 / (1.0 - edge))
     rate = max((root - 1.0) / (root + 1.0), 1e-4)
-    return float(np.log(1e-14) / np.log(rate))
+    return float(np.log(1e-12) / np.log(rate))
 
 
 def _resolved(method: str, problem: SortedFolds, n_penalties: int = 1) -> str:
