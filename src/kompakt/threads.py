@@ -6,7 +6,7 @@ bit-identical at any number of threads (a BLAS changes its sums with its own thr
 BLAS limits are global to the process, so limits set by two Python threads that overlap would leave a wrong
 number behind.  The limiter here is therefore locked and counted: the first caller in lowers the limit, the last
 one out restores it.  It is entered once per public call, never per block: finding the BLAS libraries costs
-milliseconds, switching their limit by a kept controller some microseconds.
+milliseconds, switching the limit of known ones some microseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -23,48 +23,70 @@ R = TypeVar("R")
 
 
 class _BlasLimiter:
-    """Counted, process-wide switch to one BLAS thread."""
+    """Counted, process-wide switch to one BLAS thread, entered once per Python thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entered = 0
-        self._controller: Any = None
-        self._active: Any = None
-        self._found = 1
+        self._libraries: list[Any] | None = None
+        self._found: list[int] = []
 
-    def _find(self) -> Any:
-        if self._controller is None:
+    def _find(self) -> list[Any]:
+        if self._libraries is None:
             import scipy.linalg  # noqa: F401  SciPy ships a BLAS of its own: load it before looking
             from threadpoolctl import ThreadpoolController
 
-            self._controller = ThreadpoolController().select(user_api="blas")
-        return self._controller
+            found = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = [library for library in found if library.num_threads is not None]
+        return self._libraries
 
     def enter(self) -> int:
         """Limit BLAS to one thread; return the number of threads it had before kompakt came in."""
         with self._lock:
+            libraries = self._find()
             if self._entered == 0:
-                controller = self._find()
-                self._found = max((lib["num_threads"] for lib in controller.info()), default=1)
-                self._active = controller.limit(limits=1)
-                self._active.__enter__()
+                self._found = [library.num_threads for library in libraries]
             self._entered += 1
-            return self._found
+            for library in libraries:
+                _set_threads(library, 1)
+            return max(self._found, default=1)
 
     def leave(self) -> None:
         with self._lock:
-            self._entered -= 1
             if self._entered == 0:
-                self._active.__exit__(None, None, None)
-                self._active = None
+                return  # entered before a fork, left in the child, where the limit is lifted already
+            self._entered -= 1
+            self._restore(everything=self._entered == 0)
+
+    def limit_this_thread(self) -> None:
+        """Make one BLAS thread the rule on a block thread, for libraries that count per calling thread."""
+        for library in self._find():
+            if _counts_per_thread(library):
+                _set_threads(library, 1)
 
     def reset_after_fork(self) -> None:
         # The child has one thread: no caller of the parent is inside, and its lock may be held by nobody.
         self._lock = threading.Lock()
         if self._entered:
             self._entered = 0
-            self._active.__exit__(None, None, None)
-            self._active = None
+            self._restore(everything=True)
+
+    def _restore(self, *, everything: bool) -> None:
+        for library, number in zip(self._find(), self._found, strict=True):
+            if everything or _counts_per_thread(library):
+                _set_threads(library, number)
+
+
+def _counts_per_thread(library: Any) -> bool:
+    """Whether a limit holds for the calling thread only (MKL, OpenMP) instead of for the process."""
+    return library.internal_api == "mkl" or getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set_threads(library: Any, number: int) -> None:
+    # From version 3.8 on, threadpoolctl silently ignores limits set by any thread but the first that set one, as its
+    # answer to overlapping limits.  Counting is ours, and needs the switch itself: the last caller out, on whatever
+    # thread, must be able to restore the number.
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
 _limiter = _BlasLimiter()
@@ -73,15 +95,16 @@ _pools_lock = threading.Lock()
 _local = threading.local()
 
 
-def _forget_pools() -> None:
+def _start_anew() -> None:
     global _pools_lock
     _pools.clear()  # the threads did not survive the fork
     _pools_lock = threading.Lock()
+    _local.threads, _local.is_worker = None, False
     _limiter.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
+    os.register_at_fork(after_in_child=_start_anew)
 
 
 def resolve_jobs(n_jobs: int | None, blas_threads: int) -> int:
@@ -108,30 +131,37 @@ def block_threads(n_jobs: int | None = None) -> Iterator[int]:
     ...     current_threads()
     2
     """
-    found = _limiter.enter()
-    before = getattr(_local, "threads", None)
+    outer = getattr(_local, "threads", None)
+    found = _limiter.enter() if outer is None else outer
     try:
-        if n_jobs is None and before is not None:
-            _local.threads = before  # nested public call: keep what the outer one decided
-        else:
+        if getattr(_local, "is_worker", False):
+            # A kernel function that calls kompakt again must not wait for the pool that it occupies.
+            _local.threads = 1
+        elif outer is None or n_jobs is not None:  # else a nested public call keeps what the outer one decided
             _local.threads = resolve_jobs(n_jobs, found)
         yield _local.threads
     finally:
-        _local.threads = before
-        _limiter.leave()
+        _local.threads = outer
+        if outer is None:
+            _limiter.leave()
 
 
 def current_threads() -> int:
-    """Threads that row blocks may use here: 1 outside of `block_threads`."""
+    """Threads that row blocks may use here: 1 outside of `block_threads` and on the block threads themselves."""
     threads = getattr(_local, "threads", None)
     return 1 if threads is None else int(threads)
+
+
+def _become_worker() -> None:
+    _local.threads, _local.is_worker = 1, True
+    _limiter.limit_this_thread()
 
 
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     with _pools_lock:
         pool = _pools.get(n_threads)
         if pool is None:
-            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt")
+            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt", initializer=_become_worker)
             _pools[n_threads] = pool
         return pool
 
@@ -156,5 +186,5 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         while waiting:
             yield waiting.pop(0).result()
     finally:
-        for future in waiting:
-            future.cancel()
+        # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
+        wait([future for future in waiting if not future.cancel()])

@@ -28,8 +28,9 @@ def _mix(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _column_keys(n_features: int, key: int) -> np.ndarray:
-    columns = np.arange(1, n_features + 1, dtype=np.uint64)
+def _keys(n_features: int, key: int) -> np.ndarray:
+    """One word for the row itself, then one per column: without the first, a row of zeros would hash to 0 always."""
+    columns = np.arange(1, n_features + 2, dtype=np.uint64)
     with np.errstate(over="ignore"):
         return _mix(columns * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & 0xFFFFFFFFFFFFFFFF))
 
@@ -46,7 +47,7 @@ def hash_rows(X: Any, key: int) -> np.ndarray:
     >>> bool((hash_rows(X, 7) == hash_rows(sparse.csr_matrix(X), 7)).all())
     True
     """
-    keys = _column_keys(X.shape[1], key)
+    keys = _keys(X.shape[1], key)
     one = _hash_sparse if sparse.issparse(X) else _hash_dense
     bounds = range(0, X.shape[0], _BLOCK)
     parts = list(ordered_map(lambda start: one(X[start : start + _BLOCK], keys), bounds))
@@ -55,23 +56,23 @@ def hash_rows(X: Any, key: int) -> np.ndarray:
 
 def _hash_dense(X: np.ndarray, keys: np.ndarray) -> np.ndarray:
     values = np.ascontiguousarray(X, dtype=np.float64)
-    words = values.view(np.uint64) ^ keys
+    words = values.view(np.uint64) ^ keys[1:]
     words = _mix(words)
     words[values == 0] = 0
     with np.errstate(over="ignore"):
-        return _mix(words.sum(axis=1, dtype=np.uint64))
+        return _mix(words.sum(axis=1, dtype=np.uint64) + keys[0])
 
 
 def _hash_sparse(X: Any, keys: np.ndarray) -> np.ndarray:
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()
     values = X.data.astype(np.float64)
-    words = _mix(values.view(np.uint64) ^ keys[X.indices])
+    words = _mix(values.view(np.uint64) ^ keys[1:][X.indices])
     words[values == 0] = 0
     # cumulative sums wrap modulo 2^64, and so do their differences: the row sums are exact
     with np.errstate(over="ignore"):
         ends = np.concatenate([[np.uint64(0)], np.cumsum(words, dtype=np.uint64)])[X.indptr]
-        return _mix(ends[1:] - ends[:-1])
+        return _mix(ends[1:] - ends[:-1] + keys[0])
 
 
 def smallest_distinct(hashes: np.ndarray, count: int, eligible: np.ndarray | None = None) -> np.ndarray:
