@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,24 @@ from kompakt.solve import Settings, Solution
 from kompakt.threads import block_threads
 
 logger = logging.getLogger("kompakt")
+
+
+@contextmanager
+def verbose_logging(verbose: int) -> Iterator[None]:
+    """Show kompakt's log records on standard error while a fit runs: 1 for the main steps, 2 for all."""
+    if not verbose:
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def deadline_of(max_time: float | None) -> float | None:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from kompakt.design import Design
 from kompakt.estimators.base import (
     MachineClassifier,
     MachineRegressor,
     deadline_of,
     solver_settings,
+    verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.grow.compact import Recipe, grow
+from kompakt.grow.gram import GramSelector
 from kompakt.losses import make_loss
-from kompakt.select import GivenSelector, RandomSelector, Selection
-from kompakt.solve import Problem, solve
+from kompakt.select import GivenSelector, RandomSelector
 from kompakt.threads import block_threads
 
 
 class _Compact:
-    """Fit of both flagship estimators: choose a basis, then its weights."""
+    """Fit of both flagship estimators."""
 
     _classifier: bool
 
@@ -31,7 +30,7 @@ class _Compact:
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
 
@@ -39,50 +38,69 @@ class _Compact:
         -------
         self
         """
-        deadline = deadline_of(self.max_time)  # type: ignore[attr-defined]
-        with block_threads(self.n_jobs):  # type: ignore[attr-defined]
+        me: Any = self
+        deadline = deadline_of(me.max_time)
+        with verbose_logging(me.verbose), block_threads(me.n_jobs):
+            learn = learned_widths(me.gamma, me.refine, me.kernel)
             training = prepare(self, X, y, sample_weight, classifier=self._classifier)
-            loss = make_loss(self.loss, classes=self._classifier, epsilon=self.epsilon)  # type: ignore[attr-defined]
-            selection = self._select(training)
-            design = Design(
-                training.rows,
-                training.kernel,
-                selection.vectors,
-                whiten=True,
-                memory_budget=self.memory_budget,  # type: ignore[attr-defined]
-            )
-            problem = Problem(
-                design,
-                loss,
-                float(self.C),  # type: ignore[attr-defined]
-                fit_intercept=self.fit_intercept,  # type: ignore[attr-defined]
-                penalize_intercept=self.penalize_intercept,  # type: ignore[attr-defined]
-            )
-            solution = solve(problem, None, solver_settings(self, deadline))
-            model = self._build_model(training, selection.vectors, solution)  # type: ignore[attr-defined]
-        self._publish(model, solution, training, selection.indices)  # type: ignore[attr-defined]
-        self.n_kernel_evals_ = design.n_kernel_evals
-        self.history_ = [
-            {
-                "n_basis": selection.n_basis,
-                "objective": float(np.sum(solution.objective)),
-                "n_iter": solution.n_iter,
-            }
-        ]
-        self._report(solution, design, deadline)  # type: ignore[attr-defined]
+            recipe = self._recipe(training, learn, deadline)
+            machine = grow(training.rows, training.kernel, int(me.n_basis), recipe, training.labels)
+            model = me._build_model(training, machine.basis, machine.solution, kernel=_frozen(machine.kernel))
+        me._publish(model, machine.solution, training, machine.indices)
+        self.n_kernel_evals_ = machine.n_kernel_evals
+        self.history_ = machine.history
+        me._report(machine.solution, machine.design, deadline)
         return self
 
-    def _select(self, training: Training) -> Selection:
-        selection: Any = self.selection  # type: ignore[attr-defined]
-        if isinstance(selection, str):
-            if selection != "random":
-                raise ValueError(
-                    f"selection must be 'random', an array of vectors or a selector object; got {selection!r}."
-                )
-            selection = RandomSelector()
-        elif not hasattr(selection, "select"):
-            selection = GivenSelector(selection)
-        return selection.select(training.rows, training.kernel, int(self.n_basis), key=training.key)  # type: ignore[attr-defined]
+    def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
+        me: Any = self
+        return Recipe(
+            loss=make_loss(me.loss, classes=self._classifier, epsilon=me.epsilon),
+            C=float(me.C),
+            selector=make_selector(me.selection, me.n_candidates),
+            classifier=self._classifier,
+            key=training.key,
+            fit_intercept=me.fit_intercept,
+            penalize_intercept=me.penalize_intercept,
+            refine=bool(me.refine),
+            learn=learn,
+            refine_iter=int(me.refine_iter),
+            validation_fraction=float(me.validation_fraction),
+            settings=solver_settings(self, deadline),
+            memory_budget=me.memory_budget,
+        )
+
+
+def learned_widths(gamma: Any, refine: bool, kernel: Any) -> str | None:
+    """Which widths refinement moves: None, "one" or "each"."""
+    if isinstance(gamma, str) and gamma in ("learn", "ard"):
+        if not refine:
+            raise ValueError(
+                f"gamma={gamma!r} means that refinement learns the width; it needs refine=True. "
+                "Give a number or 'scale', or set refine=True."
+            )
+        if gamma == "ard" and kernel != "rbf":
+            raise ValueError(f"gamma='ard' (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
+        return "one" if gamma == "learn" else "each"
+    if gamma is None and refine and isinstance(kernel, str):
+        return {"rbf": "each", "laplacian": "one"}.get(kernel)
+    return None
+
+
+def make_selector(selection: Any, n_candidates: int | None) -> Any:
+    """A selector object for the constructor's word, array or object."""
+    if isinstance(selection, str):
+        made = {"random": RandomSelector, "gram": lambda: GramSelector(n_candidates=n_candidates)}
+        if selection not in made:
+            raise ValueError(
+                f"selection must be one of {sorted(made)}, an array of vectors or a selector object; got {selection!r}."
+            )
+        return made[selection]()
+    return selection if hasattr(selection, "select") else GivenSelector(selection)
+
+
+def _frozen(kernel: Any) -> Any:
+    return type(kernel)() if kernel.name == "precomputed" else kernel
 
 
 class CompactSVC(_Compact, MachineClassifier):
@@ -96,8 +114,10 @@ class CompactSVC(_Compact, MachineClassifier):
     n_basis : int, default=100
         Number of basis vectors.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel; "scale" is 1 / (n_features * variance of X).
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
+        Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
+        one width ("learn") or one per feature ("ard"), starting from "scale". None means "ard" with refinement of a
+        Gaussian kernel, and "scale" otherwise.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -105,7 +125,17 @@ class CompactSVC(_Compact, MachineClassifier):
     loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss, default="squared_hinge"
     epsilon : float, default=None
         Where the Huber loss becomes linear; None takes the loss's default.
-    selection : {"random"}, array of vectors or selector, default="random"
+    selection : {"gram", "random"}, array of vectors or selector, default="gram"
+        How basis vectors are chosen among the rows: exact forward selection in Gram space, or at random by hash.
+    n_candidates : int, default=None
+        Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
+    refine : bool, default=True
+        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
+        training objective or on held-out rows.
+    refine_iter : int, default=100
+        Iterations of the descent.
+    validation_fraction : float, default=0.1
+        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
         How more than two classes become outputs on the shared basis.
     fit_intercept : bool, default=True
@@ -151,13 +181,17 @@ class CompactSVC(_Compact, MachineClassifier):
         n_basis: int = 100,
         *,
         kernel: Any = "rbf",
-        gamma: Any = "scale",
+        gamma: Any = None,
         degree: int = 3,
         coef0: float = 0.0,
         C: float = 1.0,
         loss: Any = "squared_hinge",
         epsilon: float | None = None,
-        selection: Any = "random",
+        selection: Any = "gram",
+        n_candidates: int | None = None,
+        refine: bool = True,
+        refine_iter: int = 100,
+        validation_fraction: float = 0.1,
         coding: str = "one_vs_rest",
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
@@ -179,6 +213,10 @@ class CompactSVC(_Compact, MachineClassifier):
         self.loss = loss
         self.epsilon = epsilon
         self.selection = selection
+        self.n_candidates = n_candidates
+        self.refine = refine
+        self.refine_iter = refine_iter
+        self.validation_fraction = validation_fraction
         self.coding = coding
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
@@ -200,7 +238,10 @@ class CompactSVR(_Compact, MachineRegressor):
     n_basis : int, default=100
         Number of basis vectors.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
+        Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
+        one width ("learn") or one per feature ("ard"), starting from "scale". None means "ard" with refinement of a
+        Gaussian kernel, and "scale" otherwise.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -209,7 +250,17 @@ class CompactSVR(_Compact, MachineRegressor):
         `Quantile(q)` objects give other quantiles than the median.
     epsilon : float, default=None
         Width of the insensitive zone, or where the Huber loss becomes linear; None takes the loss's default.
-    selection : {"random"}, array of vectors or selector, default="random"
+    selection : {"gram", "random"}, array of vectors or selector, default="gram"
+        How basis vectors are chosen among the rows: exact forward selection in Gram space, or at random by hash.
+    n_candidates : int, default=None
+        Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
+    refine : bool, default=True
+        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
+        training objective or on held-out rows.
+    refine_iter : int, default=100
+        Iterations of the descent.
+    validation_fraction : float, default=0.1
+        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
     fit_intercept : bool, default=True
     penalize_intercept : bool, default=False
     tol : float, default=1e-8
@@ -243,13 +294,17 @@ class CompactSVR(_Compact, MachineRegressor):
         n_basis: int = 100,
         *,
         kernel: Any = "rbf",
-        gamma: Any = "scale",
+        gamma: Any = None,
         degree: int = 3,
         coef0: float = 0.0,
         C: float = 1.0,
         loss: Any = "least_squares",
         epsilon: float | None = None,
-        selection: Any = "random",
+        selection: Any = "gram",
+        n_candidates: int | None = None,
+        refine: bool = True,
+        refine_iter: int = 100,
+        validation_fraction: float = 0.1,
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
         tol: float = 1e-8,
@@ -269,6 +324,10 @@ class CompactSVR(_Compact, MachineRegressor):
         self.loss = loss
         self.epsilon = epsilon
         self.selection = selection
+        self.n_candidates = n_candidates
+        self.refine = refine
+        self.refine_iter = refine_iter
+        self.validation_fraction = validation_fraction
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
         self.tol = tol

@@ -41,7 +41,10 @@ def check_rows(
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts."""
     options: dict[str, Any] = {
-        "accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset, "accept_large_sparse": False
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "reset": reset,
+        "accept_large_sparse": False,
     }
     if y is None:
         return validate_data(estimator, X, **options), None
@@ -151,6 +154,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
     """A number, or one per feature, for `gamma`; "scale" uses the weighted variance of the entries."""
     if not isinstance(kernel, str) or kernel in ("linear", "precomputed"):
         return 1.0
+    gamma = "scale" if gamma is None else gamma
     if isinstance(gamma, str):
         if gamma in ("scale", "learn", "ard"):
             variance = total_variance(X, weights)
@@ -175,7 +179,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
 
 
 _POSITIVE = ("C", "tol")
-_COUNTS = {"max_iter": 1, "n_candidates": 1, "degree": 1}
+_COUNTS = {"max_iter": 1, "refine_iter": 1, "n_candidates": 1, "degree": 1}
 
 
 def _is_number(value: Any) -> bool:
@@ -191,6 +195,8 @@ def check_parameters(estimator: Any) -> None:
             raise ValueError(f"{name} must be a positive, finite number; got {value!r}.")
     for name, least in _COUNTS.items():
         value = parameters.get(name, least)
+        if name == "n_candidates" and value is None:
+            continue
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     n_basis = parameters.get("n_basis", 1)

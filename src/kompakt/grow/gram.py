@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class GramSelector:
     n_rounds: int = 2
     max_rows: int | None = None
     settle: float = 0.005
+    uses_targets: ClassVar[bool] = True
 
     def candidates_for(self, n_basis: int) -> int:
         """Number of candidates for a basis of this size."""

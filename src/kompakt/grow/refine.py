@@ -213,7 +213,13 @@ def _descend(
     steps = 0
     try:
         result = minimize(
-            function, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9}
+            function,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
+            bounds=[(None, None)] * basis.size + [(t - 7.0, t + 7.0) for t in theta],
+            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
         )
         steps = int(result.nit)
     except _OutOfTime:
