@@ -1,0 +1,181 @@
+"""Saving and loading: `save`, `load`, `read_header`, and the atomic write that every format uses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+from kompakt.formats import container, schema
+from kompakt.formats.errors import ModelFileError
+from kompakt.model import Model
+
+PathLike = str | os.PathLike[str]
+
+
+def save(estimator_or_model: Any, path: PathLike) -> None:
+    """Write a fitted estimator's machine, or a `Model`, to a file.
+
+    The file holds what prediction needs (kernel, basis vectors, weights, labels, input scaling, calibration, feature
+    names, `meta`), as plain numbers: no pickle, so loading it never runs code.  It is written beside `path` and put in
+    its place only when it is complete, so an interrupted save leaves the old file as it was.
+
+    Parameters
+    ----------
+    estimator_or_model : fitted kompakt estimator or Model
+    path : path-like
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        For a callable or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
+    ValueError
+        If the model contradicts itself or holds NaN.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(machine, pathlib.Path(folder, "iris.kompakt"))
+    ...     model = kompakt.load(pathlib.Path(folder, "iris.kompakt"))
+    >>> bool((model.predict(X) == machine.predict(X)).all())
+    True
+    """
+    header, arrays = schema.encode(model_of(estimator_or_model))
+    write_atomically(path, container.pack(header, arrays))
+
+
+def load(path: PathLike) -> Model:
+    """Read the machine that `save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Model
+        With `predict`, `decision_function`, `classes_` and `basis_vectors_`.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, no model file, or of a version that this kompakt does not read.
+    OSError
+        If the file cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt, numpy as np
+    >>> from kompakt.kernels import Linear
+    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
+    ...     kompakt.load(pathlib.Path(folder, "line.kompakt")).predict([[3.0]])
+    array([6.])
+    """
+    with opened(path) as (file, size):
+        header, entries, begin = container.read_header(file, size)
+        schema.check_header(header)  # before any array is allocated
+        return schema.decode(header, dict(container.read_arrays(file, entries, begin)))
+
+
+def read_header(path: PathLike) -> dict[str, Any]:
+    """What is inside a model file: its header, with the shapes and dtypes of its arrays, which are not loaded.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    dict
+        The header's fields and ``"arrays"``, a dict from name to (dtype, shape).
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt, numpy as np
+    >>> from kompakt.formats import read_header
+    >>> from kompakt.kernels import Linear
+    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
+    ...     header = read_header(pathlib.Path(folder, "line.kompakt"))
+    >>> header["kernel"], header["arrays"]["weights"]
+    ({'name': 'linear'}, ('float64', (1, 1)))
+    """
+    with opened(path) as (file, size):
+        header, entries, _ = container.read_header(file, size)
+    schema.check_header(header)
+    return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
+
+
+def model_of(estimator_or_model: Any) -> Model:
+    """The `Model` inside a fitted estimator, or the model itself."""
+    if isinstance(estimator_or_model, Model):
+        return estimator_or_model
+    model = getattr(estimator_or_model, "model_", None)
+    if isinstance(model, Model):
+        return model
+    if hasattr(estimator_or_model, "fit") and not isinstance(estimator_or_model, type):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator_or_model)
+    raise TypeError(
+        "expected a fitted kompakt estimator or a kompakt Model; "
+        f"got {type(estimator_or_model).__name__}, which holds no kompakt machine."
+    )
+
+
+@contextlib.contextmanager
+def opened(path: PathLike) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file and its size; every complaint names the path."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
+            raise ModelFileError("not a regular file.")
+        with open(path, "rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except ModelFileError as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error.__cause__
+
+
+def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write beside `path`, then replace it: at every moment the file is the old one or the new one, whole."""
+    target = os.path.realpath(path)  # through a symbolic link, its target is replaced and the link stays
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    binary = getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name durable where the system lets a folder be synced."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems refuse; the data themselves are on disk
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
