@@ -2,6 +2,7 @@
 
 from kompakt.select.bandwidth import BandwidthWarning, bandwidths, sheather_jones
 from kompakt.select.base import Selection
+from kompakt.select.projection import Projection, ProjectionSelector
 from kompakt.select.random import GivenSelector, RandomSelector
 from kompakt.select.renyi import BlindCriterionWarning, RenyiSelector
 
@@ -9,6 +10,8 @@ __all__ = [
     "BandwidthWarning",
     "BlindCriterionWarning",
     "GivenSelector",
+    "Projection",
+    "ProjectionSelector",
     "RandomSelector",
     "RenyiSelector",
     "Selection",
