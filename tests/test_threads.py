@@ -158,7 +158,7 @@ def test_resolve_jobs():
     assert resolve_jobs(5, 3) == 5
     assert resolve_jobs(-1, 3) == os.cpu_count()
     assert resolve_jobs(-1000, 3) == 1
-    with pytest.raises(ValueError, match="n_jobs .* got 0"), block_threads(0):
+    with pytest.raises(ValueError, match=r"n_jobs .* got 0"), block_threads(0):
         pass
 
 

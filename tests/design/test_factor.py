@@ -1,0 +1,97 @@
+"""Cholesky factors that grow, change and report their jitter."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.linalg import LinAlgError
+
+from kompakt.design import border, factorise, rank_one_changes
+from kompakt.kernels import RBF
+
+
+def definite(m=8, seed=0):
+    A = np.random.default_rng(seed).normal(size=(2 * m, m))
+    return A.T @ A
+
+
+def test_a_sound_matrix_needs_no_jitter():
+    A = definite()
+    factor = factorise(A)
+    assert factor.jitter == 0.0
+    assert_allclose(factor.R.T @ factor.R, A, rtol=1e-12)
+    assert np.array_equal(factor.R, np.triu(factor.R))
+    B = np.random.default_rng(1).normal(size=(8, 2))
+    assert_allclose(A @ factor.solve(B), B, rtol=1e-9, atol=1e-12)
+    assert_allclose(factor.R.T @ factor.solve_transposed(B), B, rtol=1e-10, atol=1e-12)
+    assert_allclose(factor.R @ factor.inverse(), np.eye(8), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1.0, 1e12, 1e-12])
+def test_singular_matrices_get_the_smallest_jitter_of_their_precision(dtype, scale):
+    Z = np.random.default_rng(0).normal(size=(6, 2))
+    duplicated = scale * RBF(0.5).gram(np.concatenate([Z, Z]))
+    factor = factorise(duplicated, dtype=dtype)
+    noise = np.finfo(dtype).eps * 12 * scale
+    assert noise <= factor.jitter <= 100 * noise
+    assert_allclose(factor.R.T @ factor.R, duplicated + factor.jitter * np.eye(12), rtol=1e-12)
+    assert np.min(np.diag(factor.R)) ** 2 >= noise
+
+
+def test_nearly_singular_in_float32_is_sound_in_float64():
+    Z = np.array([[0.0], [3e-5]])
+    gram = RBF(0.5).gram(Z)
+    assert factorise(gram, dtype=np.float64).jitter == 0.0
+    assert factorise(gram, dtype=np.float32).jitter > 0.0
+
+
+def test_zero_and_empty_matrices():
+    assert factorise(np.zeros((3, 3))).jitter > 0
+    assert_allclose(factorise(np.zeros((3, 3))).R, np.eye(3))
+    assert factorise(np.zeros((0, 0))).R.shape == (0, 0)
+
+
+def test_messages():
+    with pytest.raises(LinAlgError, match=r"the Gram matrix has entries that are not finite.*StandardScaler"):
+        factorise(np.array([[1.0, np.nan], [np.nan, 1.0]]), what="Gram matrix")
+    with pytest.raises(LinAlgError, match="the kernel is not positive semidefinite"):
+        factorise(np.array([[1.0, 1e7], [1e7, 1.0]]), what="kernel")
+
+
+def test_border_equals_factorising_at_once():
+    A = definite(10)
+    grown = border(factorise(A[:6, :6]), A[:6, 6:], A[6:, 6:])
+    assert grown.jitter == 0.0
+    assert_allclose(grown.R, factorise(A).R, rtol=1e-10, atol=1e-12)
+    from_nothing = border(factorise(np.zeros((0, 0))), np.zeros((0, 10)), A)
+    assert_allclose(from_nothing.R, factorise(A).R, rtol=1e-12)
+
+
+def test_border_by_a_dependent_column_lifts_it_and_says_so():
+    A = definite(6)
+    grown = border(factorise(A), A[:, :1], A[:1, :1], noise=1e-12)
+    assert 1e-12 <= grown.jitter < 1e-10
+    together = np.block([[A, A[:, :1]], [A[:1], A[:1, :1]]])
+    assert_allclose(grown.R.T @ grown.R, together, atol=1e-10)
+
+
+def test_rank_one_changes(engine):
+    rng = np.random.default_rng(2)
+    A = definite(8)
+    added, removed = rng.normal(size=(3, 8)), rng.normal(size=(2, 8))
+    base = A + removed.T @ removed
+    factor = factorise(base)
+    before = factor.R.copy()
+    changed = rank_one_changes(factor, added, removed)
+    assert_allclose(changed.R, factorise(A + added.T @ added).R, rtol=1e-9, atol=1e-11)
+    assert np.array_equal(factor.R, before), "the given factor is left alone"
+    only_added = rank_one_changes(factor, added, np.empty((0, 8)))
+    assert_allclose(only_added.R.T @ only_added.R, base + added.T @ added, rtol=1e-10)
+    only_removed = rank_one_changes(factor, np.empty((0, 8)), removed)
+    assert_allclose(only_removed.R.T @ only_removed.R, A, rtol=1e-9, atol=1e-10)
+
+
+def test_a_removal_that_breaks_the_matrix_is_refused(engine):
+    factor = factorise(np.eye(4))
+    assert rank_one_changes(factor, np.empty((0, 4)), 2.0 * np.eye(4)[:1]) is None
+    assert rank_one_changes(factor, np.empty((0, 4)), np.eye(4)[:1]) is None

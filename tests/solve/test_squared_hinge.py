@@ -1,0 +1,255 @@
+"""Finite Newton on the squared hinge: optimality conditions, foreign solvers, and invariants."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.linalg import cholesky
+from sklearn.svm import SVC, LinearSVC
+
+from kompakt.design import Design
+from kompakt.kernels import RBF
+from kompakt.losses import SquaredHinge
+from kompakt.rows import ArrayRows
+from kompakt.solve import Problem, Settings, newton, solve
+from kompakt.solve.line_search import exact_step
+from kompakt.threads import block_threads
+
+KERNEL = RBF(0.5)
+INTERCEPTS = {
+    "free": {},
+    "penalised": {"penalize_intercept": True},
+    "none": {"fit_intercept": False},
+}
+
+
+def data(n=400, d=3, seed=0, outputs=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    score = np.sin(2 * X[:, [0]]) + X[:, [1]] * np.linspace(0.5, 1.5, outputs) + 0.4 * rng.normal(size=(n, outputs))
+    return X, np.where(score > 0.3, 1.0, -1.0)
+
+
+def problem_of(X, y, m=30, C=10.0, weights=None, kernel=KERNEL, store=None, block_rows=57, **intercept):
+    basis = X[:m].copy()
+    design = Design(ArrayRows(X, y, weights), kernel, basis, whiten=True, store=store, block_rows=block_rows)
+    return Problem(design, SquaredHinge(), C, **intercept)
+
+
+def relative_gradient(X, y, weights, C, solution, output=0, m=30, penalised=False, free=True):
+    """The gradient in raw coordinates (beta, b), written out, relative to the size of its terms."""
+    K, gram = KERNEL.block(X, X[:m]), KERNEL.gram(X[:m])
+    beta, b = solution.weights[:, output], solution.intercept[output]
+    s = np.ones(len(X)) if weights is None else weights
+    slack = np.maximum(0.0, 1.0 - y[:, output] * (K @ beta + b))
+    slopes = -C * s * y[:, output] * slack
+    gradient = gram @ beta + K.T @ slopes
+    terms = np.linalg.norm(gram @ beta) + np.linalg.norm(np.abs(K).T @ np.abs(slopes))
+    of_intercept = slopes.sum() + (b if penalised else 0.0) if free else 0.0
+    return np.hypot(np.linalg.norm(gradient), of_intercept) / (terms + np.abs(slopes).sum())
+
+
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("C", [1e-3, 10.0, 1e5])
+def test_optimality_conditions(intercept, C):
+    X, y = data()
+    solution = solve(problem_of(X, y, C=C, **INTERCEPTS[intercept]))
+    assert solution.converged
+    kind = {"penalised": intercept == "penalised", "free": intercept != "none"}
+    assert relative_gradient(X, y, None, C, solution, **kind) < 1e-6
+    if intercept == "none":
+        assert solution.intercept[0] == 0.0
+
+
+def test_objective_is_the_one_of_the_design_document():
+    X, y = data()
+    s = np.random.default_rng(1).uniform(0.1, 3.0, len(X))
+    solution = solve(problem_of(X, y, weights=s))
+    beta = solution.weights[:, 0]
+    f = KERNEL.block(X, X[:30]) @ beta + solution.intercept
+    expected = 0.5 * beta @ KERNEL.gram(X[:30]) @ beta + 10.0 * np.sum(s * 0.5 * np.maximum(0, 1 - y[:, 0] * f) ** 2)
+    assert_allclose(solution.objective[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_all_rows_as_basis_against_libsvm(weighted):
+    """The squared-hinge machine is a hard-margin one with 1 / (C s_i) added to the kernel's diagonal."""
+    X, y = data(150)
+    C, s = 3.0, np.random.default_rng(2).uniform(0.5, 2.0, 150) if weighted else np.ones(150)
+    kernel = RBF(2.0)
+    K = kernel.gram(X)
+    foreign = SVC(kernel="precomputed", C=1e10, tol=1e-11).fit(K + np.diag(1.0 / (C * s)), y[:, 0])
+    beta = np.zeros(150)
+    beta[foreign.support_] = foreign.dual_coef_[0]
+    solution = solve(problem_of(X, y, m=150, C=C, kernel=kernel, weights=s if weighted else None))
+    assert_allclose(K @ solution.weights[:, 0] + solution.intercept, K @ beta + foreign.intercept_, atol=1e-6)
+    assert_allclose(solution.weights[:, 0], beta, atol=1e-6)
+    assert_allclose(solution.intercept, foreign.intercept_, atol=1e-6)
+
+
+@pytest.mark.parametrize("intercept", ["none", "penalised"])
+def test_all_rows_as_basis_against_liblinear(intercept):
+    X, y = data(120)
+    kernel, C = RBF(2.0), 3.0
+    R = cholesky(kernel.gram(X))
+    foreign = LinearSVC(C=C / 2, tol=1e-12, max_iter=10**6, fit_intercept=intercept == "penalised", random_state=0)
+    foreign.fit(R.T, y[:, 0])
+    expected = R.T @ foreign.coef_[0] + foreign.intercept_
+    solution = solve(problem_of(X, y, m=120, C=C, kernel=kernel, **INTERCEPTS[intercept]))
+    assert_allclose(kernel.gram(X) @ solution.weights[:, 0] + solution.intercept, expected, atol=1e-6)
+
+
+def test_weight_two_is_the_row_twice_and_zero_is_absence():
+    X, y = data()
+    s = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
+    s[:30] = 1.0  # the basis stays in place
+    repeats = s.astype(int)
+    weighted = solve(problem_of(X, y, weights=s))
+    repeated = solve(problem_of(np.repeat(X, repeats, axis=0), np.repeat(y, repeats, axis=0)))
+    assert_allclose(weighted.coordinates, repeated.coordinates, rtol=1e-8, atol=1e-9)
+    assert relative_gradient(X, y, s, 10.0, weighted) < 1e-6
+
+
+def test_several_outputs_are_solved_as_one_at_a_time():
+    X, y = data(outputs=4)
+    together = solve(problem_of(X, y))
+    assert together.converged
+    for output in range(4):
+        alone = solve(problem_of(X, y[:, [output]]))
+        assert_allclose(together.coordinates[:, output], alone.coordinates[:, 0], rtol=1e-8, atol=1e-9)
+        assert_allclose(together.objective[output], alone.objective[0], rtol=1e-11)
+        assert relative_gradient(X, y, None, 10.0, together, output) < 1e-6
+
+
+def test_weights_per_output():
+    """One-vs-one: weight 0 takes a row out of one output only."""
+    X, y = data(outputs=2)
+    s = (np.random.default_rng(4).uniform(size=y.shape) < 0.6).astype(float)
+    together = solve(problem_of(X, y, weights=s))
+    for output in range(2):
+        assert relative_gradient(X, y, s[:, output], 10.0, together, output) < 1e-6
+
+
+def test_warm_start_gives_the_same_answer_sooner():
+    X, y = data(2000)
+    problem = problem_of(X, y, m=20, C=100.0, block_rows=None)
+    before = solve(problem)
+    problem.design.append(X[20:24])
+    cold, warm = solve(problem), solve(problem, before.coordinates)
+    assert warm.n_iter < cold.n_iter
+    assert_allclose(warm.coordinates, cold.coordinates, rtol=1e-7, atol=1e-8)
+    assert solve(problem, cold.coordinates).n_iter <= 1
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_hessian_by_change_equals_the_full_one(outputs):
+    X, y = data(1000, outputs=outputs)
+    problem = problem_of(X, y, weights=np.random.default_rng(5).uniform(0.5, 2, 1000))
+    rng = np.random.default_rng(6)
+    theta = solve(problem, settings=Settings(max_iter=3, tol=1e-3)).coordinates
+    step = 0.05 * rng.normal(size=theta.shape)
+    which = np.arange(outputs)
+    known = newton.run_pass(problem, theta, None, which, None)
+    full = newton.run_pass(problem, theta, step, which, None)
+    by_change = newton.run_pass(problem, theta, step, which, replace(known, changed=0.0))
+    for name in ("losses", "gradient", "hessian", "active"):
+        assert_allclose(getattr(by_change, name), getattr(full, name), rtol=1e-10, atol=1e-9, err_msg=name)
+    assert 0 < full.changed < 0.25
+    K = problem.design.matrix
+    f = K @ (theta + step)[:-1] + (theta + step)[-1]
+    active = problem.design.rows.weights[:, None] * (y * f < 1) * problem.C
+    features = np.column_stack([K, np.ones(len(K))])
+    for output in range(outputs):
+        naive = features.T @ (active[:, [output]] * features)
+        assert_allclose(full.hessian[output], naive, rtol=1e-10, atol=1e-9)
+
+
+def test_fits_use_the_hessian_by_change_and_end_at_the_same_point(monkeypatch):
+    X, y = data(3000)
+    used = []
+    original = newton.newton_sums
+
+    def spy(*arguments):
+        used.append(bool(arguments[-3]))  # by_change, before the values and the block
+        return original(*arguments)
+
+    monkeypatch.setattr(newton, "newton_sums", spy)
+    updated = solve(problem_of(X, y))
+    assert any(used), "no pass took the cheap road: the test has lost its point"
+    pass_of = newton.run_pass
+    monkeypatch.setattr(newton, "run_pass", lambda *arguments: pass_of(*arguments[:-1], None))
+    full = solve(problem_of(X, y))
+    assert_allclose(updated.coordinates, full.coordinates, rtol=1e-9, atol=1e-10)
+
+
+def test_an_iteration_is_one_pass():
+    X, y = data(3000)
+    problem = problem_of(X, y, store=False, block_rows=None)
+    solution = solve(problem)
+    assert problem.design.n_passes <= solution.n_iter + 3
+
+
+@pytest.mark.parametrize("n_jobs", [2, 4])
+def test_threads_and_storage_change_nothing(n_jobs):
+    X, y = data(1500)
+    alone = solve(problem_of(X, y, store=True))
+    with block_threads(n_jobs):
+        many = solve(problem_of(X, y, store=True))
+        recomputed = solve(problem_of(X, y, store=False))
+    assert alone.coordinates.tobytes() == many.coordinates.tobytes()
+    assert alone.coordinates.tobytes() == recomputed.coordinates.tobytes()
+
+
+def test_float32():
+    X, y = data(2000)
+    single = solve(problem_of(X.astype(np.float32), y, block_rows=None))
+    double = solve(problem_of(X, y, block_rows=None))
+    assert single.converged
+    assert_allclose(single.objective, double.objective, rtol=1e-5)
+    K = KERNEL.block(X, X[:30])
+    difference = K @ (single.weights - double.weights) + (single.intercept - double.intercept)
+    assert np.max(np.abs(difference)) < 2e-3
+
+
+def test_duplicated_basis_vectors_are_solved_with_jitter_and_reported():
+    X, y = data()
+    X[1] = X[0]
+    solution = solve(problem_of(X, y))
+    assert solution.converged
+    assert 0 < solution.jitter < 1e-10
+    assert relative_gradient(X, y, None, 10.0, solution) < 1e-6
+
+
+def test_limits_of_iterations_and_time():
+    X, y = data()
+    problem = problem_of(X, y, C=1e5)
+    short = solve(problem, settings=Settings(max_iter=1))
+    assert not short.converged
+    assert short.n_iter == 1
+    late = solve(problem, settings=Settings(deadline=time.monotonic() - 1.0))
+    assert not late.converged
+    assert late.n_iter == 0
+
+
+def test_one_class_far_from_the_margin():
+    """All targets alike: the intercept alone satisfies them, and the weights vanish."""
+    X, y = data()
+    solution = solve(problem_of(X, np.ones_like(y)))
+    assert solution.converged
+    assert_allclose(solution.objective, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("root", [0.2, 0.97, 1.0, 7.3, 400.0])
+def test_exact_step_finds_the_root_of_a_piecewise_linear_slope(root):
+    kinks = np.array([0.1, 0.5, 0.9, 2.0, 50.0])
+
+    def raw(t):
+        return 0.01 * t + np.sum(np.maximum(0, t - kinks)), 0.01 + np.sum(t > kinks)
+
+    def slope(t):
+        return raw(t)[0] - raw(root)[0], raw(t)[1]
+
+    assert_allclose(exact_step(slope), root, rtol=1e-10)
+    assert exact_step(lambda t: (1.0, 1.0)) == 0.0
