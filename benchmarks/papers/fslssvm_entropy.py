@@ -84,8 +84,8 @@ def one_randomisation(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, floa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # Boston has discrete columns: known
         warnings.simplefilter("ignore", BlindCriterionWarning)  # counted and printed instead
-        entropy = RenyiSelector().select(X_train, N_BASIS, rng=seed)
-        widened = RenyiSelector(on_blind="widen").select(X_train, N_BASIS, rng=seed)
+        entropy = RenyiSelector().select_rows(X_train, N_BASIS, rng=seed)
+        widened = RenyiSelector(on_blind="widen").select_rows(X_train, N_BASIS, rng=seed)
     bases = {
         "random": X_train[rng.choice(len(train), N_BASIS, replace=False)],
         "entropy": entropy.vectors,

@@ -12,10 +12,9 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.selectors import make_selector
 from kompakt.grow.compact import Recipe, grow
-from kompakt.grow.gram import GramSelector
 from kompakt.losses import make_loss
-from kompakt.select import GivenSelector, RandomSelector
 from kompakt.threads import block_threads
 
 
@@ -87,18 +86,6 @@ def learned_widths(gamma: Any, refine: bool, kernel: Any) -> str | None:
     return None
 
 
-def make_selector(selection: Any, n_candidates: int | None) -> Any:
-    """A selector object for the constructor's word, array or object."""
-    if isinstance(selection, str):
-        made = {"random": RandomSelector, "gram": lambda: GramSelector(n_candidates=n_candidates)}
-        if selection not in made:
-            raise ValueError(
-                f"selection must be one of {sorted(made)}, an array of vectors or a selector object; got {selection!r}."
-            )
-        return made[selection]()
-    return selection if hasattr(selection, "select") else GivenSelector(selection)
-
-
 def _frozen(kernel: Any) -> Any:
     return type(kernel)() if kernel.name == "precomputed" else kernel
 
@@ -125,8 +112,9 @@ class CompactSVC(_Compact, MachineClassifier):
     loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss, default="squared_hinge"
     epsilon : float, default=None
         Where the Huber loss becomes linear; None takes the loss's default.
-    selection : {"gram", "random"}, array of vectors or selector, default="gram"
-        How basis vectors are chosen among the rows: exact forward selection in Gram space, or at random by hash.
+    selection : {"gram", "random", "renyi", "all"}, array of vectors or selector, default="gram"
+        How basis vectors are chosen among the rows: exact forward selection in Gram space, at random by hash, by
+        the entropy of the inputs, or every row.
     n_candidates : int, default=None
         Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
     refine : bool, default=True
@@ -250,8 +238,9 @@ class CompactSVR(_Compact, MachineRegressor):
         `Quantile(q)` objects give other quantiles than the median.
     epsilon : float, default=None
         Width of the insensitive zone, or where the Huber loss becomes linear; None takes the loss's default.
-    selection : {"gram", "random"}, array of vectors or selector, default="gram"
-        How basis vectors are chosen among the rows: exact forward selection in Gram space, or at random by hash.
+    selection : {"gram", "random", "renyi", "all"}, array of vectors or selector, default="gram"
+        How basis vectors are chosen among the rows: exact forward selection in Gram space, at random by hash, by
+        the entropy of the inputs, or every row.
     n_candidates : int, default=None
         Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
     refine : bool, default=True

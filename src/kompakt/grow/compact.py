@@ -69,15 +69,15 @@ class Machine:
 def grow(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels: Array | None) -> Machine:
     """Grow a machine with `n_basis` vectors on all rows."""
     began = time.monotonic()
-    selection = select(rows, kernel, n_basis, recipe)
+    selection = select(rows, kernel, n_basis, recipe, labels)
     return finish(rows, kernel, selection, recipe, labels, began)
 
 
-def select(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe) -> Selection:
-    """Basis vectors to start from; selectors that use the labels are told loss and C."""
-    told: dict[str, Any] = {}
+def select(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels: Array | None = None) -> Selection:
+    """Basis vectors to start from; selectors that use the targets are told loss and C, others the labels."""
+    told: dict[str, Any] = {"labels": labels} if getattr(recipe.selector, "uses_labels", False) else {}
     if getattr(recipe.selector, "uses_targets", False):
-        told = {
+        told |= {
             "loss": recipe.loss,
             "C": recipe.C,
             "fit_intercept": recipe.fit_intercept,

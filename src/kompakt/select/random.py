@@ -1,4 +1,4 @@
-"""Random and given basis vectors."""
+"""Random and given basis vectors, and all of them."""
 
 from __future__ import annotations
 
@@ -62,3 +62,23 @@ class GivenSelector:
         if not np.all(np.isfinite(vectors)):
             raise ValueError("given basis vectors must be finite; got NaN or infinity.")
         return Selection(indices=None, vectors=vectors if rows.offset is None else vectors - rows.offset)
+
+
+@dataclass(frozen=True)
+class AllSelector:
+    """Every distinct row: the full machine, whatever `n_basis` says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.select import AllSelector
+    >>> X = np.array([[1.0], [1.0], [2.0]])
+    >>> AllSelector().select(ArrayRows(X), RBF(1.0), 1, key=0).n_basis
+    2
+    """
+
+    def select(self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int) -> Selection:
+        """All distinct rows, in the order of their hash."""
+        return RandomSelector().select(rows, kernel, rows.n_rows, key=key)

@@ -11,16 +11,18 @@ changes one row of them: O(m).
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kompakt.rows import hash_rows
-from kompakt.select.bandwidth import bandwidths
+from kompakt.kernels import Kernel
+from kompakt.rows import ArrayRows, hash_rows
+from kompakt.select.bandwidth import bandwidths, column_plug_ins
 from kompakt.select.base import Selection, dense_rows
 from kompakt.threads import block_threads
 
@@ -30,6 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 _BATCH = 512  # candidates whose kernel rows are computed by one matrix product
 _MAX_WIDENINGS = 30
+logger = logging.getLogger(__name__)
 
 
 class BlindCriterionWarning(UserWarning):
@@ -172,7 +175,7 @@ class RenyiSelector:
     >>> from kompakt.select import RenyiSelector
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(0, 0.1, (900, 2)), rng.normal(0, 2.0, (100, 2))])
-    >>> chosen = RenyiSelector(on_blind="widen").select(X, 20, rng=0)
+    >>> chosen = RenyiSelector(on_blind="widen").select_rows(X, 20, rng=0)
     >>> chosen.vectors.shape, bool((chosen.indices >= 900).mean() > 0.5)
     ((20, 2), True)
     """
@@ -184,7 +187,35 @@ class RenyiSelector:
     max_swaps: int = 200_000
     on_blind: str = "warn"
 
+    #: callers that know class labels hand them over, for strata
+    uses_labels: ClassVar[bool] = True
+
     def select(
+        self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int, labels: ArrayLike | None = None
+    ) -> Selection:
+        """Choose `n_basis` rows of a source, fewer where there are fewer; the protocol of all selectors.
+
+        The entropy is that of the inputs, so the kernel plays no part. Columns without a plug-in bandwidth, and
+        bandwidths that had to be widened, are logged; a blind criterion is warned of as in `select_rows`.
+        """
+        if kernel.name == "precomputed":
+            raise ValueError(
+                "entropy selection needs the inputs, but kernel='precomputed' gives kernel values only; "
+                "use selection='random' or pass the inputs."
+            )
+        self._check_choice(n_basis)
+        if rows.n_rows == 1:
+            only = np.zeros(1, dtype=np.intp)
+            return Selection(only, kernel.take_basis(rows, only), info={"widened": 1.0, "blind": False})
+        weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
+        with block_threads():
+            chosen = self._select(rows.X, n_basis, labels, weights, np.random.default_rng(key), quiet=True)
+        if chosen.info["widened"] > 1:
+            logger.info("the entropy criterion was blind; bandwidths widened %g times.", chosen.info["widened"])
+        self._report(chosen.info, len(chosen.vectors), len(chosen.vectors))
+        return Selection(chosen.indices, kernel.take_basis(rows, chosen.indices), chosen.scores, info=chosen.info)
+
+    def select_rows(
         self,
         X: Any,
         n_basis: int,
@@ -193,7 +224,7 @@ class RenyiSelector:
         weights: ArrayLike | None = None,
         rng: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> Selection:
-        """Choose `n_basis` rows of `X`.
+        """Choose `n_basis` rows of a matrix; substitutes and a blind criterion are reported by warnings.
 
         Parameters
         ----------
@@ -228,9 +259,10 @@ class RenyiSelector:
         y: ArrayLike | None,
         weights: ArrayLike | None,
         generator: np.random.Generator,
+        quiet: bool = False,
     ) -> Selection:
         pool = self._pool(X, n_basis, y, weights, generator)
-        h = self._bandwidths(X, weights)
+        h = self._bandwidths(X, _frequencies(weights, len(pool.rows)), quiet)
         state = generator.bit_generator.state
         evaluations = 0
         for doubling in range(_MAX_WIDENINGS):
@@ -242,22 +274,25 @@ class RenyiSelector:
                 break
         return chosen
 
-    def _check(self, X: Any, n_basis: int) -> None:
+    def _check_choice(self, n_basis: int) -> None:
         if self.on_blind not in ("warn", "widen"):
             raise ValueError(f"on_blind must be 'warn' or 'widen', got {self.on_blind!r}.")
+        if n_basis < 1:
+            raise ValueError(f"n_basis must be at least 1, got {n_basis}.")
+
+    def _check(self, X: Any, n_basis: int) -> None:
+        self._check_choice(n_basis)
         if getattr(X, "ndim", 0) != 2 or X.shape[0] < 2:
             raise ValueError(
                 f"X must be a matrix of at least 2 rows, got shape {getattr(X, 'shape', None)};"
                 " pass an array or a CSR matrix."
             )
-        if n_basis < 1:
-            raise ValueError(f"n_basis must be at least 1, got {n_basis}.")
 
-    def _bandwidths(self, X: Any, weights: ArrayLike | None) -> Floats:
+    def _bandwidths(self, X: Any, weights: ArrayLike | None, quiet: bool) -> Floats:
         if isinstance(self.bandwidth, str):
             if self.bandwidth != "sheather-jones":
                 raise ValueError(f"bandwidth must be 'sheather-jones', a number or an array, got {self.bandwidth!r}.")
-            return bandwidths(X, weights)
+            return _logged_bandwidths(X, weights) if quiet else bandwidths(X, weights)
         h = np.broadcast_to(np.asarray(self.bandwidth, dtype=float), (X.shape[1],))
         if not (np.all(np.isfinite(h)) and np.all(h > 0)):
             raise ValueError(f"bandwidth must be finite and positive, got {self.bandwidth!r}.")
@@ -352,6 +387,25 @@ class RenyiSelector:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _logged_bandwidths(X: Any, weights: ArrayLike | None) -> Floats:
+    """Bandwidths of all columns; those without a plug-in bandwidth are counted in the log."""
+    results = column_plug_ins(X, weights)
+    for status in ("constant", "discrete", "no solution"):
+        columns = [j for j, result in enumerate(results) if result.status == status]
+        if columns:
+            shown = ", ".join(map(str, columns[:10])) + (", ..." if len(columns) > 10 else "")
+            logger.info("no plug-in bandwidth for %d columns (%s): %s", len(columns), status, shown)
+    return np.array([result.h for result in results])
+
+
+def _frequencies(weights: ArrayLike | None, n_distinct: int) -> Floats | None:
+    """Weights as numbers of rows: those that sum to less than one per distinct row are scaled up to that."""
+    if weights is None:
+        return None
+    w = np.asarray(weights, dtype=float)
+    return w * max(1.0, n_distinct / w.sum())
 
 
 def _generator(rng: int | np.random.Generator | np.random.RandomState | None) -> np.random.Generator:

@@ -1,0 +1,30 @@
+"""The one place where the constructors' words for `selection` become selector objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kompakt.grow.gram import GramSelector
+from kompakt.select import AllSelector, GivenSelector, RandomSelector, RenyiSelector
+
+#: word -> selector, given the number of candidates per round (None: the selector's own default)
+SELECTORS: dict[str, Callable[[int | None], Any]] = {
+    "all": lambda n_candidates: AllSelector(),
+    "gram": lambda n_candidates: GramSelector(n_candidates=n_candidates),
+    "random": lambda n_candidates: RandomSelector(),
+    # The plain criterion says nothing in many dimensions; widened bandwidths let it choose there too.
+    "renyi": lambda n_candidates: RenyiSelector(on_blind="widen"),
+}
+
+
+def make_selector(selection: Any, n_candidates: int | None = None) -> Any:
+    """A selector object for the constructor's word, array of vectors or object."""
+    if isinstance(selection, str):
+        if selection not in SELECTORS:
+            raise ValueError(
+                f"selection must be one of {sorted(SELECTORS)}, an array of vectors or a selector object; "
+                f"got {selection!r}."
+            )
+        return SELECTORS[selection](n_candidates)
+    return selection if hasattr(selection, "select") else GivenSelector(selection)
