@@ -1,0 +1,45 @@
+"""Sums over blocks of rows that are held in memory, in a fixed order on any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kompakt.rows import tree_sum
+from kompakt.threads import ordered_map
+
+Array = np.ndarray
+
+
+class RowBlocks:
+    """Row ranges of `size` rows each; sums over them do not depend on the number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.grow.blocks import RowBlocks
+    >>> values = np.arange(5.0)
+    >>> RowBlocks(5, 2).total(lambda rows: (values[rows].sum(),))
+    (array(10.),)
+    """
+
+    def __init__(self, n_rows: int, size: int) -> None:
+        self.n_rows = n_rows
+        self._slices = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)] or [slice(0, 0)]
+
+    def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
+        """Sum the arrays that `function(rows)` returns."""
+
+        def one(rows: slice) -> tuple[Array, ...]:
+            return tuple(np.asarray(part) if np.ndim(part) else np.array(part) for part in function(rows))
+
+        return one(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(one, self._slices))
+
+    def each(self, function: Callable[[slice], None]) -> None:
+        """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
+        if len(self._slices) == 1:
+            function(self._slices[0])
+            return
+        for _ in ordered_map(function, self._slices):
+            pass
