@@ -26,11 +26,13 @@ PassFunction = Callable[[Array, RowBlock], tuple[Array, ...]]
 
 #: bytes that stored values may take when the user gives no `memory_budget`
 DEFAULT_BUDGET = 1 << 30
+#: rows of the smallest block; tests change it, to see that results do not depend on where blocks end
+_LEAST_ROWS = 1024
 
 
 def choose_block_rows(width: int) -> int:
     """Rows per block: about a thousand, more where rows are short, so that a block stays in cache and Python out of it."""
-    return 1024 * int(np.clip((1 << 18) // (1024 * max(1, width)), 1, 8))
+    return _LEAST_ROWS * int(np.clip((1 << 18) // (_LEAST_ROWS * max(1, width)), 1, 8))
 
 
 class Design:

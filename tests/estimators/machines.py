@@ -1,0 +1,29 @@
+"""The one place where estimators are added to the tests that every estimator must pass."""
+
+from kompakt import CompactSVC, CompactSVR
+
+#: go through scikit-learn's estimator checks (test_checks.py), with their defaults and in variants
+MACHINES = [
+    CompactSVC(),
+    CompactSVR(),
+    CompactSVC(selection="random", refine=False),
+    CompactSVR(selection="random", refine=False),
+]
+
+
+def plain(machine):
+    """The machine without refinement, of which less is promised."""
+    return machine.set_params(refine=False) if "refine" in machine.get_params() else machine
+
+
+#: keep the promises of DESIGN under "Exactness" (test_exactness.py); every one takes dense and CSR rows and weights
+EXACT = {
+    "CompactSVC random": plain(CompactSVC(n_basis=25, selection="random")),
+    "CompactSVC random, wide": plain(CompactSVC(n_basis=25, selection="random", gamma=2.0, C=10.0)),
+    "CompactSVC random, least squares": plain(CompactSVC(n_basis=25, selection="random", loss="least_squares")),
+    "CompactSVC random, balanced": plain(CompactSVC(n_basis=25, selection="random", class_weight="balanced")),
+    "CompactSVC random, laplacian": plain(CompactSVC(n_basis=25, selection="random", kernel="laplacian")),
+    "CompactSVC default selection": plain(CompactSVC(n_basis=25)),
+    "CompactSVR random": plain(CompactSVR(n_basis=25, selection="random", C=10.0)),
+    "CompactSVR default selection": plain(CompactSVR(n_basis=25, C=10.0)),
+}
