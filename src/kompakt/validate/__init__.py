@@ -1,12 +1,13 @@
 """Splits, scores, fast cross-validation and the rules that pick a size."""
 
-from kompakt.validate.blockwise_cv import cross_validated_residuals_blockwise
+from kompakt.validate.blockwise_cv import cross_validated_path_blockwise, cross_validated_residuals_blockwise
 from kompakt.validate.fast_cv import (
     CV_METHODS,
     cheapest_method,
     cross_validated_path,
     cross_validated_residuals,
 )
+from kompakt.validate.folds import shuffled_folds
 from kompakt.validate.scores import (
     agreement,
     error_rate,
@@ -25,6 +26,7 @@ __all__ = [
     "agreement",
     "cheapest_method",
     "cross_validated_path",
+    "cross_validated_path_blockwise",
     "cross_validated_residuals",
     "cross_validated_residuals_blockwise",
     "error_rate",
@@ -35,4 +37,5 @@ __all__ = [
     "mean_squared_error",
     "pick_size",
     "resolve_splits",
+    "shuffled_folds",
 ]

@@ -221,3 +221,11 @@ def checked_penalty(penalty: ArrayLike, n_features: int) -> FloatArray:
     if not np.isfinite(amounts).all() or (diagonal < 0).any():
         raise ValueError("penalty must be finite with no negative diagonal entry.")
     return amounts
+
+
+def checked_amounts(penalties: ArrayLike) -> FloatArray:
+    """Amounts of a penalty along a path: positive finite numbers, at least one."""
+    amounts = np.asarray(penalties, dtype=np.float64)
+    if amounts.ndim != 1 or amounts.size == 0 or not np.isfinite(amounts).all() or (amounts <= 0).any():
+        raise ValueError(f"penalties must be a list of positive finite numbers, got {penalties!r}.")
+    return amounts

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kompakt.validate._fold_methods import FoldSums
-from kompakt.validate._ridge import FloatArray, IntArray, checked_problem
+from kompakt.validate._ridge import FloatArray, IntArray, checked_amounts, checked_problem
 
-__all__ = ["cross_validated_residuals_blockwise"]
+__all__ = ["cross_validated_path_blockwise", "cross_validated_residuals_blockwise"]
 
 # Rows of one fold are collected until there are this many: sums of a few rows at a time are bound by memory.
 ROWS_AT_ONCE = 256
@@ -59,19 +59,65 @@ def cross_validated_residuals_blockwise(
     >>> bool(np.allclose(streamed, cross_validated_residuals(Phi, Y, fold, 0.1), rtol=0, atol=1e-12))
     True
     """
+    path = cross_validated_path_blockwise(
+        blocks, Y, fold_of_row, [1.0], weights, shape=penalty, memory_budget=memory_budget
+    )
+    return path[0]
+
+
+def cross_validated_path_blockwise(
+    blocks: Callable[[], Iterable[ArrayLike]],
+    Y: ArrayLike,
+    fold_of_row: ArrayLike,
+    penalties: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    shape: ArrayLike = 1.0,
+    memory_budget: float = 1e9,
+) -> NDArray[np.float64]:
+    """Twin of `cross_validated_path` for features delivered in blocks of rows: two passes serve all penalties.
+
+    Parameters
+    ----------
+    blocks, Y, fold_of_row, weights, memory_budget
+        As for `cross_validated_residuals_blockwise`.
+    penalties : array of shape (n_penalties,)
+        Positive amounts.
+    shape : float or array of shape (p,) or (p, p)
+        The penalty is amount * shape; a 0 on the diagonal leaves that column free.
+
+    Returns
+    -------
+    ndarray of shape (n_penalties, *Y.shape)
+        Residuals; NaN for rows of fold -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.validate import cross_validated_path, cross_validated_path_blockwise
+    >>> rng = np.random.default_rng(0)
+    >>> Phi, Y, fold = rng.normal(size=(60, 5)), rng.normal(size=60), np.arange(60) % 4
+    >>> streamed = cross_validated_path_blockwise(lambda: iter([Phi[:25], Phi[25:]]), Y, fold, [0.1, 1.0])
+    >>> bool(np.allclose(streamed, cross_validated_path(Phi, Y, fold, [0.1, 1.0])))
+    True
+    """
     n = len(np.asarray(Y))
     p = _width(blocks)
-    targets, fold, amounts, sample_weight = checked_problem(n, p, Y, fold_of_row, penalty, weights)
+    targets, fold, unit, sample_weight = checked_problem(n, p, Y, fold_of_row, shape, weights)
+    amounts = checked_amounts(penalties)
     root = None if sample_weight is None else np.sqrt(sample_weight)
-    n_folds = int(fold.max()) + 1
-    held_out = np.empty((n_folds, p, targets.shape[1]))
+    n_folds, L = int(fold.max()) + 1, targets.shape[1]
+    held_out = np.empty((n_folds, p, len(amounts), L))
     for group in _fold_groups(n_folds, p, memory_budget):
         # Folds outside the group count as rows that are always trained on; the sums stay exact.
         local = np.where(np.isin(fold, group), fold - group[0], -1)
-        sums = FoldSums.zeros(len(group), p, targets.shape[1])
+        sums = FoldSums.zeros(len(group), p, L)
         _accumulate(sums, blocks, targets, local, root)
-        held_out[group] = sums.held_out_weights(amounts)
-    return _second_pass(blocks, targets, fold, held_out).reshape(np.shape(Y))
+        for k, amount in enumerate(amounts):
+            held_out[group, :, k] = sums.held_out_weights(amount * unit)
+    repeated = np.tile(targets, (1, len(amounts)))  # (n, n_penalties * L): all penalties in one product
+    residuals = _second_pass(blocks, repeated, fold, held_out.reshape(n_folds, p, -1))
+    return np.moveaxis(residuals.reshape(n, len(amounts), L), 1, 0).reshape(len(amounts), *np.shape(Y))
 
 
 def _width(blocks: Callable[[], Iterable[ArrayLike]]) -> int:

@@ -20,6 +20,7 @@ from kompakt.validate._ridge import (
     FloatArray,
     SortedFolds,
     add_penalty,
+    checked_amounts,
     checked_problem,
     sorted_folds,
 )
@@ -133,9 +134,7 @@ def cross_validated_path(
     features = _checked_features(Phi)
     n, p = features.shape
     targets, fold, unit, sample_weight = checked_problem(n, p, Y, fold_of_row, shape, weights)
-    amounts = np.asarray(penalties, dtype=np.float64)
-    if amounts.ndim != 1 or amounts.size == 0 or not np.isfinite(amounts).all() or (amounts <= 0).any():
-        raise ValueError(f"penalties must be a list of positive finite numbers, got {penalties!r}.")
+    amounts = checked_amounts(penalties)
     problem = sorted_folds(features, targets, fold, sample_weight)
     method = _resolved(method, problem, n_penalties=len(amounts))
     result = np.empty((len(amounts), *targets.shape))
