@@ -1,5 +1,15 @@
 """The public estimators: they validate, translate names into parts, assemble, and expose what was fitted."""
 
 from kompakt.estimators.compact import CompactSVC, CompactSVR
+from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
+from kompakt.estimators.projected import ProjectedSVC
+from kompakt.estimators.projection import GreedyProjection
 
-__all__ = ["CompactSVC", "CompactSVR"]
+__all__ = [
+    "CompactSVC",
+    "CompactSVR",
+    "GreedyProjection",
+    "KernelFisher",
+    "ProjectedKernelFisher",
+    "ProjectedSVC",
+]

@@ -100,12 +100,12 @@ class ProjectionSelector:
 
         `keep_features` stores the coordinates whatever the budget; `given` are row numbers that come first.
         """
-        state = _State(rows, kernel, min(n_basis, rows.n_rows), self, key, keep_features)
+        state = _State(rows, kernel, n_basis, self, key, keep_features)
         if given is not None and len(given):
             state.extend(np.asarray(given, dtype=np.intp))
         if not state.indices and self.first == "random" and len(state.usable):
             state.extend(state.usable[[np.argmin(state.hashes[state.usable])]])
-        while len(state.indices) < state.limit and not state.finished():
+        while len(state.indices) < min(n_basis, rows.n_rows) and not state.finished():
             pivots = state.propose_max() if self.pivot == "max" else state.propose_random()
             if len(pivots):
                 state.extend(pivots)
@@ -149,8 +149,9 @@ class _State:
         self.draws = np.random.default_rng([key, 1])
         width = np.result_type(rows.dtype, np.float32)
         budget = DEFAULT_BUDGET if rule.memory_budget is None else rule.memory_budget
-        fits = rows.n_rows * limit * width.itemsize <= budget
-        self.features = np.empty((rows.n_rows, limit), dtype=width) if keep or fits else None
+        columns = min(limit, rows.n_rows)
+        fits = rows.n_rows * columns * width.itemsize <= budget
+        self.features = np.empty((rows.n_rows, columns), dtype=width) if keep or fits else None
         self.block_rows = choose_block_rows(max(_BATCH, rows.n_features))
         self.indices: list[int] = []
         self.basis: Array = np.zeros((0, 1))
@@ -168,10 +169,13 @@ class _State:
         largest = float(self.errors.max(initial=0.0))
         return largest <= self.noise or largest < self.rule.epsilon
 
+    def _room(self) -> int:
+        return min(self.limit, self.rows.n_rows) - len(self.indices)
+
     def propose_max(self) -> Array:
         """The next vectors in the order of one at a time: largest error first, equal ones by hash."""
         pool, bound = self._pool()
-        room = min(self.limit - len(self.indices), self.rule.batch or _BATCH)
+        room = min(self._room(), self.rule.batch or _BATCH)
         schur = self._schur(pool)
         floor = max(self.noise, np.nextafter(self.rule.epsilon, -np.inf))
         chosen: list[int] = []
@@ -200,8 +204,7 @@ class _State:
         """Rows with the largest errors, and the rank (level, hash) of the best row left out."""
         levels = np.floor(self.errors / self.quantum)
         # the pool's own kernel matrix is to cost little beside the columns that the new vectors need
-        room = self.limit - len(self.indices)
-        wanted = int(np.clip(0.5 * np.sqrt(len(levels) * min(room, _BATCH)), 8, _POOL))
+        wanted = int(np.clip(0.3 * np.sqrt(len(levels) * min(self._room(), _BATCH)), 8, _POOL))
         size = min(len(levels), max(wanted, 4 * (self.rule.batch or 0)))
         if size == len(levels):
             return np.arange(size), (np.inf, 0)
@@ -222,6 +225,7 @@ class _State:
         assert self.order is not None
         mass = self.errors if self.weights is None else self.errors * self.weights
         total = np.cumsum(np.where(self.errors > self.noise, mass, 0.0)[self.order])
+        # never by the number of rows: a row given twice and one of weight 2 must see the same draws
         count = min(_BATCH, max(8, self.limit - len(self.indices)))
         drawn = np.searchsorted(total, self.draws.random(count) * total[-1], side="right")
         drawn = self.order[np.minimum(drawn, len(total) - 1)]
@@ -242,7 +246,7 @@ class _State:
             left = left - column * column
             left[at] = 0.0
             chosen.append(at)
-            if step + 1 == self.limit - len(self.indices):
+            if step + 1 == self._room():
                 break
         return drawn[chosen]
 

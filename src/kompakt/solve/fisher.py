@@ -1,0 +1,229 @@
+"""Kernel Fisher discriminants (seed 004, eq. 4-7): moments of the classes by blocks, then one m x m problem per output.
+
+With k_i = k_r(x_i), the kernel values of a row against the basis (all rows for eq. 5, few for eq. 7),
+
+    N = sum over the two sides of cov(k_i),   m = mean_+(k_i) - mean_-(k_i),
+
+where covariances divide by the number of rows and are added unweighted (eq. 4).  Two corrections of the seed: the
+vector e of eq. 6 is e_+ - e_- (with the printed plus the sum of the means would be constrained, not their distance),
+and its C multiplies alpha'alpha, so it is a penalty and is called `reg` here.  K_r B = K against the basis, so eq. 7
+is eq. 5 with fewer columns.
+
+A row of weight s stands for s equal rows.  Of those, each has its own multiplier in eq. 5, and by symmetry all the
+same one; their sum a then costs reg a^2 / s.  Eq. 7 penalises the multipliers of the basis and nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kompakt.design import Design, factorise
+from kompakt.rows import RowBlock
+from kompakt.solve.problem import Array, Solution
+
+BIASES = ("gaussian", "midpoint", "search")
+
+
+@dataclass(frozen=True)
+class ClassMoments:
+    """Mass, mean and covariance (divided by the mass) of the kernel values of every class."""
+
+    mass: Array  # (k,)
+    mean: Array  # (k, m)
+    covariance: Array  # (k, m, m)
+
+    def merged(self, which: Array) -> tuple[float, Array, Array]:
+        """Moments of the union of some classes."""
+        share = self.mass[which] / self.mass[which].sum()
+        mean = share @ self.mean[which]
+        apart = self.mean[which] - mean
+        covariance = np.einsum("k,kij->ij", share, self.covariance[which])
+        return float(self.mass[which].sum()), mean, covariance + (apart.T * share) @ apart
+
+
+def class_moments(design: Design, labels: Array, n_classes: int, weights: Array | None) -> ClassMoments:
+    """Moments of raw kernel values by class, in two passes: means, then centred products.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.design import Design
+    >>> from kompakt.kernels import Linear
+    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.solve.fisher import class_moments
+    >>> X = np.array([[0.0], [2.0], [5.0]])
+    >>> design = Design(ArrayRows(X), Linear(), np.ones((1, 1)))
+    >>> class_moments(design, np.array([0, 0, 1]), 2, None).mean.ravel()
+    array([1., 5.])
+    """
+    indicator = np.zeros((design.n_rows, n_classes))
+    indicator[np.arange(design.n_rows), labels] = 1.0 if weights is None else weights
+    mass = indicator.sum(axis=0)
+    sums = design.map_reduce(lambda K, block: (indicator[block.start : block.stop].T @ K,))[0]
+    mean = sums / mass[:, None]
+
+    def products(classes: range, K: Array, block: RowBlock) -> tuple[Array, ...]:
+        own = labels[block.start : block.stop]
+        grams = np.zeros((len(classes), K.shape[1], K.shape[1]))
+        for place, c in enumerate(classes):
+            members = np.flatnonzero(own == c)
+            apart = K[members] - mean[c].astype(K.dtype)
+            if weights is not None:
+                apart *= np.sqrt(weights[block.start + members]).astype(K.dtype)[:, None]
+            grams[place] = apart.T @ apart
+        return (grams,)
+
+    # several passes where the products of all classes together would fill the memory with partial sums
+    together = max(1, (1 << 23) // max(1, design.n_basis**2))
+    parts = [range(c, min(c + together, n_classes)) for c in range(0, n_classes, together)]
+    covariance = np.concatenate([design.map_reduce(partial(products, part))[0] for part in parts])
+    covariance /= mass[:, None, None]
+    return ClassMoments(mass, mean, covariance)
+
+
+def direction(N: Array, m: Array, penalty: Array) -> tuple[Array, float]:
+    """Minimiser of a'N a + sum_j penalty_j a_j^2 subject to a'm = 2 (eq. 7), and the jitter that it needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.solve.fisher import direction
+    >>> direction(np.diag([1.0, 3.0]), np.array([1.0, 1.0]), np.ones(2))[0]
+    array([1.33333333, 0.66666667])
+    """
+    if not np.any(m):
+        raise ValueError(
+            "the two sides have the same mean in feature space, so no direction separates them; "
+            "check the labels, or use a narrower kernel."
+        )
+    A = N + np.diag(penalty)
+    factor = factorise(A, what="within-class matrix of the Fisher discriminant")
+    a = factor.solve(m)
+    a += factor.solve(m - A @ a)  # one step of refinement: A is as ill-conditioned as the user's reg makes it
+    return 2.0 * a / (m @ a), factor.jitter
+
+
+def distribution_bias(
+    means: tuple[float, float], variances: tuple[float, float], priors: tuple[float, float], rule: str
+) -> float:
+    """Bias from the two projected classes taken as normal; order (-, +), means[0] < means[1].
+
+    "gaussian" puts the threshold where prior times density agree, "midpoint" does so with the mean of the variances.
+
+    Examples
+    --------
+    >>> from kompakt.solve.fisher import distribution_bias
+    >>> distribution_bias((-1.0, 3.0), (1.0, 1.0), (0.5, 0.5), "midpoint")
+    -1.0
+    """
+    low, high = means
+    log_odds = float(np.log(priors[0] / priors[1]))
+    common = 0.5 * (variances[0] + variances[1])
+    if rule == "midpoint" or min(variances) <= 1e-12 * (high - low) ** 2:
+        return -(0.5 * (low + high) + common * log_odds / (high - low))
+    # (t - low)^2 / v0 - (t - high)^2 / v1 + log(v0 / v1) = 2 log(p0 / p1)
+    v0, v1 = variances
+    a = 1.0 / v0 - 1.0 / v1
+    b = -2.0 * (low / v0 - high / v1)
+    c = low**2 / v0 - high**2 / v1 + np.log(v0 / v1) - 2.0 * log_odds
+    if abs(a) <= 1e-12 * (1.0 / v0 + 1.0 / v1):
+        return float(c / b)
+    square = b * b - 4.0 * a * c
+    if square < 0:  # one class outweighs the other everywhere: the densities do not cross
+        return -(0.5 * (low + high) + common * log_odds / (high - low))
+    # of the two crossings, the one where the positive class takes over (the expression rises through zero)
+    return -float((-b + np.sqrt(square)) / (2.0 * a))
+
+
+def search_bias(values: Array, positive: Array, weights: Array) -> float:
+    """Bias that minimises the weighted number of errors of sign(values + bias): one sort, all thresholds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.solve.fisher import search_bias
+    >>> search_bias(np.array([0.0, 1.0, 4.0]), np.array([False, False, True]), np.ones(3))
+    -2.5
+    """
+    order = np.argsort(values, kind="stable")
+    v = values[order]
+    wrong_below = np.cumsum(np.where(positive[order], weights[order], 0.0))
+    wrong_above = np.cumsum(np.where(positive[order], 0.0, weights[order])[::-1])[::-1]
+    errors = np.concatenate([[wrong_above[0]], wrong_below + np.append(wrong_above[1:], 0.0)])
+    cuts = np.concatenate([[v[0] - 1.0], 0.5 * (v[1:] + v[:-1]), [v[-1] + 1.0]])
+    inside = np.concatenate([[True], v[1:] > v[:-1], [True]])  # no threshold between equal values
+    errors = np.where(inside, errors, np.inf)
+    best = np.flatnonzero(errors <= errors.min() * (1 + 1e-12))
+    return -float(cuts[best[len(best) // 2]])
+
+
+def minimise(
+    design: Design,
+    labels: Array,
+    codes: Array,
+    *,
+    reg: float,
+    weights: Array | None = None,
+    bias: str = "gaussian",
+    priors: Array | None = None,
+    per_row: bool = False,
+) -> Solution:
+    """Fisher discriminants of all outputs of a coding on one design of raw kernel values.
+
+    Parameters
+    ----------
+    design : Design
+        Raw values (no whitening) of the rows against the basis.
+    labels : ndarray of shape (n,)
+        Class indices.
+    codes : ndarray of shape (n_classes, L)
+        +1, -1, 0: the sides of every output.
+    reg : float
+        Penalty on the squared multipliers (the seed's C).
+    weights : ndarray of shape (n,), optional
+    bias : {"gaussian", "midpoint", "search"}
+    priors : ndarray of shape (n_classes,), optional
+        Prior probabilities of the classes; None gives the two sides of every output equal ones.
+    per_row : bool
+        The basis is the rows themselves in their order (eq. 5): weights then enter the penalty.
+    """
+    moments = class_moments(design, labels, len(codes), weights)
+    mass = np.ones(design.n_rows) if weights is None else weights
+    penalty = reg / mass if per_row else np.full(design.n_basis, reg)
+    m, L = design.n_basis, codes.shape[1]
+    alphas, intercept, objective, jitter = np.empty((m, L)), np.empty(L), np.empty(L), 0.0
+    spread: list[Any] = []
+    for output in range(L):
+        sides = [np.flatnonzero(codes[:, output] == side) for side in (-1.0, 1.0)]
+        (_, mean0, cov0), (_, mean1, cov1) = (moments.merged(side) for side in sides)
+        N = cov0 + cov1
+        alphas[:, output], raised = direction(N, mean1 - mean0, penalty)
+        a = alphas[:, output]
+        jitter = max(jitter, raised)
+        objective[output] = a @ N @ a + penalty @ (a * a)
+        odds = np.ones(2) if priors is None else np.array([priors[side].sum() for side in sides])
+        spread.append((sides, odds / odds.sum(), (mean0 @ a, mean1 @ a), (a @ cov0 @ a, a @ cov1 @ a)))
+    values = design.matvec(alphas) if bias == "search" else None
+    for output, (sides, odds, means, variances) in enumerate(spread):
+        if values is None:
+            intercept[output] = distribution_bias(means, variances, tuple(odds), bias)
+            continue
+        positive = np.isin(labels, sides[1])
+        taking_part = positive | np.isin(labels, sides[0])
+        counts = [mass[taking_part & (positive == side)].sum() for side in (False, True)]
+        cost = mass * np.where(positive, odds[1] / counts[1], odds[0] / counts[0])
+        intercept[output] = search_bias(values[taking_part, output], positive[taking_part], cost[taking_part])
+    return Solution(
+        weights=alphas,
+        intercept=intercept,
+        coordinates=np.concatenate([alphas, intercept[None]]),
+        objective=objective,
+        n_iter=1,
+        converged=True,
+        optimality=np.zeros(L),
+        jitter=jitter,
+    )
