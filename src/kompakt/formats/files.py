@@ -114,7 +114,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
     """
     with opened(path) as (file, size):
         header, entries, _ = container.read_header(file, size)
-    schema.check_header(header)
+        schema.check_header(header)
     return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
 
 

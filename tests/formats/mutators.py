@@ -1,0 +1,123 @@
+"""Seeded mutators that know the two formats, so that changes get past the checksum and the first check."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+
+from kompakt.formats import container
+
+ODD_NUMBERS = [
+    0, 1, -1, 2, 3, 4, 7, 8, 28, 64, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308,
+    1e-320, True, False,
+]  # fmt: skip
+ODD_VALUES = [
+    *ODD_NUMBERS, None, "", "basis", "weights", "classes.text", "\ud800", "\0", "x" * 5000, [], {}, [[]], [0], [-1],
+    [2**31 - 1, 2**31 - 1], [0, 2**31 - 1], [28], [7, 4, 1], "<f8", "<f4", "|O", ">f8", "<U9", "|b1", "<i8", "|u1",
+    {"array": "basis"}, {"array": "offset"}, {"name": "linear"}, {"name": "sum", "parts": []}, {"$float": "nan"},
+    "classifier", "regressor", "outlier", "one_vs_one", "minimum_output", "text", "numbers", "text as objects",
+]  # fmt: skip
+
+
+def seal(text: bytes, data: bytes, length: int | None = None, size: int | None = None) -> bytes:
+    """A file around a header and data, with a right checksum."""
+    body = text + bytes(container.padded(64 + len(text)) - 64 - len(text)) + data
+    preamble = container.MAGIC + struct.pack(
+        "<IIQ", 1, len(text) if length is None else length, 64 + len(body) if size is None else size
+    )
+    return preamble + hashlib.sha256(preamble + bytes(40) + body).digest() + bytes(8) + body
+
+
+def _places(value, found):
+    """Every (container, key) inside a JSON value."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        found.append((value, key))
+        if isinstance(value[key], dict | list):
+            _places(value[key], found)
+    return found
+
+
+def _flip(raw: bytes, rng: np.random.Generator) -> bytes:
+    raw = bytearray(raw)
+    for _ in range(int(rng.integers(1, 5))):
+        if raw:
+            raw[int(rng.integers(len(raw)))] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256))]))
+    return bytes(raw)
+
+
+def _cut(raw: bytes, rng: np.random.Generator) -> bytes:
+    a, b = np.sort(rng.integers(0, len(raw) + 1, size=2))
+    return raw[:a] + raw[b:] if rng.random() < 0.5 else raw[:b] + raw[a:]
+
+
+def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed model file; most changes come with a right checksum."""
+    length = struct.unpack_from("<I", raw, 12)[0]
+    text, data = raw[64 : 64 + length], raw[container.padded(64 + length) :]
+    kind = rng.integers(8)
+    if kind == 0:
+        return _flip(raw, rng)
+    if kind == 1:
+        return _cut(raw, rng)
+    if kind == 2:
+        return seal(_flip(text, rng), data)
+    if kind == 3:
+        return seal(_cut(text, rng), data)
+    if kind == 4:
+        return seal(text, _flip(data, rng))
+    if kind == 5:
+        odd = [0, 1, 63, 64, length, 2**22, 2**32 - 1]
+        size = None if rng.random() < 0.5 else int(rng.choice([0, 64, len(raw), 2**40, 2**63 - 1]))
+        return seal(text, _cut(data, rng) if rng.random() < 0.3 else data, int(rng.choice(odd)), size)
+    header = json.loads(text)
+    for _ in range(int(rng.integers(1, 4))):
+        places = _places(header, [])
+        where, key = places[int(rng.integers(len(places)))]
+        odd = ODD_VALUES[int(rng.integers(len(ODD_VALUES)))]
+        if rng.random() < 0.15 and isinstance(where, dict):
+            where[str(odd)[:20]] = where.pop(key)
+        elif rng.random() < 0.15:
+            del where[key]
+        else:
+            source, name = places[int(rng.integers(len(places)))]
+            where[key] = json.loads(json.dumps(source[name])) if rng.random() < 0.3 else odd
+    return seal(json.dumps(header).encode(), data)
+
+
+WORDS = [
+    b"SV", b"rho", b"label", b"nr_sv", b"nr_class", b"total_sv", b"gamma", b"probA", b"probB", b"svm_type", b"c_svc",
+    b"one_class", b"epsilon_svr", b"kernel_type", b"sigmoid", b"precomputed", b"polynomial", b"linear", b"degree",
+    b"nan", b"inf", b"-inf", b"1e999", b"0x10", b"1_0", b"", b"0", b"1", b"2", b"-1", b"2147483647", b"2147483648",
+    b"99999999999999999999", b"9" * 5000, b"1:", b":1", b"1:2:3", b"0:1", b"-1:1", b"2147483647:1", b"1:nan", b"\xff",
+    b"\0", b"1.5", b"1e308", b"-1e308", b"prob_density_marks",
+]  # fmt: skip
+
+
+def mutate_libsvm(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed text model: bytes, words, lines and cuts."""
+    kind = rng.integers(6)
+    if kind == 0:
+        return _flip(raw, rng)
+    if kind == 1:
+        return _cut(raw, rng)
+    lines = raw.split(b"\n")
+    for _ in range(int(rng.integers(1, 4))):
+        number = int(rng.integers(len(lines)))
+        words = lines[number].split(b" ")
+        place = int(rng.integers(len(words)))
+        word = WORDS[int(rng.integers(len(WORDS)))]
+        if kind == 2:
+            words[place] = word
+        elif kind == 3:
+            words.insert(place, word)
+        elif kind == 4:
+            del words[place]
+        else:
+            other = int(rng.integers(len(lines)))
+            lines[number], lines[other] = lines[other], lines[number]
+            continue
+        lines[number] = b" ".join(words)
+    return b"\n".join(lines)
