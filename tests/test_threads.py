@@ -158,8 +158,9 @@ def test_resolve_jobs():
     assert resolve_jobs(5, 3) == 5
     assert resolve_jobs(-1, 3) == os.cpu_count()
     assert resolve_jobs(-1000, 3) == 1
-    with pytest.raises(ValueError, match=r"n_jobs .* got 0"), block_threads(0):
-        pass
+    for wrong in (0, 1.5, "two", True):
+        with pytest.raises(ValueError, match=f"n_jobs .* got {wrong!r}"), block_threads(wrong):
+            pass
 
 
 def test_entering_is_cheap():

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -111,11 +112,11 @@ def resolve_jobs(n_jobs: int | None, blas_threads: int) -> int:
     """Number of block threads for `n_jobs`: None follows the BLAS limit found, -1 takes every core."""
     if n_jobs is None:
         return max(1, blas_threads)
-    if n_jobs < 0:
-        return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
-    if n_jobs == 0:
-        raise ValueError("n_jobs must be None, a positive number or a negative one (-1 = all cores); got 0.")
-    return int(n_jobs)
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise ValueError(
+            f"n_jobs must be None, a positive whole number or a negative one (-1 = all cores); got {n_jobs!r}."
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + int(n_jobs))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
 from tests.estimators.excuses import EXCUSES
 from tests.estimators.machines import MACHINES
 

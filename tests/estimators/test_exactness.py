@@ -9,9 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone, is_classifier
+from tests.estimators.machines import EXACT, plain
 
+from kompakt import CompactSVC, CompactSVR
 from kompakt.design import design as design_module
-from tests.estimators.machines import EXACT
 
 N = 1100
 
@@ -112,3 +113,19 @@ def test_same_state_same_machine_other_state_other_rows(machine, fitted):
     if machine.get_params().get("selection") == "random":
         other = clone(machine).set_params(random_state=4).fit(X, y)
         assert set(other.basis_indices_) != set(fitted.basis_indices_)
+
+
+@pytest.mark.parametrize("kind", [CompactSVC, CompactSVR])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_a_nearly_dependent_basis_keeps_the_promises_too(kind, C):
+    """A hundred random rows in the plane: their kernel matrix has a condition of 1e14, coefficients reach 1e6."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0).astype(int)
+    machine = plain(kind(n_basis=100, selection="random", gamma="scale", C=C, random_state=0))
+    order, counts = rng.permutation(2000), rng.integers(0, 4, 2000)
+    expected = clone(machine).fit(X, y)
+    assert np.abs(expected.dual_coef_).max() > 1e4, "the basis is not nearly dependent: the test has lost its point"
+    assert_same(clone(machine).fit(X[order], y[order]), expected)
+    weighted = clone(machine).fit(X, y, sample_weight=counts.astype(float))
+    assert_same(weighted, clone(machine).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)))

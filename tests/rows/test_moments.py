@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from kompakt.rows import column_means, total_variance
+from kompakt.rows import centre_of, column_means, steady, total_variance
 
 
 def data(seed=0):
@@ -42,3 +42,22 @@ def test_float32_is_summed_in_float64(kind):
 def test_constant_columns_have_no_variance():
     assert total_variance(np.ones((10, 3))) == 0.0
     assert total_variance(sparse.csr_matrix((10, 3))) == 0.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, -1e8])
+def test_the_centre_does_not_depend_on_the_order_of_the_rows(offset):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 5)) * np.array([1e-6, 0.1, 1.0, 50.0, 0.0]) + offset
+    X -= X.mean(axis=0) * (offset == 0.0)  # means that are nothing but rounding
+    counts = rng.integers(1, 4, len(X))
+    centre = centre_of(X)
+    assert_allclose(centre, X.mean(axis=0), atol=1e-11 * np.abs(X).mean(axis=0).max())
+    variance = steady(total_variance(X))
+    assert_allclose(variance, X.var(), rtol=1e-7)
+    repeated = centre_of(X, counts.astype(float))
+    for _ in range(5):
+        order = rng.permutation(len(X))
+        assert np.array_equal(centre_of(X[order]), centre)
+        assert steady(total_variance(X[order])) == variance
+        again = np.repeat(X, counts, axis=0)[rng.permutation(counts.sum())]
+        assert np.array_equal(centre_of(again), repeated)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel, Precomputed, make_kernel
-from kompakt.rows import ArrayRows, column_means, total_variance
+from kompakt.rows import ArrayRows, centre_of, steady, total_variance
 
 Array = np.ndarray
 
@@ -82,7 +82,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
                 "zero sample weights are not possible with kernel='precomputed': drop those rows and columns."
             )
         kernel = Precomputed(X)
-    offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
+    offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
     key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     if classifier:
         return _with_classes(estimator, X, y, weights, kernel, kept, offset, key)
@@ -163,7 +163,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
                     "the variance of X is not finite: its entries are too large for squared distances. "
                     "Scale the inputs, for example with StandardScaler."
                 )
-            spread = X.shape[1] * variance
+            spread = X.shape[1] * steady(variance)
             return 1.0 / spread if spread > np.finfo(float).tiny else 1.0
         if gamma == "auto":
             return 1.0 / X.shape[1]
@@ -171,7 +171,8 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
     values = np.asarray(gamma, dtype=np.float64)
     if values.ndim == 1 and (kernel != "rbf" or len(values) != X.shape[1]):
         raise ValueError(
-            f"one gamma per feature needs kernel='rbf' and {X.shape[1]} numbers; got kernel={kernel!r} and {len(values)}."
+            f"one gamma per feature needs kernel='rbf' and {X.shape[1]} numbers; "
+            f"got kernel={kernel!r} and {len(values)}."
         )
     if values.ndim > 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError(f"gamma must be positive and finite; got {gamma!r}.")
@@ -186,6 +187,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
 def check_parameters(estimator: Any) -> None:
     """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over."""
     parameters: dict[str, Any] = estimator.get_params(deep=False)
@@ -197,13 +202,16 @@ def check_parameters(estimator: Any) -> None:
         value = parameters.get(name, least)
         if name == "n_candidates" and value is None:
             continue
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        if not _is_count(value, least):
             raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
     n_basis = parameters.get("n_basis", 1)
-    if not (n_basis == "auto" if isinstance(n_basis, str) else isinstance(n_basis, Integral) and int(n_basis) >= 1):
+    if not (n_basis == "auto" if isinstance(n_basis, str) else _is_count(n_basis, 1)):
         raise ValueError(
             f"n_basis must be a whole number of at least 1, or 'auto' where the size is chosen; got {n_basis!r}."
         )
     max_time = parameters.get("max_time")
     if max_time is not None and not (isinstance(max_time, Real) and float(max_time) > 0):
         raise ValueError(f"max_time must be None or a positive number of seconds; got {max_time!r}.")
+    memory_budget = parameters.get("memory_budget")
+    if memory_budget is not None and not _is_count(memory_budget, 0):
+        raise ValueError(f"memory_budget must be None or a whole number of bytes; got {memory_budget!r}.")

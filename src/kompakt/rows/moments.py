@@ -11,6 +11,8 @@ from scipy import sparse
 from kompakt.rows.arrays import ArrayRows
 from kompakt.rows.base import RowBlock
 
+_STEADY_BITS = 40
+
 
 def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> np.ndarray:
     """Weighted mean of every column in float64, (d,)."""
@@ -18,16 +20,38 @@ def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = 40
     return total / mass
 
 
+def centre_of(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> np.ndarray:
+    """A point near the mean of dense rows, the same to the last bit for any order of the rows, (d,).
+
+    Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
+    coefficients.  So the means are rounded to 2^-40 of the mean absolute value: as good a centre as any.
+    """
+    total, size, mass = _reduce(X, weights, lambda rows, w: (w @ rows, w @ np.abs(rows)), block_rows)
+    quantum = np.exp2(np.ceil(np.log2(np.maximum(size / mass, np.finfo(np.float64).tiny))) - _STEADY_BITS)
+    return np.round(total / mass / quantum) * quantum
+
+
+def steady(value: float) -> float:
+    """A sum rounded to 40 bits, so that it does not depend on the order of its terms."""
+    mantissa, exponent = np.frexp(value)
+    return float(np.ldexp(np.round(mantissa * 2.0**_STEADY_BITS), exponent - _STEADY_BITS))
+
+
 def total_variance(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> float:
     """Weighted variance of all entries together: `X.var()` when unweighted.  Two passes, so offsets do no harm."""
-    means = column_means(X, weights, block_rows)
     if sparse.issparse(X):
         # the entries not stored are zeros: each is a squared mean away from the mean
-        mean = float(means.mean())
+        mean = float(column_means(X, weights, block_rows).mean())
         within, stored, mass = _reduce(X, weights, lambda rows, w: _stored_squares(rows, w, mean), block_rows)
         return float((within + (mass * X.shape[1] - stored) * mean**2) / (mass * X.shape[1]))
-    within, mass = _reduce(X, weights, lambda rows, w: (w @ np.square(rows - means),), block_rows)
-    return float(within.sum() / (mass * X.shape[1]) + np.var(means))
+    centre = centre_of(X, weights, block_rows)
+    first, second, mass = _reduce(X, weights, lambda rows, w: _centred_powers(rows - centre, w), block_rows)
+    between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
+    return float(max(0.0, np.mean(second / mass + 2.0 * between * first / mass + between**2)))
+
+
+def _centred_powers(rows: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return w @ rows, w @ np.square(rows)
 
 
 def _stored_squares(rows: Any, w: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
