@@ -2,6 +2,7 @@
 
 LIBSVM votes for the first class of a pair where its value is positive, kompakt for the second.  A written model
 therefore lists the classes backwards: every pair keeps its value, and a value of exactly zero votes alike in both.
+A one-vs-one model that came from LIBSVM is written in the order it had, on which LIBSVM's ties depend.
 """
 
 from __future__ import annotations
@@ -148,12 +149,13 @@ def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, A
     weights[:, order] = values * signs
     intercept[order] = -record.rho * signs
     fields |= {"weights": weights, "intercept": intercept}
+    if len(rank) > 2:
+        meta["libsvm_label"] = record.labels.tolist()
     if record.prob_a is not None and record.prob_b is not None:
         if len(rank) == 2:
             # P(first) = 1 / (1 + exp(A value + B)); of the other class it is 1 / (1 + exp(A (-value) - B))
             fields["calibration"] = {"a": record.prob_a.copy(), "b": record.prob_b * signs}
         else:
-            meta["libsvm_label"] = record.labels.tolist()
             meta["libsvm_probA"], meta["libsvm_probB"] = record.prob_a.tolist(), record.prob_b.tolist()
     return fields
 
@@ -257,11 +259,13 @@ def _classifier_record(
 ) -> tuple[dict[str, Any], list[Any] | None]:
     numbers, names = _label_numbers(model.classes_)
     k = len(numbers)
+    order = np.arange(k)[::-1]
     prob: dict[str, Any] = {}
     if k == 1:
         pieces, rho = [(np.empty((0, 0)), np.empty(0, dtype=np.intp))], np.empty(0)
     elif k == 2 or model.coding == "one_vs_one":
-        pieces, rho = _one_vs_one_pieces(weights, intercept, k)
+        order, prob = _kept_from_libsvm(model, numbers, order)
+        pieces, rho = _one_vs_one_pieces(weights, intercept, order)
     elif model.coding in (None, "one_vs_rest"):
         pieces, rho = _one_vs_rest_pieces(weights, intercept, k)
     else:
@@ -284,7 +288,7 @@ def _classifier_record(
         "vectors": sparse.csr_matrix(basis)[rows],
         "coef": np.concatenate([coef for coef, _ in pieces], axis=1),
         "rho": rho,
-        "labels": numbers[::-1],
+        "labels": numbers[order],
         "n_vectors": np.array([len(index) for _, index in pieces]),
         **prob,
     }
@@ -307,13 +311,30 @@ def _one_vs_rest_pieces(weights: Array, intercept: Array, k: int) -> tuple[Piece
     return pieces, intercept[second] - intercept[first]
 
 
-def _one_vs_one_pieces(weights: Array, intercept: Array, k: int) -> tuple[Pieces, Array]:
+def _kept_from_libsvm(model: Model, numbers: Array, order: Array) -> tuple[Array, dict[str, Array]]:
+    """Order of the classes and pairwise sigmoids, where several classes were read from LIBSVM; else as given."""
+    listed = model.meta.get("libsvm_label")
+    k = len(numbers)
+    if k == 2 or not isinstance(listed, list) or sorted(map(str, listed)) != sorted(map(str, numbers.tolist())):
+        return order, {}
+    place = {str(number): index for index, number in enumerate(numbers.tolist())}
+    prob = {}
+    for field, key in (("prob_a", "libsvm_probA"), ("prob_b", "libsvm_probB")):
+        values = model.meta.get(key)
+        if isinstance(values, list) and len(values) == k * (k - 1) // 2 and all(type(v) is float for v in values):
+            prob[field] = np.array(values)
+    return np.array([place[str(label)] for label in listed]), prob if len(prob) == 2 else {}
+
+
+def _one_vs_one_pieces(weights: Array, intercept: Array, order: Array) -> tuple[Pieces, Array]:
     """A vector stands once, in a class that all its pairs share; without such a class, in every class but the last."""
+    k = len(order)
     first, second = class_pairs(k).T
     place = np.zeros((k, k), dtype=np.intp)
     place[first, second] = np.arange(len(first))
-    order = place[k - 1 - second, k - 1 - first]
-    values, rho = weights[:, order], -intercept[order]
+    low, high = np.minimum(order[first], order[second]), np.maximum(order[first], order[second])
+    signs = np.where(order[first] == high, 1.0, -1.0)  # ours speaks for the higher class, LIBSVM's for the first
+    values, rho = weights[:, place[low, high]] * signs, -intercept[place[low, high]] * signs
     used = values != 0
     takes_part = np.zeros((len(first), k), dtype=np.intp)
     takes_part[np.arange(len(first)), first] = takes_part[np.arange(len(first)), second] = 1
