@@ -166,15 +166,19 @@ class Model:
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
+        return self.probabilities(self.decision_function(X))
+
+    def probabilities(self, scores: Array) -> Array:
+        """Class probabilities from decision values."""
         if self.calibration is None or self.classes is None:
             raise AttributeError(
                 "this machine has no calibration; fit with calibrate=True or use CalibratedClassifierCV."
             )
-        scores = self.decision_function(X)
+        a, b = self.calibration["a"], self.calibration["b"]
         if scores.ndim == 1:
-            positive = _sigmoid(scores, self.calibration["a"][0], self.calibration["b"][0])
+            positive = _sigmoid(scores, a[0], b[0])
             return np.column_stack([1.0 - positive, positive])
-        each = _sigmoid(scores, self.calibration["a"], self.calibration["b"])
+        each = _sigmoid(scores, a, b)
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.utils.metaestimators import available_if
+
 from kompakt.estimators.base import (
+    Array,
     MachineClassifier,
     MachineRegressor,
     deadline_of,
     solver_settings,
     verbose_logging,
 )
+from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
-from kompakt.grow.compact import Recipe, grow
+from kompakt.grow.compact import Recipe
 from kompakt.losses import make_loss
 from kompakt.threads import block_threads
 
@@ -42,14 +46,35 @@ class _Compact:
         with verbose_logging(me.verbose), block_threads(me.n_jobs):
             learn = learned_widths(me.gamma, me.refine, me.kernel)
             training = prepare(self, X, y, sample_weight, classifier=self._classifier)
-            recipe = self._recipe(training, learn, deadline)
-            machine = grow(training.rows, training.kernel, int(me.n_basis), recipe, training.labels)
-            model = me._build_model(training, machine.basis, machine.solution, kernel=_frozen(machine.kernel))
+            plan = FlagshipPlan(self, training, self._recipe(training, learn, deadline))
+            start = self._start(training)
+            if me.tune:
+                plan = plan.tuned()
+            if isinstance(me.n_basis, str):
+                plan = plan.sized()
+            machine = plan.grown(start)
+            more = {"calibration": plan.calibration(machine)} if getattr(self, "calibrate", False) else {}
+            model = me._build_model(training, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
         me._publish(model, machine.solution, training, machine.indices)
-        self.n_kernel_evals_ = machine.n_kernel_evals
-        self.history_ = machine.history
+        plan.publish()
+        self.n_kernel_evals_ = machine.n_kernel_evals + plan.n_kernel_evals
+        self.history_ = plan.history + machine.history
         me._report(machine.solution, machine.design, deadline)
         return self
+
+    def _start(self, training: Training) -> Array | None:
+        """Vectors of the last fit, for `warm_start`."""
+        me: Any = self
+        if not me.warm_start or getattr(self, "basis_vectors_", None) is None:
+            return None
+        rows = training.rows
+        if me.basis_vectors_.shape[1] != rows.n_features:
+            raise ValueError(
+                f"warm_start=True goes on from the last fit, which had {me.basis_vectors_.shape[1]} features; X has "
+                f"{rows.n_features}. Set warm_start=False to start anew."
+            )
+        start = me.basis_vectors_.astype(rows.dtype)
+        return start if rows.offset is None else start - rows.offset
 
     def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
         me: Any = self
@@ -67,6 +92,8 @@ class _Compact:
             validation_fraction=float(me.validation_fraction),
             settings=solver_settings(self, deadline),
             memory_budget=me.memory_budget,
+            coding=getattr(self, "coding", "one_vs_rest"),
+            n_classes=2 if training.classes is None else len(training.classes),
         )
 
 
@@ -98,8 +125,8 @@ class CompactSVC(_Compact, MachineClassifier):
 
     Parameters
     ----------
-    n_basis : int, default=100
-        Number of basis vectors.
+    n_basis : int or "auto", default=100
+        Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
     gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
@@ -124,17 +151,28 @@ class CompactSVC(_Compact, MachineClassifier):
         Iterations of the descent.
     validation_fraction : float, default=0.1
         Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
+    tune : bool, default=False
+        Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
+        `epsilon_` and `cv_results_`.
+    cv : int, splitter or list of splits, default=None
+        Validation for `tune` and `n_basis="auto"`; None holds out a fifth of the rows once.
+    size_tol : float, default=None
+        With "auto": how much above the best validation error the chosen size may lie, instead of one standard error.
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
         How more than two classes become outputs on the shared basis.
     fit_intercept : bool, default=True
     penalize_intercept : bool, default=False
         Whether the intercept counts in the penalty.
     class_weight : dict or "balanced", default=None
+    calibrate : bool, default=False
+        Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.
     tol : float, default=1e-8
         Relative norm of the gradient at which a fit ends.
     max_iter : int, default=200
     max_time : float, default=None
         Seconds after which the fit stops with the best machine so far.
+    warm_start : bool, default=False
+        Go on from the basis of the last fit.
     memory_budget : int, default=None
         Bytes for stored kernel values (None: 1 GiB); a larger design is recomputed by blocks.
     n_jobs : int, default=None
@@ -166,7 +204,7 @@ class CompactSVC(_Compact, MachineClassifier):
 
     def __init__(
         self,
-        n_basis: int = 100,
+        n_basis: Any = 100,
         *,
         kernel: Any = "rbf",
         gamma: Any = None,
@@ -180,13 +218,18 @@ class CompactSVC(_Compact, MachineClassifier):
         refine: bool = True,
         refine_iter: int = 100,
         validation_fraction: float = 0.1,
+        tune: bool = False,
+        cv: Any = None,
+        size_tol: float | None = None,
         coding: str = "one_vs_rest",
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
         class_weight: Any = None,
+        calibrate: bool = False,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
+        warm_start: bool = False,
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -205,17 +248,37 @@ class CompactSVC(_Compact, MachineClassifier):
         self.refine = refine
         self.refine_iter = refine_iter
         self.validation_fraction = validation_fraction
+        self.tune = tune
+        self.cv = cv
+        self.size_tol = size_tol
         self.coding = coding
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
         self.class_weight = class_weight
+        self.calibrate = calibrate
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
+        self.warm_start = warm_start
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    @available_if(lambda self: bool(self.calibrate))
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities; needs ``calibrate=True``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        scores = self.decision_function(X)
+        return self.model_.probabilities(scores)
 
 
 class CompactSVR(_Compact, MachineRegressor):
@@ -223,8 +286,8 @@ class CompactSVR(_Compact, MachineRegressor):
 
     Parameters
     ----------
-    n_basis : int, default=100
-        Number of basis vectors.
+    n_basis : int or "auto", default=100
+        Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
     gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
@@ -250,11 +313,19 @@ class CompactSVR(_Compact, MachineRegressor):
         Iterations of the descent.
     validation_fraction : float, default=0.1
         Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
+    tune : bool, default=False
+        Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
+        `epsilon_` and `cv_results_`.
+    cv : int, splitter or list of splits, default=None
+        Validation for `tune` and `n_basis="auto"`; None holds out a fifth of the rows once.
+    size_tol : float, default=None
+        With "auto": how much above the best validation error the chosen size may lie, instead of one standard error.
     fit_intercept : bool, default=True
     penalize_intercept : bool, default=False
     tol : float, default=1e-8
     max_iter : int, default=200
     max_time : float, default=None
+    warm_start : bool, default=False
     memory_budget : int, default=None
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
@@ -280,7 +351,7 @@ class CompactSVR(_Compact, MachineRegressor):
 
     def __init__(
         self,
-        n_basis: int = 100,
+        n_basis: Any = 100,
         *,
         kernel: Any = "rbf",
         gamma: Any = None,
@@ -294,11 +365,15 @@ class CompactSVR(_Compact, MachineRegressor):
         refine: bool = True,
         refine_iter: int = 100,
         validation_fraction: float = 0.1,
+        tune: bool = False,
+        cv: Any = None,
+        size_tol: float | None = None,
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
+        warm_start: bool = False,
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -317,11 +392,15 @@ class CompactSVR(_Compact, MachineRegressor):
         self.refine = refine
         self.refine_iter = refine_iter
         self.validation_fraction = validation_fraction
+        self.tune = tune
+        self.cv = cv
+        self.size_tol = size_tol
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
+        self.warm_start = warm_start
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

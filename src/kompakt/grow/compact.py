@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.grow.refine import refine
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss
 from kompakt.rows import ArrayRows
-from kompakt.select import Selection
+from kompakt.select import RandomSelector, Selection
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.validate import holdout
 
@@ -46,6 +47,17 @@ class Recipe:
     validation_fraction: float = 0.1
     settings: Settings = field(default_factory=Settings)
     memory_budget: int | None = None
+    coding: str = "one_vs_rest"
+    n_classes: int = 2
+
+    @property
+    def unhurried(self) -> Settings:
+        """The solver's settings without the deadline."""
+        return replace(self.settings, deadline=None)
+
+    def decode(self, outputs: Array) -> Array:
+        """Class indices of outputs, or of targets."""
+        return get_coding(self.coding).decode(outputs, self.n_classes)
 
     def problem(self, design: Design) -> Problem:
         """The problem of the weights on a design."""
@@ -63,14 +75,34 @@ class Machine:
     design: Design
     history: list[dict[str, Any]]
     n_kernel_evals: int
-    held_out: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
+    unseen: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
 
 
-def grow(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels: Array | None) -> Machine:
-    """Grow a machine with `n_basis` vectors on all rows."""
+def grow(
+    rows: ArrayRows,
+    kernel: Kernel,
+    n_basis: int,
+    recipe: Recipe,
+    labels: Array | None,
+    start: Array | None = None,
+) -> Machine:
+    """Grow a machine with `n_basis` vectors on all rows, from `start` vectors if they are given."""
     began = time.monotonic()
-    selection = select(rows, kernel, n_basis, recipe, labels)
+    if start is None:
+        selection = select(rows, kernel, n_basis, recipe, labels)
+    else:
+        selection = Selection(None, extended(rows, kernel, start, n_basis, recipe))
     return finish(rows, kernel, selection, recipe, labels, began)
+
+
+def extended(rows: ArrayRows, kernel: Kernel, start: Array, n_basis: int, recipe: Recipe) -> Array:
+    """`n_basis` vectors that begin with those of `start`."""
+    if len(start) >= n_basis:
+        return start[:n_basis]
+    more = RandomSelector().select(rows, kernel, n_basis, key=recipe.key).vectors.astype(start.dtype)
+    known = {vector.tobytes() for vector in start}
+    fresh = [vector for vector in more if vector.tobytes() not in known][: n_basis - len(start)]
+    return np.concatenate([start, *(vector[None] for vector in fresh)])
 
 
 def select(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels: Array | None = None) -> Selection:
@@ -83,7 +115,12 @@ def select(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels
             "fit_intercept": recipe.fit_intercept,
             "penalize_intercept": recipe.penalize_intercept,
         }
-    return recipe.selector.select(rows, kernel, n_basis, key=recipe.key, **told)
+    selection = recipe.selector.select(rows, kernel, n_basis, key=recipe.key, **told)
+    if recipe.refine and 0 < selection.n_basis < n_basis:
+        # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
+        vectors = extended(rows, kernel, selection.vectors, n_basis, recipe)
+        selection = Selection(None, vectors, info=selection.info)
+    return selection
 
 
 def finish(
@@ -93,7 +130,8 @@ def finish(
     evaluations = int(selection.info.get("n_kernel_evals", 0))
     history = [_record("selection", began, n_basis=selection.n_basis, **_last_round(selection))]
     design = _design(rows, kernel, selection.vectors, recipe)
-    start = solve(recipe.problem(design), None, recipe.settings)
+    # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
+    start = solve(recipe.problem(design), None, recipe.unhurried if recipe.refine else recipe.settings)
     evaluations += design.n_kernel_evals
     history.append(_record("weights", began, n_basis=selection.n_basis, objective=_total(start), n_iter=start.n_iter))
     plain = Machine(kernel, selection.vectors, selection.indices, start, design, history, evaluations)
@@ -105,7 +143,7 @@ def finish(
 def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | None, began: float) -> Machine:
     """The refined machine, or the plain one where refinement did not pay on held-out rows or on the objective."""
     kernel = widened(plain.kernel, recipe.learn, rows.n_features)
-    train, held = _hold_out(rows, recipe, labels)
+    train, held = hold_out(rows, recipe, labels)
     compact = light(rows if train is None else subset(rows, train), recipe.memory_budget)
     result = refine(
         compact,
@@ -120,19 +158,21 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
     evaluations = plain.n_kernel_evals + result.n_kernel_evals
     note: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
     note |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations}
-    held_out = None
+    unseen = None
     if train is not None and held is not None:
         part, other = subset(rows, train), subset(rows, held)
-        before, _ = held_out_error(part, other, plain.kernel, plain.basis, recipe)
-        after, outputs = held_out_error(part, other, result.kernel, basis, recipe)
-        note |= {"validation_before": before, "validation": after}
-        held_out = (held, outputs)
-        if after > before:
-            logger.info("refinement raised the held-out error from %.4g to %.4g: the start is kept.", before, after)
+        before = held_out(part, other, plain.kernel, plain.basis, recipe)
+        after = held_out(part, other, result.kernel, basis, recipe)
+        note |= {"validation_before": before.error, "validation": after.error}
+        unseen = (held, after.outputs)
+        if after.rank > before.rank:
+            logger.info(
+                "refinement raised the held-out error from %s to %s: the start is kept.", before.rank, after.rank
+            )
             history = plain.history + [_record("refinement", began, kept=False, **note)]
             return replace(plain, history=history, n_kernel_evals=evaluations)
     design = _design(rows, result.kernel, basis, recipe)
-    solution = solve(recipe.problem(design), None, recipe.settings)
+    solution = solve(recipe.problem(design), None, recipe.unhurried)
     evaluations += design.n_kernel_evals
     kept = _total(solution) <= _total(plain.solution)
     history = plain.history + [_record("refinement", began, kept=kept, **note)]
@@ -140,35 +180,67 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
         logger.info("refinement did not lower the training objective: the start is kept.")
         return replace(plain, history=history, n_kernel_evals=evaluations)
     history.append(_record("weights", began, n_basis=len(basis), objective=_total(solution), n_iter=solution.n_iter))
-    return Machine(result.kernel, basis, None, solution, design, history, evaluations, held_out)
+    return Machine(result.kernel, basis, None, solution, design, history, evaluations, unseen)
 
 
-def held_out_error(
-    part: ArrayRows, other: ArrayRows, kernel: Kernel, basis: Array, recipe: Recipe
-) -> tuple[float, Array]:
-    """Error on `other` of the machine solved on `part`, and its outputs there.
+@dataclass(frozen=True)
+class HeldOut:
+    """How a machine that never saw some rows does on them."""
 
-    Classes: share of rows on the wrong side, over all outputs; a tie is broken by the loss, scaled to less than a row.
-    """
+    row_errors: Array  # (n,) 0/1 for classes, the mean loss over outputs for regression
+    row_weights: Array  # (n,)
+    mean_loss: float
+    outputs: Array  # (n, L)
+
+    @property
+    def error(self) -> float:
+        """Weighted mean of the rows' errors."""
+        return float(np.average(self.row_errors, weights=self.row_weights))
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of that mean."""
+        deviation = np.sqrt(np.average((self.row_errors - self.error) ** 2, weights=self.row_weights))
+        return float(deviation / np.sqrt(len(self.row_errors)))
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What to compare machines by: the error, then the loss."""
+        return self.error, self.mean_loss
+
+
+def held_out(part: ArrayRows, other: ArrayRows, kernel: Kernel, basis: Array, recipe: Recipe) -> HeldOut:
+    """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
     design = _design(part, kernel, basis, recipe)
-    solution = solve(recipe.problem(design), None, replace(recipe.settings, tol=1e-6))
-    test = Design(other, kernel, basis, store=False)
-    outputs = test.matvec(solution.weights) + solution.intercept
-    assert other.targets is not None
-    weights = np.ones(other.targets.shape) if other.weights is None else other.weights
-    weights = np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], other.targets.shape)
-    losses = recipe.loss.value(other.targets, outputs)
-    mean_loss = float(np.sum(weights * losses) / np.sum(weights))
-    if not recipe.classifier:
-        return mean_loss, outputs
-    wrong = other.targets * outputs <= 0 if outputs.shape[1] == 1 else _wrong(other.targets, outputs)
-    share = float(np.sum(weights[:, : wrong.shape[1]] * wrong) / np.sum(weights[:, : wrong.shape[1]]))
-    return share + 1e-3 * mean_loss / other.n_rows, outputs
+    solution = solve(recipe.problem(design), None, replace(recipe.unhurried, tol=1e-6))
+    outputs = Design(other, kernel, basis, store=False).matvec(solution.weights) + solution.intercept
+    targets = other.targets
+    assert targets is not None
+    losses = recipe.loss.value(targets, outputs)
+    taking_part = (targets != 0) if recipe.classifier else np.ones(targets.shape)
+    losses = np.sum(taking_part * losses, axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
+    if other.weights is None:
+        weights = np.ones(other.n_rows)
+    else:
+        weights = other.weights if other.weights.ndim == 1 else other.weights.max(axis=1)
+    errors = losses
+    if recipe.classifier:
+        errors = (recipe.decode(outputs) != recipe.decode(targets)).astype(np.float64)
+    return HeldOut(errors, weights, float(np.average(losses, weights=weights)), outputs)
 
 
-def _wrong(targets: Array, outputs: Array) -> Array:
-    """Rows whose largest agreement is not with their own code; exact for one-vs-rest, close for other codings."""
-    return (np.argmax(outputs, axis=1) != np.argmax(targets, axis=1))[:, None]
+def unseen_outputs(rows: ArrayRows, machine: Machine, recipe: Recipe, labels: Array | None) -> tuple[Array, Array]:
+    """Rows and their outputs under a machine whose weights never saw them: what calibration needs."""
+    if machine.unseen is not None:
+        return machine.unseen
+    train, other = hold_out(rows, recipe, labels)
+    if train is None or other is None:
+        raise ValueError(
+            f"calibrate=True holds out rows, which needs at least {_LEAST_ROWS_TO_HOLD_OUT} rows, two of every class "
+            f"and validation_fraction > 0; got {rows.n_rows} rows. Use CalibratedClassifierCV instead."
+        )
+    result = held_out(subset(rows, train), subset(rows, other), machine.kernel, machine.basis, recipe)
+    return other, result.outputs
 
 
 def widened(kernel: Kernel, learn: str | None, n_features: int) -> Kernel:
@@ -202,7 +274,8 @@ def light(rows: ArrayRows, memory_budget: int | None) -> ArrayRows:
     return ArrayRows(X, rows.targets, rows.weights)
 
 
-def _hold_out(rows: ArrayRows, recipe: Recipe, labels: Array | None) -> tuple[Array | None, Array | None]:
+def hold_out(rows: ArrayRows, recipe: Recipe, labels: Array | None) -> tuple[Array | None, Array | None]:
+    """Rows to train on and rows to hold out; None, None where there are too few rows to spare some."""
     if recipe.validation_fraction <= 0 or rows.n_rows < _LEAST_ROWS_TO_HOLD_OUT:
         return None, None
     fraction = min(recipe.validation_fraction, 5000 / rows.n_rows)

@@ -56,6 +56,7 @@ class GramSelector:
     n_rounds: int = 2
     max_rows: int | None = None
     settle: float = 0.005
+    cache: dict[Any, Any] | None = None  # sums of the first round by kernel: they do not depend on C
     uses_targets: ClassVar[bool] = True
 
     def candidates_for(self, n_basis: int) -> int:
@@ -90,7 +91,7 @@ class GramSelector:
         for round_number in range(self.n_rounds):
             candidates = self._draw(sample.rows, hashes, n_candidates, best, outputs, loss, round_number)
             design = Design(sample.rows, kernel, kernel.take_basis(sample.rows, candidates), store=False)
-            chosen = candidates[_forward_select(design, replace(template, design=design), outputs, n_basis)]
+            chosen = candidates[self._forward(design, replace(template, design=design), outputs, n_basis)]
             solution, fitted = _refit(sample.rows, kernel, chosen, template, settings)
             evaluations += design.n_kernel_evals + fitted.n_kernel_evals
             objective = float(np.sum(solution.objective))
@@ -111,6 +112,17 @@ class GramSelector:
             info={"rounds": record, "n_kernel_evals": evaluations},
         )
 
+    def _forward(self, design: Design, problem: Problem, outputs: Array, n_basis: int) -> Array:
+        first_round = not outputs.any()
+        key = (repr(design.kernel), repr(problem.loss), design.n_basis)
+        if self.cache is not None and first_round and key in self.cache:
+            sums = self.cache[key]
+        else:
+            sums = _gram_of(design, problem.loss, outputs)
+            if self.cache is not None and first_round:
+                self.cache[key] = sums
+        return _forward_select(design, problem, sums, n_basis)
+
     def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:
         limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
         if rows.n_rows <= limit:
@@ -122,8 +134,9 @@ class GramSelector:
             None if rows.weights is None else rows.weights[index],
         )
         part.offset = rows.offset
-        mass = 1.0 if rows.weights is None else float(np.sum(rows.weights) / np.sum(part.weights))
-        share = rows.n_rows / len(index) if rows.weights is None else mass
+        share = rows.n_rows / len(index)
+        if rows.weights is not None and part.weights is not None:
+            share = float(np.sum(rows.weights) / np.sum(part.weights))
         return _Sample(part, index), C * share  # the sample stands for all rows
 
     def _draw(
@@ -170,15 +183,19 @@ def _refit(
     return solve(replace(template, design=design), None, settings), design
 
 
-def _forward_select(design: Design, problem: Problem, outputs: Array, n_basis: int) -> Array:
-    """Positions of the chosen candidates: sums over the rows, then forward selection on them."""
-    loss = problem.loss
+def _gram_of(design: Design, loss: Loss, outputs: Array) -> tuple[Array, ...]:
+    """The sums of one pass: K'DK, K'D, sum D, K'(D f - g) and sum (D f - g)."""
     if isinstance(loss, PiecewiseLinear):
         loss = Rounded(loss, 1.0)  # a piecewise linear loss has no curvature to select by
     weights = getattr(design.rows, "weights", None)
     flat = not outputs.any() or loss.name == "least_squares"
     shared = flat and (weights is None or weights.ndim == 1)
-    gram, product, mass, right, right_mass = design.map_reduce(partial(_gram_sums, loss, outputs, shared))
+    return design.map_reduce(partial(_gram_sums, loss, outputs, shared))
+
+
+def _forward_select(design: Design, problem: Problem, sums: tuple[Array, ...], n_basis: int) -> Array:
+    """Positions of the chosen candidates, from the sums over the rows."""
+    gram, product, mass, right, right_mass = sums
     K = design.kernel.gram(design.basis)
     C = problem.C
     M, L = len(K), right.shape[1]

@@ -54,7 +54,7 @@ class RefinementObjective:
         Whether the kernel's parameters move too.
     """
 
-    def __init__(self, rows: ArrayRows, problem: Problem, kernel: Kernel, *, learn_width: bool, tol: float = 1e-6):
+    def __init__(self, rows: ArrayRows, problem: Problem, kernel: Kernel, *, learn_width: bool, tol: float = 1e-5):
         if not kernel.differentiable:
             raise TypeError(
                 f"refinement needs derivatives, which a {kernel.name} kernel does not have; pass refine=False."
@@ -90,7 +90,7 @@ class RefinementObjective:
         rows.for_each(fill, block_rows)
         self.n_kernel_evals += rows.n_rows * m + m * m
         assert rows.targets is not None
-        design = FeatureDesign(Phi, rows.targets, rows.weights, block_rows=block_rows)
+        design = FeatureDesign(Phi, rows.targets, rows.weights, block_rows=choose_block_rows(m))
         start = None
         if self._weights is not None and self._intercept is not None and len(self._weights) == m:
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
