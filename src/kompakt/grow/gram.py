@@ -24,7 +24,7 @@ from kompakt.rows import ArrayRows, RowBlock, hash_rows, smallest_distinct
 from kompakt.select import Selection
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
-from kompakt.solve.rounded import Rounded
+from kompakt.solve.rounding import Rounded
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -206,7 +206,9 @@ def _forward_select(design: Design, problem: Problem, sums: tuple[Array, ...], n
     r = np.empty((L, M + 1))
     r[:, :M] = C * right.T
     r[:, M] = C * right_mass
-    return forward_select(A, r, n_basis, first=M if problem.fit_intercept else None)
+    if not problem.fit_intercept:
+        return forward_select(A[:, :M, :M], r[:, :M], n_basis)
+    return forward_select(A, r, n_basis, first=M)
 
 
 def _gram_sums(loss: Loss, outputs: Array, shared: bool, K: Array, block: RowBlock) -> tuple[Array, ...]:

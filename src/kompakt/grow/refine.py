@@ -18,9 +18,11 @@ from scipy.optimize import minimize
 
 from kompakt.design import FeatureDesign, choose_block_rows, factorise
 from kompakt.kernels import RBF, Kernel
+from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.rows import ArrayRows, RowBlock
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
+from kompakt.solve.rounding import Rounded
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -59,7 +61,8 @@ class RefinementObjective:
             raise TypeError(
                 f"refinement needs derivatives, which a {kernel.name} kernel does not have; pass refine=False."
             )
-        self.rows, self.problem, self.kernel = rows, problem, kernel
+        self.rows, self.kernel = rows, kernel
+        self.problem = replace(problem, loss=smooth(problem.loss, rows))
         self.learn_width = learn_width
         self.settings = Settings(tol=tol, max_iter=50)
         self.n_evaluations = self.n_kernel_evals = 0
@@ -106,10 +109,6 @@ class RefinementObjective:
         solution, K, Phi = self.solve_weights(kernel, Z)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.problem.loss, self.problem.C
-        if solution.info.get("rounding"):
-            from kompakt.solve.rounded import Rounded
-
-            loss = Rounded(loss, solution.info["rounding"])  # type: ignore[arg-type]
         small_beta, small_w = beta.astype(K.dtype), w[:-1].astype(K.dtype)
         basis = Z.astype(K.dtype)
 
@@ -127,6 +126,19 @@ class RefinementObjective:
         Z = Z.astype(np.float64)
         own_basis, own_theta = kernel.gradients(Z, Z, kernel.gram(Z), beta @ beta.T)
         return float(np.sum(solution.objective)), d_basis + own_basis, d_theta + 0.5 * own_theta
+
+
+def smooth(loss: Loss, rows: ArrayRows) -> Loss:
+    """The loss that the descent sees: piecewise linear ones get their kinks rounded over a tenth of their scale.
+
+    The exact solution of a piecewise linear loss jumps from kink to kink as the basis moves; rounded, it moves
+    smoothly.  The weights of the final machine are solved with the loss itself.
+    """
+    if not isinstance(loss, PiecewiseLinear):
+        return loss
+    assert rows.targets is not None
+    spread = 1.0 if loss.for_classes else float(np.std(rows.targets))
+    return Rounded(loss, 0.1 * spread if spread > 0 else 0.1)
 
 
 def refine(
