@@ -59,6 +59,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
     X, y = check_rows(estimator, X, y, numeric_y=not classifier)
+    _refuse_extremes(X)
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -89,6 +90,20 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
     targets = np.asarray(y, dtype=np.float64)
     rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
     return Training(rows, kernel, kept, y=targets, key=key)
+
+
+def _refuse_extremes(X: Any) -> None:
+    """Squares of the entries must neither overflow nor vanish in the type that the rows are computed in."""
+    single = X.dtype == np.float32 and not sparse.issparse(X)
+    bound = 1e15 if single else 1e150
+    values = X.data if sparse.issparse(X) else X
+    largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
+    if largest > bound or 0.0 < largest < 1.0 / bound:
+        raise ValueError(
+            f"the entries of X are too {'large' if largest > 1.0 else 'small'} to be squared in {X.dtype}: the largest "
+            f"is {largest:.1e}, expected between {1.0 / bound:.0e} and {bound:.0e}. Scale the inputs, for example "
+            f"with StandardScaler{', or pass float64' if single else ''}."
+        )
 
 
 def _with_classes(

@@ -43,7 +43,7 @@ def total_variance(X: Any, weights: np.ndarray | None = None, block_rows: int = 
         # the entries not stored are zeros: each is a squared mean away from the mean
         mean = float(column_means(X, weights, block_rows).mean())
         within, stored, mass = _reduce(X, weights, lambda rows, w: _stored_squares(rows, w, mean), block_rows)
-        return float((within + (mass * X.shape[1] - stored) * mean**2) / (mass * X.shape[1]))
+        return float((within + (mass * X.shape[1] - stored) * mean * mean) / (mass * X.shape[1]))
     centre = centre_of(X, weights, block_rows)
     first, second, mass = _reduce(X, weights, lambda rows, w: _centred_powers(rows - centre, w), block_rows)
     between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
@@ -51,13 +51,15 @@ def total_variance(X: Any, weights: np.ndarray | None = None, block_rows: int = 
 
 
 def _centred_powers(rows: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return w @ rows, w @ np.square(rows)
+    with np.errstate(over="ignore"):  # a variance that is not finite is the caller's to refuse
+        return w @ rows, w @ np.square(rows)
 
 
 def _stored_squares(rows: Any, w: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
     """Sums over the stored entries of w (x - mean)^2 and of w."""
     w = np.repeat(w, np.diff(rows.indptr))
-    return np.asarray(w @ np.square(rows.data - mean)), np.asarray(w.sum())
+    with np.errstate(over="ignore"):
+        return np.asarray(w @ np.square(rows.data - mean)), np.asarray(w.sum())
 
 
 def _reduce(
