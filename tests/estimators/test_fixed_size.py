@@ -1,0 +1,254 @@
+"""Fixed-size least-squares machines against closed forms, refits, the full machine and the promises of the design."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GroupKFold, KFold
+
+from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, load, save
+from kompakt.select import RenyiSelector
+
+
+def sines(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, size=(n, 2))
+    return X, np.sin(X[:, 0]) * np.cos(X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def eigen_features(X, Z, gamma):
+    """Seed 002, eq. 5: features from the eigenvectors of the prototypes' kernel matrix, and ones (eq. 8)."""
+    values, vectors = np.linalg.eigh(rbf_kernel(Z, gamma=gamma))
+    return np.c_[rbf_kernel(X, Z, gamma=gamma) @ (vectors / np.sqrt(values)), np.ones(len(X))]
+
+
+def test_weights_are_those_of_equation_7():
+    X, y = sines()
+    machine = FixedSizeLSSVR(n_basis=12, gamma=0.8, C=7.0, random_state=0).fit(X, y)
+    Phi = eigen_features(X, machine.basis_vectors_, 0.8)
+    w = np.linalg.solve(Phi.T @ Phi + np.eye(13) / 7.0, Phi.T @ y)
+    X_new = sines(50, seed=1)[0]
+    np.testing.assert_allclose(
+        machine.predict(X_new), eigen_features(X_new, machine.basis_vectors_, 0.8) @ w, atol=1e-8
+    )
+    assert machine.intercept_ == pytest.approx(w[-1:], abs=1e-8)
+
+
+@pytest.mark.parametrize("classifier", [True, False])
+def test_all_rows_give_the_dual_machine(classifier):
+    """The full LS-SVM solves [[0, 1'], [1, K + I / C]] [b, alpha] = [0, y] (section 2)."""
+    X, y = make_moons(80, noise=0.2, random_state=0) if classifier else sines(80)
+    t = 2.0 * y - 1 if classifier else y
+    n, C = len(y), 3.0
+    system = np.zeros((n + 1, n + 1))
+    system[0, 1:] = system[1:, 0] = 1.0
+    system[1:, 1:] = rbf_kernel(X, gamma=0.5) + np.eye(n) / C
+    dual = np.linalg.solve(system, np.r_[0.0, t])
+    X_new = X + 0.05
+    expected = rbf_kernel(X_new, X, gamma=0.5) @ dual[1:] + dual[0]
+    kind = FixedSizeLSSVC if classifier else FixedSizeLSSVR
+    machine = kind(selection="all", gamma=0.5, C=C, penalize_intercept=False, random_state=0).fit(X, y)
+    values = machine.decision_function(X_new) if classifier else machine.predict(X_new)
+    assert machine.n_basis_ == n
+    np.testing.assert_allclose(values, expected, atol=1e-7)
+
+
+def test_without_intercept_it_is_kernel_ridge():
+    X, y = sines(60)
+    machine = FixedSizeLSSVR(selection="all", gamma=0.5, C=5.0, fit_intercept=False, random_state=0).fit(X, y)
+    peer = KernelRidge(kernel="rbf", gamma=0.5, alpha=0.2).fit(X, y)
+    np.testing.assert_allclose(machine.predict(X), peer.predict(X), atol=1e-7)
+
+
+def test_linear_kernel_is_ridge_in_the_input_space():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 4)) + 2.0
+    Y = X @ rng.normal(size=(4, 2)) + rng.normal(size=(100, 2))
+    machine = FixedSizeLSSVR(kernel="linear", C=0.5, penalize_intercept=False).fit(X, Y)
+    peer = Ridge(alpha=2.0).fit(X, Y)
+    np.testing.assert_allclose(machine.coef_, peer.coef_, atol=1e-8)
+    np.testing.assert_allclose(machine.predict(X), peer.predict(X), atol=1e-8)
+    assert machine.n_basis_ == 2
+
+
+@pytest.mark.parametrize("penalize", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_cross_validated_error_is_that_of_refits(penalize, weighted):
+    X, y = sines(90)
+    weight = np.random.default_rng(1).integers(1, 4, size=90).astype(float) if weighted else None
+    fold = np.arange(90) % 5
+    splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(5)]
+    machine = FixedSizeLSSVR(n_basis=10, tune=True, cv=splits, penalize_intercept=penalize, random_state=0)
+    machine.fit(X, y, sample_weight=weight)
+    fixed = clone(machine).set_params(tune=False, selection=machine.basis_vectors_, C=machine.C_, gamma=machine.gamma_)
+    expected = np.empty(90)
+    for train, held in splits:
+        fixed.fit(X[train], y[train], sample_weight=None if weight is None else weight[train])
+        expected[held] = fixed.predict(X[held])
+    np.testing.assert_allclose(machine.out_of_fold_outputs_[:, 0], expected, atol=1e-8)
+    errors = np.array(
+        [np.average((expected - y)[h] ** 2, weights=None if weight is None else weight[h]) for _, h in splits]
+    )
+    assert machine.cv_error_ == pytest.approx(errors.mean(), abs=1e-8)
+    best = np.argmin(machine.cv_results_["rank_test_error"])
+    assert machine.cv_results_["param_C"][best] == machine.C_
+    assert machine.cv_results_["param_gamma"][best] == machine.gamma_
+
+
+def test_blocks_tune_as_memory_does():
+    X, y = make_moons(300, noise=0.25, random_state=0)
+    machine = FixedSizeLSSVC(n_basis=15, tune=True, cv=5, random_state=0)
+    inside = clone(machine).fit(X, y)
+    outside = clone(machine).set_params(memory_budget=20_000).fit(X, y)
+    np.testing.assert_allclose(outside.cv_results_["objective"], inside.cv_results_["objective"], atol=1e-8)
+    assert outside.C_ == inside.C_
+    np.testing.assert_allclose(outside.out_of_fold_outputs_, inside.out_of_fold_outputs_, atol=1e-7)
+    np.testing.assert_allclose(outside.decision_function(X), inside.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("search", ["profile", "anneal", "grid", "random"])
+def test_every_search_improves_on_a_bad_start(search):
+    X, y = sines(200)
+    options = {
+        "anneal": {"n_anneal": 15, "n_simplex": 10},
+        "grid": {"n_points": 5},
+        "random": {"n_random": 15, "n_simplex": 5},
+    }
+    machine = FixedSizeLSSVR(
+        n_basis=25,
+        gamma=50.0,
+        C=1e-3,
+        tune=True,
+        search=search,
+        search_options=options.get(search),
+        cv=5,
+        random_state=0,
+    ).fit(X, y)
+    X_new, y_new = sines(500, seed=9)
+    assert machine.score(X_new, y_new) > 0.85
+    assert len(machine.cv_results_["param_C"]) >= 20
+
+
+def test_one_vs_one_fits_every_pair_on_its_own():
+    X, y = make_blobs(240, centers=4, cluster_std=2.0, random_state=0)
+    machine = FixedSizeLSSVC(n_basis=24, coding="one_vs_one", gamma=0.1, C=2.0, random_state=0).fit(X, y)
+    stratum = y[machine.basis_indices_]
+    for output, (i, j) in enumerate([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]):
+        own, rows = np.isin(stratum, [i, j]), np.isin(y, [i, j])
+        assert np.all(machine.dual_coef_[output, ~own] == 0)
+        pair = FixedSizeLSSVC(selection=machine.basis_vectors_[own], gamma=0.1, C=2.0).fit(X[rows], y[rows])
+        np.testing.assert_allclose(machine.dual_coef_[output, own], pair.dual_coef_[0], atol=1e-7)
+        np.testing.assert_allclose(machine.intercept_[output], pair.intercept_[0], atol=1e-8)
+    shared = clone(machine).set_params(shared_basis=True).fit(X, y)
+    assert np.all(shared.dual_coef_ != 0)
+
+
+@pytest.mark.parametrize("coding", ["minimum_output", "one_vs_one", "one_vs_rest"])
+def test_codings_tune_and_predict(coding):
+    X, y = make_blobs(300, centers=5, cluster_std=1.2, random_state=3)
+    names = np.array(["a", "b", "c", "d", "e"])[y]
+    machine = FixedSizeLSSVC(n_basis=30, coding=coding, tune=True, cv=5, random_state=0).fit(X[:200], names[:200])
+    assert machine.score(X[200:], names[200:]) > 0.85
+    assert machine.decision_function(X).shape == (300, 5)
+    assert machine.out_of_fold_outputs_.shape == (200, len(machine.intercept_))
+
+
+def test_rare_classes_do_not_stop_the_search():
+    X, y = make_blobs([100, 100, 3], centers=None, random_state=0)
+    for coding in ("minimum_output", "one_vs_one"):
+        machine = FixedSizeLSSVC(n_basis=20, coding=coding, tune=True, cv=10, random_state=0).fit(X, y)
+        assert machine.score(X, y) > 0.8
+
+
+def test_size_is_chosen_on_nested_sets():
+    X, y = sines(400)
+    machine = FixedSizeLSSVR(n_basis="auto", sizes=[3, 10, 60], tune=True, cv=5, random_state=0).fit(X, y)
+    assert machine.n_basis_ == 60
+    errors = machine.size_path_["mean_test_error"]
+    assert errors[0] > 2 * errors[1] > 2 * errors[2] * 0.5
+    # the path's error at the chosen size is that of the machine itself
+    held_out = np.mean((machine.out_of_fold_outputs_[:, 0] - y) ** 2)
+    assert errors[2] == pytest.approx(held_out, rel=1e-6)
+    few = clone(machine).set_params(size_rule="within", tune=False, C=100.0, gamma=0.5).fit(X, y)
+    assert few.n_basis_ in (3, 10, 60)
+    assert len(clone(machine).set_params(sizes=None).fit(X, y).size_path_["n_basis"]) == 5
+
+
+def test_absolute_loss_ignores_outliers():
+    X, y = sines(120)
+    spoilt = y.copy()
+    spoilt[::12] += 25.0
+    robust = FixedSizeLSSVR(n_basis=15, gamma=0.3, C=10.0, loss="absolute", random_state=0).fit(X, spoilt)
+    squared = FixedSizeLSSVR(n_basis=15, gamma=0.3, C=10.0, random_state=0).fit(X, spoilt)
+    truth = sines(300, seed=4)
+    error = [np.mean(np.abs(machine.predict(truth[0]) - truth[1])) for machine in (robust, squared)]
+    assert error[0] < 0.2 < 0.5 * error[1]
+
+
+def test_absolute_loss_tunes_by_refits():
+    X, y = sines(60)
+    machine = FixedSizeLSSVR(n_basis=6, loss="absolute", tune=True, cv=2, random_state=0).fit(X, y)
+    assert machine.cv_results_["phase"][np.argmin(machine.cv_results_["rank_test_error"])] == "refit"
+    assert machine.score(X, y) > 0.5
+
+
+def test_weight_two_is_the_row_twice_and_order_does_not_matter():
+    X, y = make_moons(120, noise=0.2, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 3, size=120)
+    machine = FixedSizeLSSVC(n_basis=15, class_weight="balanced", random_state=3)
+    weighted = clone(machine).fit(X, y, sample_weight=weight)
+    repeated = clone(machine).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-7)
+    order = np.random.default_rng(1).permutation(120)
+    permuted = clone(machine).fit(X[order], y[order], sample_weight=weight[order])
+    np.testing.assert_allclose(weighted.decision_function(X), permuted.decision_function(X), atol=1e-7)
+    in_csr = clone(machine).fit(sparse.csr_matrix(X), y, sample_weight=weight)
+    np.testing.assert_allclose(weighted.decision_function(X), in_csr.decision_function(X), atol=1e-7)
+
+
+def test_time_and_progress(caplog):
+    X, y = sines(100)
+    with caplog.at_level("INFO", logger="kompakt"):
+        machine = FixedSizeLSSVR(n_basis=10, tune=True, max_time=1e-9, random_state=0).fit(X, y)
+    assert machine.search_stopped_ == "deadline"
+    assert len(set(machine.cv_results_["width_factor"])) == 1
+    assert any("width factor" in record.message for record in caplog.records)
+
+
+def test_selectors_and_models(tmp_path):
+    X, y = sines(100)
+    machine = FixedSizeLSSVR(n_basis=10, selection=RenyiSelector(bandwidth=0.5), random_state=0).fit(X, y)
+    save(machine, tmp_path / "machine.kompakt")
+    np.testing.assert_array_equal(load(tmp_path / "machine.kompakt").predict(X), machine.predict(X))
+    np.testing.assert_array_equal(X[machine.basis_indices_], machine.basis_vectors_)
+    K = rbf_kernel(X, gamma=0.5)
+    by_values = FixedSizeLSSVR(n_basis=10, kernel="precomputed", selection="random", random_state=0).fit(K, y)
+    assert by_values.score(K, y) > 0.5
+    with pytest.raises(ValueError, match="needs the inputs"):
+        FixedSizeLSSVR(kernel="precomputed").fit(K, y)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"search": "guess"}, "search must be one of"),
+        ({"size_rule": "big"}, "size_rule must be one of"),
+        ({"cv": 1}, "cv must be at least 2"),
+        ({"sizes": [0]}, "sizes must be None or"),
+        ({"selection": "psychic"}, "selection must be one of"),
+        ({"tune": True, "cv": KFold(3).split(np.zeros((100, 1)))}, None),
+        ({"tune": True, "cv": GroupKFold(2)}, "groups"),
+    ],
+)
+def test_words_are_checked(words, message):
+    X, y = sines(100)
+    machine = FixedSizeLSSVR(n_basis=5, **words)
+    if message is None:
+        machine.fit(X, y)
+    else:
+        with pytest.raises(ValueError, match=message):
+            machine.fit(X, y)
