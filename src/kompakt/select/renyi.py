@@ -137,7 +137,7 @@ def allot(mass: Floats, available: Ints, n_slots: int) -> Ints:
     share = mass / mass.sum() * n_slots
     while counts.sum() < n_slots:  # one slot at a time to the stratum that lacks most; ties to the first
         lack = np.where(counts < available, share - counts, -np.inf)
-        counts[int(np.argmax(lack))] += 1
+        counts[int(np.argmax(lack.round(9)))] += 1  # rounded: masses summed in another order must not break a tie
     return counts
 
 

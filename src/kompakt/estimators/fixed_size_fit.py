@@ -1,0 +1,266 @@
+"""How the fixed-size machines are fitted: prototypes, tuning, size, weights (seed 002, algorithm 5)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import _num_samples
+
+from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
+from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.selectors import make_selector
+from kompakt.kernels import Kernel
+from kompakt.losses import LeastSquares, make_loss
+from kompakt.select import Selection
+from kompakt.solve import Solution
+from kompakt.threads import block_threads
+from kompakt.tune.bandwidth_path import STRATEGIES, Tuned, tune_width_and_cost
+from kompakt.tune.fixed_basis import (
+    Task,
+    fit_parts,
+    held_out_errors,
+    held_out_outputs,
+    make_parts,
+    size_errors,
+    spread_order,
+)
+from kompakt.tune.held_out import Objective, Part
+from kompakt.validate import SIZE_RULES, fold_of_row, pick_size, resolve_splits
+
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+#: up to this many features (or `n_basis`, if that is more) the linear kernel is solved in the input space
+_INPUT_SPACE = 2000
+_N_SIZES = 5
+_LARGEST_AUTO = 1000
+
+
+@dataclass
+class _Plan:
+    """What a fit has decided so far."""
+
+    training: Training
+    task: Task
+    objective: Objective
+    kernel: Kernel
+    C: float
+    selection: Selection
+    input_space: bool  # linear kernel: the features are the inputs themselves
+    folds: Any  # None, their number, or the fold of each row
+    n_given: int  # rows of the user's X
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def basis(self) -> Array:
+        return self.selection.vectors
+
+    @property
+    def stratum(self) -> Array | None:
+        """Class of each basis vector, where they are rows of X."""
+        indices, labels = self.selection.indices, self.training.labels
+        return None if indices is None or labels is None else labels[indices]
+
+
+#: set by some fits only, so removed before the next one
+_SOMETIMES = ("cv_results_", "cv_error_", "search_stopped_", "out_of_fold_outputs_", "size_path_", "coef_")
+
+
+class FixedSizeFit:
+    """Fit of both fixed-size machines."""
+
+    _classifier: bool
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Choose the prototypes, tune if asked to, and fit the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 equals the row given twice; weight 0 leaves it out.
+
+        Returns
+        -------
+        self
+        """
+        me: Any = self
+        deadline = deadline_of(me.max_time)
+        self._check_words()
+        for name in _SOMETIMES:
+            self.__dict__.pop(name, None)
+        with verbose_logging(me.verbose), block_threads(me.n_jobs):
+            training = prepare(self, X, y, sample_weight, classifier=self._classifier)
+            plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
+            if me.tune:
+                self._tune(plan, deadline)
+            if me.n_basis == "auto" and not plan.input_space:
+                self._choose_size(plan)
+            if me.tune:
+                self._keep_held_out(plan)
+            solution, evaluations = fit_parts(plan.task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
+            model, indices = self._finished(plan, solution)
+        me._publish(model, replace(solution, weights=model.weights), training, indices)
+        self.C_ = plan.C
+        self.n_kernel_evals_ = evaluations + int(plan.selection.info.get("n_kernel_evals", 0))
+        self.selection_info_ = dict(plan.selection.info)
+        me._report(solution, None, deadline)
+        return self
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _check_words(self) -> None:
+        me: Any = self
+        if me.search not in STRATEGIES:
+            raise ValueError(f"search must be one of {STRATEGIES}; got {me.search!r}.")
+        if me.size_rule not in SIZE_RULES:
+            raise ValueError(f"size_rule must be one of {SIZE_RULES}; got {me.size_rule!r}.")
+        if isinstance(me.cv, Integral) and (isinstance(me.cv, bool) or me.cv < 2):
+            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {me.cv!r}.")
+        if me.sizes is not None and (np.ndim(me.sizes) != 1 or not len(me.sizes) or min(me.sizes) < 1):
+            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {me.sizes!r}.")
+
+    def _given_folds(self, X: Any, y: Any, training: Training) -> Any:
+        """The number of folds, or the fold of every kept row where the user gives a splitter or splits of X."""
+        me: Any = self
+        if not (me.tune or me.n_basis == "auto"):
+            return None
+        if isinstance(me.cv, Integral):
+            return int(me.cv)
+        splits = resolve_splits(me.cv, y, classifier=self._classifier, random_state=training.key, X=X)
+        fold = fold_of_row(splits, _num_samples(X))
+        return fold if training.kept is None else fold[training.kept]
+
+    def _select(self, training: Training, deadline: float | None, folds: Any, n_given: int) -> _Plan:
+        me: Any = self
+        loss = make_loss(me.loss, classes=self._classifier, epsilon=me.epsilon)
+        objective = Objective(
+            loss=loss,
+            absolute=not isinstance(loss, LeastSquares),
+            fit_intercept=bool(me.fit_intercept),
+            penalize_intercept=bool(me.penalize_intercept),
+            settings=solver_settings(self, deadline),
+            memory_budget=me.memory_budget,
+        )
+        task = Task(training.rows, training.labels, getattr(me, "coding", None))
+        input_space = self._input_space(training)
+        if input_space:
+            selection = Selection(None, np.eye(training.rows.n_features, dtype=training.rows.dtype))
+        else:
+            selection = self._prototypes(training, objective)
+            logger.info("%d prototype vectors chosen among %d rows", selection.n_basis, training.rows.n_rows)
+        plan = _Plan(training, task, objective, training.kernel, float(me.C), selection, input_space, folds, n_given)
+        self._cut(plan)
+        return plan
+
+    def _input_space(self, training: Training) -> bool:
+        limit: Any = getattr(self, "n_basis", 0)
+        wide = _INPUT_SPACE if limit == "auto" else max(_INPUT_SPACE, int(limit))
+        return training.kernel.name == "linear" and training.rows.n_features <= wide
+
+    def _prototypes(self, training: Training, objective: Objective) -> Selection:
+        me: Any = self
+        selector = make_selector(me.selection, me.n_candidates)
+        told: dict[str, Any] = {"labels": training.labels} if getattr(selector, "uses_labels", False) else {}
+        if getattr(selector, "uses_targets", False):
+            told |= {
+                "loss": objective.loss,
+                "C": float(me.C),
+                "fit_intercept": objective.fit_intercept,
+                "penalize_intercept": objective.penalize_intercept,
+            }
+        n_basis = max(self._sizes(training.rows.n_rows)) if me.n_basis == "auto" else int(me.n_basis)
+        return selector.select(training.rows, training.kernel, n_basis, key=training.key, **told)
+
+    def _sizes(self, n_rows: int) -> list[int]:
+        """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
+        sizes = getattr(self, "sizes", None)
+        if sizes is not None:
+            return sorted({int(size) for size in sizes})
+        largest = min(_LARGEST_AUTO, max(2, n_rows // 2), int(10 * np.sqrt(n_rows)))
+        return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
+
+    def _cut(self, plan: _Plan) -> None:
+        """Divide the machine into parts, with folds where something will be held out."""
+        me: Any = self
+        stratum = None if getattr(me, "shared_basis", True) else plan.stratum
+        plan.parts = make_parts(plan.task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
+
+    def _tune(self, plan: _Plan, deadline: float | None) -> None:
+        """Search width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
+        me: Any = self
+        fast = replace(plan.objective, loss=LeastSquares())
+
+        def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
+            return held_out_errors(plan.task, plan.parts, kernel, plan.basis, Cs, fast)
+
+        tuned: Tuned = tune_width_and_cost(
+            evaluate,
+            plan.kernel,
+            strategy=me.search,
+            deadline=deadline,
+            random_state=plan.training.key,
+            **(me.search_options or {}),
+        )
+        if not isinstance(plan.objective.loss, LeastSquares):
+            Cs = tuned.C * 10.0 ** np.arange(-2.0, 1.5, 0.5)
+            coarse = replace(plan.objective, settings=replace(plan.objective.settings, tol=1e-4))
+            tuned = tuned.refitted(
+                lambda: held_out_errors(plan.task, plan.parts, tuned.kernel, plan.basis, Cs, coarse), Cs
+            )
+        plan.kernel, plan.C = tuned.kernel, tuned.C
+        self.cv_results_ = tuned.cv_results
+        chosen = int(np.argmin(self.cv_results_["rank_test_error"]))
+        self.cv_error_ = float(self.cv_results_["mean_test_error"][chosen])
+        self.search_stopped_ = tuned.stopped
+
+    def _choose_size(self, plan: _Plan) -> None:
+        """Pick the number of prototypes on a path of nested sets, all from one set of features."""
+        me: Any = self
+        order = spread_order(plan.kernel, plan.basis) if plan.kernel.name != "precomputed" else None
+        if order is not None:
+            plan.selection = _taken(plan.selection, order)
+            self._cut(plan)
+        n = plan.selection.n_basis
+        sizes = np.array(sorted({min(size, n) for size in self._sizes(plan.training.rows.n_rows)}))
+        Cs = plan.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if me.tune else np.ones(1))
+        errors, fold_errors = size_errors(plan.task, plan.parts, plan.kernel, plan.basis, sizes, Cs, plan.objective)
+        at_best = np.argmin(errors, axis=1)
+        of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
+        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], me.size_rule)
+        plan.C = float(Cs[at_best[choice.index]])
+        plan.selection = _taken(plan.selection, np.arange(choice.size))
+        self._cut(plan)
+        self.size_path_ = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
+        logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
+
+    def _keep_held_out(self, plan: _Plan) -> None:
+        outputs = held_out_outputs(plan.task, plan.parts, plan.kernel, plan.basis, np.array([plan.C]), plan.objective)[
+            0
+        ]
+        kept = plan.training.kept
+        if kept is not None:
+            whole = np.full((plan.n_given, outputs.shape[1]), np.nan)
+            whole[kept] = outputs
+            outputs = whole
+        self.out_of_fold_outputs_ = outputs
+
+    def _finished(self, plan: _Plan, solution: Solution) -> tuple[Any, Array | None]:
+        me: Any = self
+        if not plan.input_space:
+            training = replace(plan.training, kernel=plan.kernel)
+            return me._build_model(training, plan.basis, solution), plan.selection.indices
+        # In the input space the weights themselves are the vectors of a linear kernel, one per output.
+        L = solution.weights.shape[1]
+        direct = replace(solution, weights=np.eye(L))
+        return me._build_model(plan.training, solution.weights.T.copy(), direct), None
+
+
+def _taken(selection: Selection, index: Array) -> Selection:
+    indices = None if selection.indices is None else selection.indices[index]
+    return Selection(indices, selection.vectors[index], info=selection.info)

@@ -1,0 +1,158 @@
+"""Held-out outputs of least-squares (and other) machines on a fixed basis, for a whole path of C.
+
+A machine is made of parts. Under most codings there is one: all rows, all basis vectors, all outputs. One-vs-one has a
+part for each pair of classes, with the rows of the two and, unless they share the basis, their prototypes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import LinAlgWarning
+
+from kompakt.design import DEFAULT_BUDGET, Design, FeatureDesign, choose_block_rows, factorise
+from kompakt.design.design import compute_block
+from kompakt.kernels import Kernel
+from kompakt.losses import LeastSquares, Loss
+from kompakt.rows import ArrayRows
+from kompakt.solve import Problem, Settings, solve
+from kompakt.threads import ordered_map
+from kompakt.validate import cross_validated_path, cross_validated_path_blockwise
+
+Array = np.ndarray
+_COPIES = 3  # of the features that the fast cross-validation holds at once
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows, basis columns and outputs that are solved together.
+
+    Attributes
+    ----------
+    rows : ArrayRows
+        Sorted by fold, with their own targets (n, L) and weights (n,) or None.
+    fold : ndarray of shape (n,)
+        Fold of each row, ascending; -1 for rows never held out.
+    index : ndarray of shape (n,)
+        Row numbers in the whole.
+    columns : ndarray
+        Basis vectors of the part, ascending positions in the whole basis.
+    outputs : ndarray of shape (L,)
+        Outputs in the whole machine.
+    """
+
+    rows: ArrayRows
+    fold: Array
+    index: Array
+    columns: Array
+    outputs: Array
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised on each part, and how much memory its features may take."""
+
+    loss: Loss
+    fit_intercept: bool = True
+    penalize_intercept: bool = True
+    settings: Settings = field(default_factory=Settings)
+    absolute: bool = False  # regression is scored by the absolute error instead of the squared one
+    memory_budget: int | None = None
+
+    def unit_penalty(self, m: int) -> Array:
+        """Diagonal of the penalty for C = 1: seed 002, eq. (7), has a one for the intercept too."""
+        diagonal = np.ones(m + self.fit_intercept)
+        if self.fit_intercept and not self.penalize_intercept:
+            diagonal[-1] = 0.0
+        return diagonal
+
+
+def held_out_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective) -> Array:
+    """Outputs (n_C, n, L) of each row of the part under the machine trained without its fold; NaN for fold -1."""
+    if not isinstance(objective.loss, LeastSquares):
+        return _refitted_path(part, features(part, kernel, basis, objective), Cs, objective)
+    n, m = part.rows.n_rows, len(part.columns)
+    budget = DEFAULT_BUDGET if objective.memory_budget is None else objective.memory_budget
+    if _COPIES * 8 * n * (m + 1) > budget:
+        return _blockwise_path(part, kernel, basis, Cs, objective, budget)
+    return nested_path(part, features(part, kernel, basis, objective), m, Cs, objective)
+
+
+def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> Array:
+    """Nystrom features (seed 002, eq. 5) of the part's rows, with a column of ones for the intercept (eq. 8).
+
+    The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
+    does not see, and the first k columns are the features of the first k vectors.
+    """
+    design = Design(part.rows, kernel, basis[part.columns], whiten=True, store=True)
+    Phi = np.empty((part.rows.n_rows, len(part.columns) + objective.fit_intercept))
+    Phi[:, : len(part.columns)] = design.matrix
+    if objective.fit_intercept:
+        Phi[:, -1] = 1.0
+    return Phi
+
+
+def nested_path(part: Part, Phi: Array, m: int, Cs: Array, objective: Objective) -> Array:
+    """`held_out_path` of the first `m` vectors of the part, from the features of all of them."""
+    if m + objective.fit_intercept < Phi.shape[1]:
+        Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - objective.fit_intercept :]])
+    assert part.rows.targets is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
+        residuals = cross_validated_path(
+            Phi, part.rows.targets, part.fold, 1.0 / Cs, part.rows.weights, shape=objective.unit_penalty(m)
+        )
+    return part.rows.targets - residuals
+
+
+def _blockwise_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective, budget: int) -> Array:
+    """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
+    Z = basis[part.columns]
+    inverse = factorise(kernel.gram(Z), dtype=part.rows.dtype, what="kernel matrix of the basis").inverse()
+    step = choose_block_rows(max(len(Z), part.rows.n_features))
+    n = part.rows.n_rows
+
+    def block(start: int) -> Array:
+        rows = part.rows.block(start, min(start + step, n))
+        Phi = compute_block(kernel, Z, inverse, rows)
+        return np.column_stack([Phi, np.ones(len(Phi))]) if objective.fit_intercept else Phi
+
+    def blocks() -> Iterable[Array]:
+        return ordered_map(block, range(0, n, step))
+
+    assert part.rows.targets is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        residuals = cross_validated_path_blockwise(
+            blocks,
+            part.rows.targets,
+            part.fold,
+            1.0 / Cs,
+            part.rows.weights,
+            shape=objective.unit_penalty(len(Z)),
+            memory_budget=budget,
+        )
+    return part.rows.targets - residuals
+
+
+def _refitted_path(part: Part, Phi: Array, Cs: Array, objective: Objective) -> Array:
+    """One solve per fold and C, each started at the solution for the C before."""
+    targets, weights = part.rows.targets, part.rows.weights
+    assert targets is not None
+    values = Phi[:, :-1] if objective.fit_intercept else Phi
+    outputs = np.full((len(Cs), *targets.shape), np.nan)
+    for v in range(int(part.fold.max()) + 1):
+        held, kept = part.fold == v, np.flatnonzero(part.fold != v)
+        design = FeatureDesign(values[kept], targets[kept], None if weights is None else weights[kept])
+        start = None
+        for k in np.argsort(Cs):
+            problem = Problem(
+                design, objective.loss, float(Cs[k]), objective.fit_intercept, objective.penalize_intercept
+            )
+            solution = solve(problem, start, objective.settings)
+            start = solution.coordinates
+            outputs[k, held] = values[held] @ start[:-1] + start[-1]
+    return outputs
