@@ -41,7 +41,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "covtype": {"C": 10.0, "gamma": "ard"},
     "mnist": {"C": 10.0, "gamma": "learn"},
 }
-GRID = [{"C": C, "gamma": gamma} for gamma in ("ard", "learn") for C in (0.1, 1.0, 10.0, 100.0)]
+GRID: list[dict[str, Any]] = [{"C": C, "gamma": gamma} for gamma in ("ard", "learn") for C in (0.1, 1.0, 10.0, 100.0)]
 
 
 def chosen(name: str, n_basis: int) -> dict[str, Any]:
