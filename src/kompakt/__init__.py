@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kompakt.estimators.compact import CompactSVC, CompactSVR
+    from kompakt.estimators.compress import compress
+    from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
+    from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
+    from kompakt.estimators.projected import ProjectedSVC
+    from kompakt.estimators.projection import GreedyProjection
+    from kompakt.estimators.spsvc import SpSVC
     from kompakt.formats import load, save
     from kompakt.model import Model
 
@@ -24,12 +30,35 @@ __version__ = "0.1.0"
 _HOME = {
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
+    "FixedSizeLSSVC": "kompakt.estimators.fixed_size",
+    "FixedSizeLSSVR": "kompakt.estimators.fixed_size",
+    "GreedyProjection": "kompakt.estimators.projection",
+    "KernelFisher": "kompakt.estimators.fisher",
     "Model": "kompakt.model",
+    "ProjectedKernelFisher": "kompakt.estimators.fisher",
+    "ProjectedSVC": "kompakt.estimators.projected",
+    "SpSVC": "kompakt.estimators.spsvc",
+    "compress": "kompakt.estimators.compress",
     "load": "kompakt.formats",
     "save": "kompakt.formats",
 }
 
-__all__ = ["CompactSVC", "CompactSVR", "Model", "__version__", "load", "save"]
+__all__ = [
+    "CompactSVC",
+    "CompactSVR",
+    "FixedSizeLSSVC",
+    "FixedSizeLSSVR",
+    "GreedyProjection",
+    "KernelFisher",
+    "Model",
+    "ProjectedKernelFisher",
+    "ProjectedSVC",
+    "SpSVC",
+    "__version__",
+    "compress",
+    "load",
+    "save",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """The one place where estimators are added to the tests that every estimator must pass."""
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR
 
 #: go through scikit-learn's estimator checks (test_checks.py), with their defaults and in variants
 MACHINES = [
@@ -8,6 +8,9 @@ MACHINES = [
     CompactSVR(),
     CompactSVC(selection="random", refine=False),
     CompactSVR(selection="random", refine=False),
+    FixedSizeLSSVC(),
+    FixedSizeLSSVR(),
+    FixedSizeLSSVC(n_basis=10, tune=True, cv=3),
 ]
 
 
@@ -26,4 +29,7 @@ EXACT = {
     "CompactSVC default selection": plain(CompactSVC(n_basis=25)),
     "CompactSVR random": plain(CompactSVR(n_basis=25, selection="random", C=10.0)),
     "CompactSVR default selection": plain(CompactSVR(n_basis=25, C=10.0)),
+    "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=25, C=10.0),
+    "FixedSizeLSSVC one-vs-one": FixedSizeLSSVC(n_basis=25, coding="one_vs_one"),
+    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=25, C=10.0),
 }
