@@ -206,7 +206,7 @@ def test_a_forked_child_can_fit():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 3))
     y = X[:, 0] > 0
-    machine = CompactSVC(n_basis=20, n_jobs=2, random_state=0)
+    machine = CompactSVC(n_basis=20, selection="random", refine=False, n_jobs=2, random_state=0)
     expected = machine.fit(X, y).dual_coef_.copy()
     assert threads._pools, "the parent must have a pool for the child to lose"
     assert in_child(lambda: np.array_equal(machine.fit(X, y).dual_coef_, expected))

@@ -116,8 +116,6 @@ class Model:
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
         X = self._transformed(X)
-        if X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
         rows = ArrayRows(X, offset=self.offset)
         Z = self.basis if rows.offset is None else self.basis - rows.offset
         n, (m, L) = rows.n_rows, self.weights.shape
@@ -188,8 +186,10 @@ class Model:
             X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
             if X.ndim != 2:
                 raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
-            if self.input_fill is not None:
-                X = np.where(np.isnan(X), self.input_fill.astype(X.dtype), X)
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+        if self.input_fill is not None and not sparse.issparse(X):
+            X = np.where(np.isnan(X), self.input_fill.astype(X.dtype), X)
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:

@@ -1,0 +1,102 @@
+"""The frozen model: it decides from its parts alone."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+from kompakt import Model
+from kompakt.kernels import RBF, Linear
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(50, 3))
+BASIS = RNG.normal(size=(4, 3))
+
+
+def model_of(L=1, kind="regressor", **more):
+    weights = np.random.default_rng(1).normal(size=(4, L))
+    return Model(RBF(0.5), BASIS, weights, np.arange(L, dtype=float), kind, n_features=3, **more)
+
+
+def naive(model, X):
+    K = np.exp(-0.5 * np.sum((X[:, None] - BASIS) ** 2, axis=2))
+    return K @ model.weights + model.intercept
+
+
+def test_outputs_with_and_without_a_numerical_centre():
+    plain, centred = model_of(L=2), model_of(L=2, offset=np.array([0.3, -1.0, 2.0]))
+    for model in (plain, centred):
+        assert_allclose(model.outputs(X), naive(model, X), rtol=1e-11, atol=1e-13)
+        assert_allclose(model.outputs(sparse.csr_matrix(X)), naive(model, X), rtol=1e-11, atol=1e-13)
+        assert_allclose(model.outputs(X.astype(np.float32)), naive(model, X), atol=1e-5)
+        assert model.outputs(X[:0]).shape == (0, 2)
+    many = np.tile(X, (400, 1))
+    assert_allclose(plain.predict(many), naive(plain, many), rtol=1e-11, atol=1e-13, err_msg="several blocks")
+    whole = model_of(L=2).predict((10 * X).astype(int))
+    assert_allclose(whole, naive(plain, (10 * X).astype(int).astype(float)), rtol=1e-10, atol=1e-13)
+
+
+def test_input_shift_scale_and_fill():
+    shift, scale, fill = np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.5, 1.0]), np.array([1.0, 2.0, 3.0])
+    model = model_of(input_shift=shift, input_scale=scale, input_fill=fill)
+    raw = X * scale + shift
+    assert_allclose(model.predict(raw), naive(model, X)[:, 0], rtol=1e-10, atol=1e-12)
+    assert_allclose(model.basis_vectors_, BASIS * scale + shift)
+    holes, filled = raw.copy(), X.copy()
+    holes[::7, 1], filled[::7, 1] = np.nan, 0.0
+    assert_allclose(model.predict(holes), naive(model, filled)[:, 0], rtol=1e-10, atol=1e-12)
+    assert np.isnan(holes[0, 1]), "the input is left alone"
+    only_scale = model_of(input_scale=scale)
+    assert_allclose(only_scale.predict(sparse.csr_matrix(X * scale)), naive(model, X)[:, 0], rtol=1e-10, atol=1e-12)
+
+
+def test_labels():
+    two = model_of(kind="classifier", classes=np.array(["no", "yes"]))
+    values = two.decision_function(X)
+    assert values.shape == (50,)
+    assert np.array_equal(two.predict(X), np.where(values > 0, "yes", "no"))
+    three = model_of(L=3, kind="classifier", classes=np.array([3, 5, 9]), coding="one_vs_rest")
+    assert np.array_equal(three.predict(X), np.array([3, 5, 9])[np.argmax(three.decision_function(X), axis=1)])
+    outlier = model_of(kind="outlier")
+    assert set(np.unique(outlier.predict(X))) <= {-1, 1}
+    assert outlier.decision_function(X).shape == (50,)
+
+
+def test_probabilities():
+    calibration = {"a": np.array([-2.0]), "b": np.array([0.5])}
+    two = model_of(kind="classifier", classes=np.array([0, 1]), calibration=calibration)
+    expected = 1.0 / (1.0 + np.exp(-2.0 * two.decision_function(X) + 0.5))
+    assert_allclose(two.predict_proba(X)[:, 1], expected, rtol=1e-10)
+    each = {"a": -np.ones(3), "b": np.zeros(3)}
+    three = model_of(L=3, kind="classifier", classes=np.arange(3), coding="one_vs_rest", calibration=each)
+    assert_allclose(three.predict_proba(X).sum(axis=1), 1.0)
+    with pytest.raises(AttributeError, match="no calibration"):
+        model_of().predict_proba(X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "ranker"}, "kind must be one of"),
+        ({"basis": BASIS[:3]}, "do not fit"),
+        ({"intercept": np.zeros(2)}, "do not fit"),
+        ({"classes": np.arange(2)}, "only a classifier"),
+        ({"kind": "classifier"}, "needs classes"),
+    ],
+)
+def test_parts_that_do_not_fit(change, message):
+    parts = {"kernel": Linear(), "basis": BASIS, "weights": np.ones((4, 1)), "intercept": np.zeros(1)}
+    parts |= {"kind": "regressor", "n_features": 3}
+    with pytest.raises(ValueError, match=message):
+        Model(**{**parts, **change})
+
+
+def test_rows_that_do_not_fit():
+    for model in (model_of(), model_of(input_shift=np.zeros(3)), model_of(input_scale=np.ones(3))):
+        for given in (X[:, :2], sparse.csr_matrix(X[:, :2])):
+            with pytest.raises(ValueError, match=r"2 features.* expects 3"):
+                model.predict(given)
+    with pytest.raises(ValueError, match="two dimensions"):
+        model_of().predict(X[0])
+    with pytest.raises(AttributeError, match="no classes"):
+        model_of().classes_
