@@ -64,7 +64,7 @@ def hinge_minimiser() -> Callable[..., None] | None:
                     first, second, value = derivatives(short, weight, z, m, at, limit)
                     slope = sign * (a + q * at - first)
                     second += q
-                    if abs(slope) <= tol * abs(start) or high - low <= 1e-14 * high:
+                    if abs(slope) <= tol * abs(start) or (high < np.inf and high - low <= 1e-14 * high):
                         break
                     if slope < 0.0:
                         low = length

@@ -164,11 +164,11 @@ class _Growth:
         if column is None:
             column = machine.columns_of.column(index)
             work.scoring += len(column) * machine.rows.n_features
-        machine.append(index, column, diagonal)
+        sound = machine.append(index, column, diagonal)
         if self.whole is not None:
             self.whole.added(column)
         held = work.training
-        retrained = self.schedule.retrain_at(machine.n_basis, machine)
+        retrained = self.schedule.retrain_at(machine.n_basis, machine) or not sound
         if retrained:
             machine.retrain(max(1e-5, self.plan.tol), self.plan.max_iter, self.plan.deadline)
             if self.plan.shrinking:

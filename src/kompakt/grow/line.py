@@ -151,7 +151,7 @@ class _Directions:
                 break
             first, second = part.derivatives(sign * length)
             slope = sign * first
-            done = (np.abs(slope) <= goal) | (high - low <= 1e-14 * high)
+            done = (np.abs(slope) <= goal) | (np.isfinite(high) & (high - low <= 1e-14 * high))
             low, high = np.where(slope < 0, length, low), np.where(slope > 0, length, high)
             step = length - slope / second
             middle = np.where(np.isfinite(high), 0.5 * (low + np.where(np.isfinite(high), high, 0.0)), 2.0 * low)

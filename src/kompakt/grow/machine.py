@@ -106,6 +106,8 @@ class GrowingMachine:
         self.converged = True
         self.optimality = np.zeros(L)
         self._exact = not self.first  # whether theta minimises the held objective
+        self._value: Array | None = None  # the objective, where it is known
+        self._lifted = [False] * len(self.H)
         self._refresh()
         self.retrain()
 
@@ -153,17 +155,22 @@ class GrowingMachine:
 
     def objective(self) -> Array:
         """1/2 |w|^2 + C sum of losses at the current weights, per output."""
-        p = self.penalty[: self.width]
-        losses = np.sum(self.s * self.loss.value(self.y, self.f), axis=0)
-        return 0.5 * np.einsum("pl,p,pl->l", self.theta, p, self.theta) + self.C * losses
+        if self._value is None:
+            p = self.penalty[: self.width]
+            losses = np.sum(self.s * self.loss.value(self.y, self.f), axis=0)
+            self._value = 0.5 * np.einsum("pl,p,pl->l", self.theta, p, self.theta) + self.C * losses
+        return self._value
 
     # -- growing -------------------------------------------------------------------------------------
 
-    def append(self, index: int, column: Array, diagonal: float) -> None:
+    def append(self, index: int, column: Array, diagonal: float) -> bool:
         """Add a row to the basis and solve the bordered system once, with the pieces of the losses held.
 
-        `column` are the kernel values of the live rows, `diagonal` is k of the row with itself.
+        `column` are the kernel values of the live rows, `diagonal` is k of the row with itself.  Returns whether the
+        solution could be taken as it is; where it would raise the true objective it is shortened, and the machine must
+        be retrained.
         """
+        before = self.objective()
         m, p = self.n_basis, self.width
         phi = self.features(np.array([index]))[0]
         square = float(diagonal) - float(phi @ phi)
@@ -194,12 +201,18 @@ class GrowingMachine:
             which = slice(None) if shared else slice(output, output + 1)
             directions[:, which] = -last[:, None] * (self.C * gradient[which])
         self.theta = np.concatenate([self.theta, np.zeros((1, self.n_outputs))])
+        start = self.theta, self.f.copy()
         self._move(directions)
+        poor = self.objective() > before
+        if poor.any():
+            self._shorten(start, directions, poor)
+        return self._exact
 
     def _move(self, step: Array) -> None:
         """theta += step, with predictions and held slopes."""
         p = self.width
         self.theta = self.theta + step
+        self._value = None
 
         def one(rows: slice) -> None:
             change = self.A[rows, :p] @ step
@@ -248,8 +261,12 @@ class GrowingMachine:
         slope = np.sum(gradient * step, axis=0)
         poor = self.objective() > before + 1e-4 * slope + 1e-14 * np.abs(before)
         self._exact = not poor.any()
-        if self._exact:
-            return
+        if not self._exact:
+            self._shorten((theta, f), step, poor)
+
+    def _shorten(self, start: tuple[Array, Array], step: Array, poor: Array) -> None:
+        """Go back to `start` and take the best multiple of the step for the outputs `poor`, all of it for the others."""
+        theta, f = start
         change = (self.f - f).T[:, None]
         penalised = self.penalty[: self.width, None] * step
         t, _ = minimise_along(
@@ -260,6 +277,7 @@ class GrowingMachine:
         lengths = np.where(poor, t[:, 0], 1.0)
         self.theta = theta + lengths * step
         self.f = f + lengths * change[:, 0].T
+        self._value, self._exact = None, False
 
     def stale_gain(self) -> float:
         """What one Newton step would gain now, g' H^-1 g / 2: it comes from rows that left their held piece alone."""
@@ -306,14 +324,21 @@ class GrowingMachine:
             H[...] = np.diag(self.penalty[:p]) + self.C * self._gram(np.flatnonzero(fresh), fresh)
         else:
             H += self.C * self._gram(rows, change, gathered=True)
-        if len(self.factors) > output and len(rows) <= p // 8:
+        if len(self.factors) > output and len(rows) <= p // 8 and not self._lifted[output]:
             scaled = self.A[rows, :p] * np.sqrt(self.C * np.abs(change))[:, None]
             updated = rank_one_changes(self.factors[output], scaled[change > 0], scaled[change < 0])
             self.work.training += 2.0 * len(rows) * p * p
             if updated is not None:
                 self.factors[output] = updated
                 return
-        factor = factorise(H, what="Hessian")
+        matrix = H
+        mass = self.C * float(np.sum(self.s[:, min(output, self.s.shape[1] - 1)]))
+        self._lifted[output] = bool(self.first and H[0, 0] < 1e-3 * mass)
+        if self._lifted[output]:
+            # Hardly a row has curvature, so the intercept has none: move it as if every loss were quadratic.
+            matrix = H.copy()
+            matrix[0, 0] += mass
+        factor = factorise(matrix, what="Hessian")
         self.work.training += p**3 / 3
         if len(self.factors) > output:
             self.factors[output] = factor
@@ -361,7 +386,7 @@ class GrowingMachine:
         self.H[:, :p, :p] = np.diag(self.penalty[:p])
         self.factors = []
         self.curvatures = np.zeros_like(self.y)
-        self._exact = False
+        self._exact, self._value = False, None
         self._refresh()
 
     def shrink(self, keep: Array) -> None:
@@ -371,6 +396,7 @@ class GrowingMachine:
         self.A, self.y, self.s = self.A[keep], self.y[keep], self.s[keep]
         self.f, self.slopes, self.curvatures = self.f[keep], self.slopes[keep], self.curvatures[keep]
         self.blocks = RowBlocks(len(self.A), choose_block_rows(self.A.shape[1]))
+        self._value = None
         self.columns_of.narrow(self.live)
 
     def restore(self) -> int:

@@ -56,9 +56,11 @@ class Adaptive(Schedule):
     """Retraining and number of candidates by decrease per unit of work.
 
     Retraining is worth what one Newton step would gain now, g' H^-1 g / 2, which only the rows that changed sides
-    contribute to.  A larger set of candidates is worth the expected difference between the best of all scores and the
-    best of a random half of them.  Both are compared with the decrease per unit of work of the last steps.  Work is
-    counted (multiply-adds), not timed, so that growth is reproducible.
+    contribute to; it is done when that, per unit of work, exceeds the decrease of the last steps.  A larger set of
+    candidates is worth the expected difference between the best of all scores and the best of a random half of them.
+    While that is a fair share of the best score, candidates are added until trying them costs as much as training (the
+    balance that section 6.2 asks for); where scores hardly differ, or trying is most of the work and buys little, they
+    are taken away.  Work is counted (multiply-adds), not timed, so that growth is reproducible.
     """
 
     rate: float = 0.0  # decrease per unit of work, smoothed
@@ -87,11 +89,11 @@ class Adaptive(Schedule):
             return
         best = float(finite.max())
         worth = best - expected_best_of_half(finite)
-        # price of the other half of the candidates against what the step as a whole gave for its price
-        if worth / (0.5 * scoring) > 1.2 * best / total:
-            self.n_candidates = min(self.most, math.ceil(1.5 * self.n_candidates))
-        elif worth / (0.5 * scoring) < 0.8 * best / total:
-            self.n_candidates = max(self.least, math.floor(self.n_candidates / 1.5))
+        share = scoring / (total + retraining)
+        if worth > 0.05 * best and share < 0.5:
+            self.n_candidates = min(self.most, math.ceil(1.25 * self.n_candidates))
+        elif worth < 0.02 * best or (share > 0.75 and worth < 0.2 * best):
+            self.n_candidates = max(self.least, math.floor(self.n_candidates / 1.25))
 
 
 def expected_best_of_half(scores: Array) -> float:
