@@ -20,6 +20,7 @@ from kompakt.tune import (
     simplex_search,
 )
 from kompakt.tune.annealing import _control, coupled, metropolis, printed
+from kompakt.tune.foresight import most_promising
 from kompakt.tune.space import reflected
 
 SQUARE = Space.of({"x": (-5.0, 5.0), "y": (-5.0, 5.0)})
@@ -270,3 +271,44 @@ def test_variance_control_cools_towards_the_wanted_variance():
         temperature *= _control(coupled(current, current, temperature), 0.05)
     variance = (coupled(current, current, temperature) ** 2).mean() - 1 / 25
     assert variance == pytest.approx(wanted, rel=0.02)
+
+
+# ---------------------------------------------------------------------------------------------- foresight
+
+
+def test_foresight_prefers_the_valley_and_what_is_unknown():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(size=(40, 2))
+    values = ((points - 0.3) ** 2).sum(axis=1)
+    candidates = np.array([[[0.9, 0.9], [0.31, 0.29], [0.05, 0.95]]])
+    np.testing.assert_array_equal(most_promising(candidates, points, values, trust=1.0), [[0.31, 0.29]])
+    crowd = np.vstack([points, candidates[0, 1:] + 1e-4])
+    crowd_values = np.append(values, [0.0, 1.0])
+    np.testing.assert_array_equal(most_promising(candidates, crowd, crowd_values, trust=0.0), [[0.9, 0.9]])
+    # The second searcher keeps away from what the first one chose.
+    twice = np.array([[[0.5, 0.5]] * 2, [[0.5, 0.5], [0.95, 0.02]]])
+    np.testing.assert_array_equal(most_promising(twice, points, values, trust=0.0)[1], [0.95, 0.02])
+
+
+@pytest.mark.parametrize(
+    ("points", "values"),
+    [
+        (np.full((6, 2), 0.5), np.arange(6.0)),  # one place, many values
+        (np.linspace(0, 1, 12).reshape(6, 2) * [1, 0], np.arange(6.0)),  # all on a line
+        (np.eye(2), np.array([1.0, 2.0])),  # too few
+        (np.random.default_rng(0).uniform(size=(9, 2)), np.full(9, np.inf)),  # nothing but failures
+        (np.random.default_rng(0).uniform(size=(9, 2)), np.ones(9)),  # flat
+    ],
+)
+def test_foresight_survives_degenerate_knowledge(points, values):
+    candidates = np.random.default_rng(1).uniform(size=(5, 4, 2))
+    chosen = most_promising(candidates, points, values)
+    assert np.isfinite(chosen).all()
+    assert all((candidates[i] == chosen[i]).all(axis=1).any() for i in range(5))
+
+
+def test_without_foresight_every_step_drawn_is_tried():
+    with pytest.raises(ValueError, match="foresight must be at least 1"):
+        anneal(camel, SQUARE, foresight=0)
+    plain = anneal(camel, SQUARE, foresight=1, random_state=0)
+    assert not np.array_equal(plain.evaluations[10].point, anneal(camel, SQUARE, random_state=0).evaluations[10].point)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from kompakt.tune.foresight import most_promising
 from kompakt.tune.record import Callback, Evaluate, Recorder, SearchResult, SearchStopped
 from kompakt.tune.space import Space, reflected
 
@@ -65,6 +66,7 @@ def anneal(
     step: float = 0.5,
     cooling: float = 0.5,
     heat: float = 0.3,
+    foresight: int = 4,
     random_state: Any = None,
     max_time: float | None = None,
     callback: Callback | None = None,
@@ -91,6 +93,9 @@ def anneal(
         exploration too early, and 0.5 did better on functions outside the benchmark.
     heat : float
         First acceptance temperature in standard deviations of the starting values.
+    foresight : int
+        Each searcher draws this many steps and tries the one that all evaluations so far make most promising;
+        1 tries every step it draws, as in the paper.
     random_state : int, RandomState or None
         Seed; the same seed gives the same points.
     max_time : float, optional
@@ -121,6 +126,7 @@ def anneal(
         step=step,
         cooling=cooling,
         heat=heat,
+        foresight=foresight,
         random_state=random_state,
     )
     return recorder.result(stopped)
@@ -144,6 +150,7 @@ def run_annealing(
     step: float = 0.5,
     cooling: float = 0.5,
     heat: float = 0.3,
+    foresight: int = 4,
     random_state: Any = None,
 ) -> str:
     """Coupled simulated annealing on a recorder; returns why it stopped."""
@@ -153,6 +160,8 @@ def run_annealing(
         raise ValueError(f"Coupled annealing needs at least 2 starters, got {n_starters}.")
     if not (step > 0 and heat > 0 and cooling >= 0):
         raise ValueError(f"step and heat must be positive, cooling >= 0, got {step}, {heat}, {cooling}.")
+    if foresight < 1:
+        raise ValueError(f"foresight must be at least 1 step per searcher, got {foresight}.")
     rng = check_random_state(random_state)
     recorder.begin("anneal", n_evaluations)
     try:
@@ -160,8 +169,7 @@ def run_annealing(
         scale = state.temperature = heat * state.temperature
         k = 0
         while True:
-            length = step / (k + 1) ** cooling
-            probes = reflected(state.points + length * _heavy_tailed(rng, state.points.shape))
+            probes = _probes(recorder, state, step / (k + 1) ** cooling, foresight, rng)
             values = np.array([recorder(probe) for probe in probes])
             chances = _advance(state, probes, values, acceptance, rng)
             k += 1
@@ -183,6 +191,14 @@ def _started(recorder: Recorder, n_starters: int, rng: Any) -> _State:
     # The spread of the starting values makes the method blind to the unit of the function.
     spread = float(finite.std()) if finite.size > 1 else 0.0
     return _State(points, values, spread if spread > 0 else 1.0)
+
+
+def _probes(recorder: Recorder, state: _State, length: float, foresight: int, rng: Any) -> FloatArray:
+    """One point for each searcher to try: the most promising of several steps (step 3)."""
+    n_starters, n_axes = state.points.shape
+    steps = length * _heavy_tailed(rng, (n_starters, foresight, n_axes))
+    candidates = reflected(state.points[:, None, :] + steps)
+    return candidates[:, 0] if foresight == 1 else most_promising(candidates, *recorder.known())
 
 
 def _heavy_tailed(rng: Any, shape: tuple[int, ...]) -> FloatArray:

@@ -97,7 +97,8 @@ class Recorder:
             raise ValueError(f"max_time must be a positive number of seconds or None, got {max_time}.")
         self.space = space
         self.evaluations: list[Evaluation] = []
-        self.best: FloatArray | None = None  # unit coordinates
+        self.visited: list[FloatArray] = []  # unit coordinates, like `best`
+        self.best: FloatArray | None = None
         self.best_value = np.inf
         self._evaluate = evaluate
         self._callback = callback
@@ -131,13 +132,18 @@ class Recorder:
         value = np.inf if failed else value
         record = Evaluation(len(self.evaluations), point, value, time.perf_counter() - started, self._phase, failed)
         self.evaluations.append(record)
+        self.visited.append(np.array(unit, dtype=np.float64))
         if value < self.best_value:
-            self.best, self.best_value = np.array(unit, dtype=np.float64), value
+            self.best, self.best_value = self.visited[-1], value
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s %d: %s -> %g", record.phase, record.number, self.space.as_dict(point), value)
         if self._callback is not None:
             self._callback(record)
         return value
+
+    def known(self) -> tuple[FloatArray, FloatArray]:
+        """Points of the unit cube evaluated so far (n, n_axes) and their values (n,)."""
+        return np.array(self.visited), np.array([record.value for record in self.evaluations])
 
     def result(self, stopped: str) -> SearchResult:
         """Result so far; warns when evaluations failed and raises when all did."""

@@ -23,6 +23,7 @@ def anneal_then_simplex(
     n_starters: int = 5,
     acceptance: str = "coupled",
     step: float = 0.5,
+    foresight: int = 4,
     edge: float = 0.1,
     tol: float = 1e-4,
     random_state: Any = None,
@@ -39,7 +40,7 @@ def anneal_then_simplex(
         The box.
     n_anneal, n_simplex : int
         Evaluations of the two phases.
-    n_starters, acceptance, step
+    n_starters, acceptance, step, foresight
         As for `anneal`.
     edge, tol
         As for `simplex_search`.
@@ -72,6 +73,7 @@ def anneal_then_simplex(
         n_starters=n_starters,
         acceptance=acceptance,
         step=step,
+        foresight=foresight,
         random_state=random_state,
     )
     return recorder.result(_refined(recorder, stopped, n_simplex, edge, tol))
