@@ -4,6 +4,7 @@ from kompakt.estimators.compact import CompactSVC, CompactSVR
 from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
 from kompakt.estimators.projected import ProjectedSVC
 from kompakt.estimators.projection import GreedyProjection
+from kompakt.estimators.spsvc import SpSVC
 
 __all__ = [
     "CompactSVC",
@@ -12,4 +13,5 @@ __all__ = [
     "KernelFisher",
     "ProjectedKernelFisher",
     "ProjectedSVC",
+    "SpSVC",
 ]
