@@ -3,10 +3,10 @@
     python -m benchmarks.peers.pareto [--quick] [--fresh] [--only TEXT]
 
 Every contender is tuned by the same grid (three C, three widths; refined machines learn their widths from the middle
-one, so they try the three C with one and with many widths) on a validation part of at most 8,000 training rows.  Contenders
-alternate.  For each set the script prints every point, says which points of approximate peers no kompakt point with at
-most 200 vectors dominates (no worse in size, fit time and error, better in one), and draws the front into
-benchmarks/results/ where matplotlib is installed.  Exact SVMs run on at most 30,000 rows unless a set is smaller.
+one, so they try the three C with one and with many widths) on a validation part of at most 8,000 training rows.
+Contenders alternate.  For each set the script prints every point, says which points of approximate peers no kompakt
+point with at most 200 vectors dominates (no worse in size, fit time and error, better in one), and draws the front
+into benchmarks/results/ where matplotlib is installed.  Exact SVMs run on at most 30,000 rows unless a set is smaller.
 """
 
 from __future__ import annotations

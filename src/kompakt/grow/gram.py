@@ -27,6 +27,8 @@ from kompakt.solve.problem import block_weights
 from kompakt.solve.rounding import Rounded
 
 Array = np.ndarray
+#: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order
+_DEPENDENT = 1e-8
 logger = logging.getLogger("kompakt")
 
 
@@ -269,7 +271,7 @@ def forward_select(A: Array, r: Array, n_select: int, *, first: int | None = Non
     free = np.ones(M, dtype=bool)
     chosen: list[int] = []
     for step in range(steps):
-        usable = free & np.all(diagonal > 1e-11 * np.maximum(scale, 1e-300), axis=0)
+        usable = free & np.all(diagonal > _DEPENDENT * np.maximum(scale, 1e-300), axis=0)
         if step == 0 and first is not None:
             pivot = first
             if not np.all(diagonal[:, pivot] > 0):
