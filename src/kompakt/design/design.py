@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt.design.factor import Factor, border, factorise
+from kompakt.design.factor import Factor, border, factorise, multiply_upper
 from kompakt.kernels import Kernel
 from kompakt.rows import RowBlock, Rows
 
@@ -171,7 +171,7 @@ class Design:
             return self._values[index, : self.n_basis]
         self.n_kernel_evals += len(index) * self.n_basis
         K = self.kernel.block(self.rows.take(index), self.basis)
-        return K @ self._inverse.astype(K.dtype, copy=False) if self.whiten else K
+        return multiply_upper(K, self._inverse) if self.whiten else K
 
     def rmatvec(self, R: Array) -> Array:
         """Values' times R (n, L): (m, L)."""
@@ -220,11 +220,11 @@ class Design:
             K = self._raw(block, vectors)
             target = into[block.start : block.stop]
             if self.whiten:
+                if not first:
+                    multiply_upper(K, self._inverse, out=target[:, :stop])
+                    return
                 inverse = self._inverse.astype(K.dtype, copy=False)
-                if first:
-                    K = K @ inverse[first:stop, first:stop] + target[:, :first] @ self._lift.astype(K.dtype, copy=False)
-                else:
-                    K = K @ inverse
+                K = K @ inverse[first:stop, first:stop] + target[:, :first] @ self._lift.astype(K.dtype, copy=False)
             target[:, first:stop] = K
 
         self.rows.for_each(one, self.block_rows)
@@ -260,7 +260,7 @@ class Design:
 def compute_block(kernel: Kernel, basis: Array, inverse: Array | None, block: RowBlock) -> Array:
     """Values of a block, whitened by R^-1 if it is given."""
     K = kernel.block(block.X, basis)
-    return K if inverse is None else K @ inverse.astype(K.dtype, copy=False)
+    return K if inverse is None else multiply_upper(K, inverse)
 
 
 def _computed_pass(

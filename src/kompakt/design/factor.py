@@ -75,6 +75,31 @@ def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "mat
             raise LinAlgError(f"the {what} is not positive semidefinite: no jitter up to {jitter:.1e} makes it so.")
 
 
+#: columns at a time in products with a triangular matrix: wide enough for full matrix-product speed
+_TRIANGLE_STEP = 128
+
+
+def multiply_upper(K: Array, U: Array, out: Array | None = None) -> Array:
+    """K @ U for upper triangular U, leaving out the products with its zeros, into `out` (a slice will do).
+
+    Panels of matrix products instead of the BLAS routine for triangles: NumPy's products let other threads run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.design.factor import multiply_upper
+    >>> multiply_upper(np.ones((1, 2)), np.array([[1.0, 2.0], [0.0, 3.0]]))
+    array([[1., 5.]])
+    """
+    m = U.shape[1]
+    U = U.astype(K.dtype, copy=False)
+    product = np.empty((len(K), m), dtype=K.dtype) if out is None else out
+    for start in range(0, m, _TRIANGLE_STEP):
+        stop = min(start + _TRIANGLE_STEP, m)
+        np.matmul(K[:, :stop], U[:stop, start:stop], out=product[:, start:stop])
+    return product
+
+
 def border(factor: Factor, columns: Array, corner: Array, noise: float = 0.0) -> Factor:
     """Factor of [[A, B], [B', D]] from the factor of A: B = columns (m, k), D = corner (k, k).
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
-from kompakt.design import DEFAULT_BUDGET, Design, FeatureDesign, choose_block_rows, factorise
+from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, factorise, multiply_upper
 from kompakt.design.design import compute_block
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, Loss
-from kompakt.rows import ArrayRows
+from kompakt.rows import ArrayRows, RowBlock
 from kompakt.solve import Problem, Settings, solve
 from kompakt.threads import ordered_map
-from kompakt.validate import cross_validated_path, cross_validated_path_blockwise
+from kompakt.validate import cross_validated_path, cross_validated_path_blockwise, cross_validated_residuals
 
 Array = np.ndarray
 _COPIES = 3  # of the features that the fast cross-validation holds at once
@@ -87,12 +87,23 @@ def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> 
     The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
     does not see, and the first k columns are the features of the first k vectors.
     """
-    design = Design(part.rows, kernel, basis[part.columns], whiten=True, store=True)
-    Phi = np.empty((part.rows.n_rows, len(part.columns) + objective.fit_intercept))
-    Phi[:, : len(part.columns)] = design.matrix
+    Z = basis[part.columns]
+    inverse = _whitener(part, kernel, Z)
+    Phi = np.empty((part.rows.n_rows, len(Z) + objective.fit_intercept))
+
+    def one(block: RowBlock) -> None:
+        K = kernel.block(block.X, Z)
+        multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, : len(Z)])
+
+    part.rows.for_each(one, choose_block_rows(max(len(Z), part.rows.n_features)))
     if objective.fit_intercept:
         Phi[:, -1] = 1.0
     return Phi
+
+
+def _whitener(part: Part, kernel: Kernel, Z: Array) -> Array:
+    """R^-1 for R'R the kernel matrix of the basis."""
+    return factorise(kernel.gram(Z), dtype=part.rows.dtype, what="kernel matrix of the basis").inverse()
 
 
 def nested_path(part: Part, Phi: Array, m: int, Cs: Array, objective: Objective) -> Array:
@@ -102,16 +113,17 @@ def nested_path(part: Part, Phi: Array, m: int, Cs: Array, objective: Objective)
     assert part.rows.targets is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
-        residuals = cross_validated_path(
-            Phi, part.rows.targets, part.fold, 1.0 / Cs, part.rows.weights, shape=objective.unit_penalty(m)
-        )
-    return part.rows.targets - residuals
+        unit = objective.unit_penalty(m)
+        targets, weights = part.rows.targets, part.rows.weights
+        if len(Cs) == 1:  # no path to share an eigendecomposition
+            return (targets - cross_validated_residuals(Phi, targets, part.fold, unit / Cs[0], weights))[None]
+        return targets - cross_validated_path(Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit)
 
 
 def _blockwise_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective, budget: int) -> Array:
     """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
     Z = basis[part.columns]
-    inverse = factorise(kernel.gram(Z), dtype=part.rows.dtype, what="kernel matrix of the basis").inverse()
+    inverse = _whitener(part, kernel, Z)
     step = choose_block_rows(max(len(Z), part.rows.n_features))
     n = part.rows.n_rows
 
