@@ -152,6 +152,7 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
         plain.basis,
         learn_width=recipe.learn is not None,
         max_iter=recipe.refine_iter,
+        memory_budget=recipe.memory_budget,
         deadline=recipe.settings.deadline,
     )
     basis = result.basis.astype(rows.dtype)

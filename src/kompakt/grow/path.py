@@ -140,6 +140,7 @@ class _Run:
                 self.basis,
                 learn_width=recipe.learn is not None,
                 max_iter=max(10, recipe.refine_iter // 3),
+                memory_budget=recipe.memory_budget,
                 deadline=recipe.settings.deadline,
             )
             self.kernel, self.basis = result.kernel, result.basis.astype(self.part.dtype)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kompakt.design import FeatureDesign, choose_block_rows, factorise
+from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, factorise
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.rows import ArrayRows, RowBlock
@@ -149,21 +149,24 @@ def refine(
     *,
     learn_width: bool = False,
     max_iter: int = 100,
-    sample_rows: int = 20_000,
+    sample_rows: int | None = None,
+    memory_budget: int | None = None,
     deadline: float | None = None,
 ) -> Refined:
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
-    Large data are first refined on a sample of `sample_rows` rows, then briefly on all rows.
+    Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
+    rows, or on as many as fit the memory budget with their kernel values and features.
     """
     trace: list[dict[str, float]] = []
-    plan: list[tuple[ArrayRows, Problem, int]] = []
-    if rows.n_rows > 1.5 * sample_rows:
-        part, share = _subset(rows, sample_rows)
-        plan.append((part, replace(problem, C=problem.C * share), max_iter))
-        plan.append((rows, problem, max(10, max_iter // 5)))
-    else:
-        plan.append((rows, problem, max_iter))
+    m = max(1, len(basis))
+    itemsize = np.result_type(rows.dtype, np.float32).itemsize
+    fitting = max(1000, (memory_budget or DEFAULT_BUDGET) // (2 * m * itemsize))
+    first_rows = min(fitting, sample_rows or max(20_000, 40 * m))
+    sizes = [(min(rows.n_rows, fitting), max_iter)]
+    if sizes[0][0] > 1.5 * first_rows:
+        sizes = [(first_rows, max_iter), (sizes[0][0], max(10, max_iter // 5))]
+    plan = [(*_subset(rows, problem, count), budget) for count, budget in sizes]
     first: float | None = None
     last = np.nan
     n_iter = n_evaluations = n_kernel_evals = 0
@@ -179,8 +182,10 @@ def refine(
     return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace)
 
 
-def _subset(rows: ArrayRows, count: int) -> tuple[ArrayRows, float]:
-    """Evenly spaced rows after a fixed shuffle, and the factor by which their losses stand for all."""
+def _subset(rows: ArrayRows, problem: Problem, count: int) -> tuple[ArrayRows, Problem]:
+    """Random rows, and the problem in which their losses stand for those of all rows."""
+    if count >= rows.n_rows:
+        return rows, problem
     index = np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:count])
     part = ArrayRows(
         rows.X[index],
@@ -188,7 +193,7 @@ def _subset(rows: ArrayRows, count: int) -> tuple[ArrayRows, float]:
         None if rows.weights is None else rows.weights[index],
     )
     part.offset = rows.offset
-    return part, rows.n_rows / count
+    return part, replace(problem, C=problem.C * rows.n_rows / count)
 
 
 def _descend(
