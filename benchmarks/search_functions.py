@@ -152,7 +152,7 @@ NOT_WORSE = Target("<= peer", lambda row: row["ours"] <= row["peer"])
 
 
 def main() -> int:
-    run = Run("search_functions", "Search: eight multimodal functions", quick_minutes=0.5, full_minutes=4)
+    run = Run("search_functions", "Search: eight multimodal functions", quick_minutes=0.5, full_minutes=5)
     n_seeds = 20 if run.quick else 200
     params: dict[str, Any] = {"seeds": n_seeds, "tie": TIE}
     collected = []
