@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import LinAlgError
 
-from kompakt.design import border, factorise, rank_one_changes
+from kompakt.design import border, factorise, multiply_upper, rank_one_changes
 from kompakt.kernels import RBF
 
 
@@ -95,3 +95,17 @@ def test_a_removal_that_breaks_the_matrix_is_refused(engine):
     factor = factorise(np.eye(4))
     assert rank_one_changes(factor, np.empty((0, 4)), 2.0 * np.eye(4)[:1]) is None
     assert rank_one_changes(factor, np.empty((0, 4)), np.eye(4)[:1]) is None
+
+
+@pytest.mark.parametrize("m", [1, 127, 128, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_product_with_a_triangle(m, dtype):
+    rng = np.random.default_rng(0)
+    K, U = rng.normal(size=(40, m)).astype(dtype), np.triu(rng.normal(size=(m, m)))
+    expected = K.astype(np.float64) @ U
+    tolerance = 1e-12 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(multiply_upper(K, U), expected, atol=tolerance)
+    wide = np.zeros((40, m + 1), dtype=dtype)
+    multiply_upper(K, U, out=wide[:, :m])
+    np.testing.assert_allclose(wide[:, :m], expected, atol=tolerance)
+    assert np.all(wide[:, m] == 0)

@@ -10,6 +10,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
+from kompakt.kernels import RBF, Precomputed
+from kompakt.rows import ArrayRows
 from kompakt.select import BlindCriterionWarning, RenyiSelector, Selection, bandwidths
 from kompakt.select.renyi import WorkingSet, allot
 
@@ -196,3 +198,29 @@ def test_random_state_is_accepted_and_inputs_are_untouched():
 def test_bad_arguments_say_what(arguments, n_basis, message):
     with pytest.raises(ValueError, match=message):
         RenyiSelector(**arguments).select_rows(mixture(50), n_basis, rng=0)
+
+
+def test_protocol_of_all_selectors(caplog):
+    """Rows, kernel and key in; vectors in the rows' coordinates out; strata from labels; reports in the log."""
+    X = mixture(400)
+    X = np.column_stack([X, np.ones(400)])  # a constant column has no bandwidth
+    labels = (np.arange(400) % 4 == 0).astype(int)
+    rows = ArrayRows(X, offset=X.mean(axis=0))
+    with caplog.at_level("INFO", logger="kompakt"):
+        chosen = WIDEN.select(rows, RBF(1.0), 40, key=5, labels=labels)
+    np.testing.assert_allclose(chosen.vectors, X[chosen.indices] - X.mean(axis=0))
+    assert labels[chosen.indices].sum() == 10
+    assert any("constant" in record.message for record in caplog.records)
+    again = WIDEN.select(rows, RBF(1.0), 40, key=5, labels=labels)
+    np.testing.assert_array_equal(again.indices, chosen.indices)
+    assert len(WIDEN.select(rows, RBF(1.0), 10_000, key=5).indices) == 400  # fewer where there are fewer
+    assert WIDEN.select(ArrayRows(X[:1]), RBF(1.0), 3, key=0).n_basis == 1
+    with pytest.raises(ValueError, match="needs the inputs"):
+        WIDEN.select(rows, Precomputed(), 10, key=0)
+
+
+def test_weights_below_one_count_as_shares():
+    X = mixture(300)
+    small = WIDEN.select(ArrayRows(X, weights=np.full(300, 1e-4)), RBF(1.0), 20, key=1)
+    plain = WIDEN.select(ArrayRows(X), RBF(1.0), 20, key=1)
+    np.testing.assert_array_equal(small.indices, plain.indices)
