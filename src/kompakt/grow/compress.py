@@ -1,0 +1,289 @@
+"""Fewer vectors for a machine that is already trained.
+
+The machine's outputs f = (f_1, ..., f_L) are known everywhere, so they can be matched on any rows: unlabeled rows of
+the user, else its own support vectors and rows crossed from pairs of them.  What is minimised is the distance to f in
+the kernel's space and on those rows together (`matching`).  A basis is chosen for it by exact forward selection among
+support vectors and rows, so that the machine's weights count and not only its vectors; then its vectors are moved to
+fit better.  Rows near a decision count more: agreement is lost there.
+
+Many outputs are replaced by the few combinations that carry their energy while the basis is chosen, and come back for
+the weights: the sum over outputs does not change when they are rotated.
+
+Sizes of a path are chosen and refined from scratch: growing a refined basis was tried, and ended in worse machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.codings import get_coding
+from kompakt.grow.gram import forward_select
+from kompakt.grow.matching import Match, Matching
+from kompakt.grow.refine import _descend
+from kompakt.kernels import Linear
+from kompakt.model import Model
+from kompakt.rows import ArrayRows, column_means, hash_rows, smallest_distinct
+
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+_PRECISION = 20.0  # C, in units of |f|_H^2 over the sum of f^2: rows and norm both have a say
+_OUTPUTS = 64
+_SELECT_ROWS = 6000
+_MEASURED = 0.25  # share of the rows that only measure
+_REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
+
+
+@dataclass(frozen=True)
+class CompressionStep:
+    """One size of the path, measured on rows that did not take part in the fit."""
+
+    n_basis: int
+    agreement: float  # share of equal labels; for regression 1 - rms error / standard deviation
+    error: float  # rms of f - g relative to that of f - mean f
+    norm_error: float  # |f - g|_H / |f|_H
+    seconds: float
+    model: Model
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for."""
+
+    sizes: Sequence[int]
+    tol: float | None = None  # stop at this loss of agreement
+    refine: bool = True
+    refine_iter: int = 100
+    max_rows: int = 20_000
+    key: int = 0
+    deadline: float | None = None
+
+
+def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
+    """The path of machines, up to the first that agrees well enough; `X` are rows as the user has them, or None."""
+    if isinstance(model.kernel, Linear):
+        return _linear(model, X, plan)
+    task = _Task(model, X, plan)
+    steps: list[CompressionStep] = []
+    began = time.monotonic()
+    for size in plan.sizes:
+        basis = task.chosen(size)
+        if plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
+            basis = task.refined(basis)
+        match, _, _ = task.whole.match(model.kernel, basis)
+        smaller = task.model(basis, match)
+        step = task.measure(smaller, match, time.monotonic() - began)
+        steps.append(step)
+        logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
+        late = plan.deadline is not None and time.monotonic() > plan.deadline
+        if (plan.tol is not None and 1.0 - step.agreement <= plan.tol) or late:
+            break
+    return steps
+
+
+class _Task:
+    """The machine to match, the rows to match it on, and what every size needs."""
+
+    def __init__(self, model: Model, X: Any, plan: Plan) -> None:
+        self.original, self.kernel, self.plan = model, model.kernel, plan
+        rows = matching_rows(model, X, plan)
+        self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
+        outputs = plain_model(model).outputs(rows)
+        order = np.argsort(hash_rows(rows, plan.key + 7), kind="stable")
+        held = max(1, int(_MEASURED * len(order)))
+        self.test = self._rows(rows, outputs, order[:held])
+        self.train = self._rows(rows, outputs, order[held:])
+        self.vectors = model.basis if self.offset is None else model.basis - self.offset
+        at_vectors = plain_model(model).outputs(model.basis) - model.intercept  # K A
+        self.norm = float(np.sum(at_vectors * model.weights))
+        targets = self.train.targets
+        assert targets is not None
+        energy = float(np.sum(np.square(targets - targets.mean(axis=0))))
+        self.C = _PRECISION * max(self.norm, 1e-300) / max(energy, 1e-300)
+        self.whole = Matching(self.train, self.vectors, model.weights, self.C, self.norm)
+        self.few = self._fewer_outputs(targets, at_vectors)
+
+    def _rows(self, X: Any, outputs: Array, index: Array) -> ArrayRows:
+        values = outputs[index]
+        margin = decision_margin(self.original, values)
+        weights = None
+        if margin is not None:
+            weights = 1.0 / (0.2 * np.median(margin) + margin + 1e-12)
+            weights /= weights.mean()
+        part = ArrayRows(X[index], values, weights)
+        part.offset = None if self.offset is None else self.offset.astype(part.dtype)
+        return part
+
+    def _fewer_outputs(self, T: Array, at_vectors: Array) -> Matching:
+        """The match of the few combinations that carry all but a thousandth of the outputs' energy, in float32."""
+        rows, A = self.train, self.original.weights
+        if T.shape[1] > 8:
+            centred = T - T.mean(axis=0)
+            values, directions = np.linalg.eigh(centred.T @ centred)
+            left = np.cumsum(values) / max(values.sum(), 1e-300)
+            keep = directions[:, left > 1e-3][:, ::-1][:, :_OUTPUTS]
+            T, A, at_vectors = centred @ keep, A @ keep, at_vectors @ keep
+        if not rows.is_sparse:  # the descent's last digits do not matter: float32 is twice as fast
+            X = (rows.X if rows.offset is None else rows.X - rows.offset).astype(np.float32)
+            rows = ArrayRows(X, T, rows.weights)
+        else:
+            rows = ArrayRows(rows.X, T, rows.weights)
+        return Matching(rows, self.vectors, A, self.C, float(np.sum(at_vectors * A)))
+
+    def chosen(self, size: int) -> Array:
+        """A basis of this size: forward selection by the exact decrease of the objective of the match."""
+        count = int(np.clip(4 * size, 400, max(2000, size)))
+        candidates = self._candidates(count)
+        every, targets, A = self.train, self.few.rows.targets, self.few.expansion.targets
+        assert targets is not None
+        assert A is not None
+        # the rows are in the order of a hash; float64, because forward selection lives on differences of sums
+        index = np.arange(0, every.n_rows, -(-every.n_rows // _SELECT_ROWS))
+        X = every.X[index].astype(np.float64)
+        rows = ArrayRows(X, targets[index], None if every.weights is None else every.weights[index], every.offset)
+        share = every.n_rows / rows.n_rows
+        part = Matching(rows, self.vectors, A, self.C * share, self.few.square_norm)
+        A, r = part.normal_equations(self.kernel, candidates)
+        return candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64)
+
+    def _candidates(self, count: int) -> Array:
+        """Support vectors and rows in equal parts, chosen by hash; more of one where there are few of the other."""
+        rows = self.few.rows
+        X = rows.X if not rows.is_sparse else None
+        own = smallest_distinct(hash_rows(self.vectors, self.plan.key), count)
+        if X is None:
+            return self.vectors[own]
+        others = smallest_distinct(hash_rows(X, self.plan.key), count)
+        from_own = max(min(len(own), count // 2), count - len(others))
+        both = np.concatenate([self.vectors[own[:from_own]], X[others[: count - from_own]].astype(np.float64)])
+        return both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)]
+
+    def refined(self, basis: Array) -> Array:
+        objective: Any = self.few  # has the same interface as the objective of a training problem
+        return _descend(objective, self.kernel, basis, self.plan.refine_iter, self.plan.deadline, [])[1]
+
+    def model(self, basis: Array, match: Match) -> Model:
+        vectors = basis if self.offset is None else basis + self.offset
+        return replace(
+            self.original, basis=vectors, weights=match.weights, intercept=match.intercept, offset=self.offset
+        )
+
+    def measure(self, smaller: Model, match: Match, seconds: float) -> CompressionStep:
+        f = self.test.targets
+        assert f is not None
+        g = plain_model(smaller).outputs(self.test.X)
+        norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(self.norm, 1e-300)))
+        return CompressionStep(
+            smaller.n_basis_, agreement(self.original, f, g), relative_error(f, g), norm_error, seconds, smaller
+        )
+
+
+def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
+    """Rows to match the machine on, as its kernel sees them: the user's, or made from its own vectors."""
+    if X is not None:
+        rows = model._transformed(X)
+        if rows.shape[1] != model.n_features:
+            raise ValueError(f"X has {rows.shape[1]} features, but the machine expects {model.n_features}.")
+        if rows.shape[0] < 20:
+            raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
+        if rows.shape[0] > plan.max_rows:
+            rows = rows[np.sort(np.argsort(hash_rows(rows, plan.key), kind="stable")[: plan.max_rows])]
+        return rows
+    vectors = model.basis
+    count = len(vectors)
+    rng = np.random.default_rng([plan.key, 11])
+    copies = int(np.clip(np.ceil(2000 / max(1, count)), 1, 50))
+    made = [vectors]
+    for _ in range(copies):
+        # some features of one vector, the rest of another: stays within the range of every feature
+        one, other = rng.permutation(count), rng.permutation(count)
+        swap = rng.random(vectors.shape) < rng.uniform(0.0, 0.5, (count, 1))
+        made.append(np.where(swap, vectors[other], vectors[one]))
+    rows = np.concatenate(made)
+    return rows[: plan.max_rows] if len(rows) > plan.max_rows else rows
+
+
+def plain_model(model: Model) -> Model:
+    """The model for rows that are already shifted and scaled."""
+    return replace(model, input_shift=None, input_scale=None, input_fill=None)
+
+
+def decision_margin(model: Model, outputs: Array) -> Array | None:
+    """How far each row is from another decision, (n,); None where nothing is decided."""
+    if model.kind == "regressor":
+        return None
+    if outputs.shape[1] == 1:
+        return np.abs(outputs[:, 0])
+    assert model.classes is not None
+    coding = get_coding(model.coding or "one_vs_rest")
+    k = len(model.classes)
+    winner = coding.decode(outputs, k)
+    if coding.name == "one_vs_rest":
+        best = np.partition(outputs, k - 2, axis=1)
+        return best[:, -1] - best[:, -2]
+    # the winner's weakest output: the first that could be lost
+    won = outputs * coding.codes(k)[winner]
+    return np.maximum(0.0, np.min(np.where(coding.codes(k)[winner] != 0, won, np.inf), axis=1))
+
+
+def agreement(model: Model, f: Array, g: Array) -> float:
+    """Share of rows on which two machines with these outputs decide alike; for regression 1 - relative rms error."""
+    if model.kind == "regressor":
+        return 1.0 - relative_error(f, g)
+    return float(np.mean(model.labels(model.scores(f)) == model.labels(model.scores(g))))
+
+
+def relative_error(f: Array, g: Array) -> float:
+    """Root mean square of f - g relative to the spread of f."""
+    spread = float(np.sqrt(np.mean(np.square(f - f.mean(axis=0)))))
+    return float(np.sqrt(np.mean(np.square(f - g)))) / max(spread, 1e-300)
+
+
+def path_sizes(largest: int, smallest: int = 8, ratio: float = 1.4) -> list[int]:
+    """Sizes that grow by a constant factor, the last one `largest`.
+
+    Examples
+    --------
+    >>> from kompakt.grow.compress import path_sizes
+    >>> path_sizes(40)
+    [8, 12, 16, 22, 31, 40]
+    """
+    sizes = []
+    size = float(min(smallest, largest))
+    while size < largest:
+        sizes.append(int(np.ceil(size)))
+        size *= ratio
+    return [s for s in sizes if s < largest] + [largest]
+
+
+def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
+    """A linear machine is exact with as many vectors as its outputs have independent directions."""
+    W = model.weights.T @ model.basis  # (L, d)
+    U, s, Vt = np.linalg.svd(W, full_matrices=False)
+    rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
+    rows = matching_rows(model, X, plan)
+    f = plain_model(model).outputs(rows)
+    steps: list[CompressionStep] = []
+    began = time.monotonic()
+    for size in sorted({min(rank, size) for size in plan.sizes}):
+        smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, offset=None)
+        g = plain_model(smaller).outputs(rows)
+        step = CompressionStep(
+            size,
+            agreement(model, f, g),
+            relative_error(f, g),
+            float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300))),
+            time.monotonic() - began,
+            smaller,
+        )
+        steps.append(step)
+        if plan.tol is not None and 1.0 - step.agreement <= plan.tol:
+            break
+    return steps
