@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgWarning
 
 from kompakt.threads import block_threads
 from kompakt.validate import (
@@ -62,6 +63,8 @@ def test_threads_do_not_change_a_bit():
             results.append(cross_validated_residuals(Phi, Y, fold, 0.3, weights, method="downdate"))
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
+    with block_threads(2), pytest.warns(LinAlgWarning, match="singular"):  # a column twice, no penalty
+        cross_validated_residuals(np.column_stack([Phi, Phi[:, 0]]), Y, fold, 0.0, method="downdate")
 
 
 def test_shuffled_folds_spread_every_class():

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +34,9 @@ MAX_STEPS = 60
 STEP_TOLERANCE = 1e-12
 # Folds up to this many rows are handled many at a time.
 SMALL_FOLD = 24
+# From this many rows on, a Gram matrix is worth the temporary that a product outside the interpreter's lock needs.
+# The choice must not depend on the number of threads: the sums would differ in their last bits.
+MANY_ROWS = 128
 
 
 class Factor(Protocol):
@@ -94,7 +98,10 @@ class FoldSums:
     def add(self, fold: int, scaled: FloatArray, scaled_targets: FloatArray) -> None:
         """Add rows (times the square roots of their weights) to a fold, -1 for the rows never held out."""
         gram, right = (self.rest_gram, self.rest_right) if fold < 0 else (self.grams[fold], self.rights[fold])
-        add_gram(gram, scaled)
+        if len(scaled) >= MANY_ROWS:
+            gram += scaled.T @ scaled  # NumPy's product lets other threads run, SciPy's does not
+        else:
+            add_gram(gram, scaled)
         right += scaled.T @ scaled_targets
 
     def held_out_weights(self, penalty: FloatArray, folds: Iterable[int] | None = None) -> FloatArray:
@@ -105,7 +112,8 @@ class FoldSums:
         chosen = list(range(len(self.grams)) if folds is None else folds)
 
         def one(v: int) -> FloatArray:
-            factor = CholeskyFactor(lambda: self._without(v, total, penalty), _name(v))
+            build = partial(self._without, v, total, penalty)
+            factor = CholeskyFactor(build, _name(v), side_by_side=True)
             return factor.solve(right - self.rights[v])
 
         return np.stack(list(ordered_map(one, chosen)))

@@ -39,11 +39,12 @@ def add_penalty(matrix: FloatArray, penalty: FloatArray) -> None:
 class CholeskyFactor:
     """Factor of a symmetric positive definite matrix; the smallest jitter that works, if it needs one."""
 
-    def __init__(self, build: Callable[[], FloatArray], what: str) -> None:
+    def __init__(self, build: Callable[[], FloatArray], what: str, *, side_by_side: bool = False) -> None:
+        factorise = _cholesky_side_by_side if side_by_side else _cholesky
         matrix = build()
         diagonal = matrix.diagonal().copy()
         self.jitter = 0.0
-        self.lower, healthy = _cholesky(matrix, diagonal)
+        self.lower, healthy = factorise(matrix, diagonal)
         while not healthy:
             self.jitter = 100.0 * max(self.jitter, EPS)
             if self.jitter > 1e-2:
@@ -53,7 +54,7 @@ class CholeskyFactor:
                 )
             matrix = build()
             add_penalty(matrix, self.jitter * np.where(diagonal > 0, diagonal, diagonal.max(initial=1.0)))
-            self.lower, healthy = _cholesky(matrix, diagonal)
+            self.lower, healthy = factorise(matrix, diagonal)
         if self.jitter:
             warnings.warn(
                 f"{what} is singular to working precision; its diagonal was raised by a factor of "
@@ -76,10 +77,21 @@ class CholeskyFactor:
 def _cholesky(matrix: FloatArray, diagonal: FloatArray) -> tuple[FloatArray, bool]:
     """Overwrites `matrix`. Healthy: every pivot keeps a share of its diagonal entry above rounding."""
     lower, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-    if info != 0:
-        return lower, False
+    return lower, info == 0 and _sound(lower, diagonal)
+
+
+def _cholesky_side_by_side(matrix: FloatArray, diagonal: FloatArray) -> tuple[FloatArray, bool]:
+    """The same by NumPy, whose routines let other threads run; SciPy's hold the interpreter's lock."""
+    try:
+        lower = np.asfortranarray(np.linalg.cholesky(matrix.T))
+    except np.linalg.LinAlgError:
+        return matrix.T, False
+    return lower, _sound(lower, diagonal)
+
+
+def _sound(lower: FloatArray, diagonal: FloatArray) -> bool:
     pivots = lower.diagonal() ** 2
-    return lower, bool((pivots > len(pivots) * EPS * diagonal).all())
+    return bool((pivots > len(pivots) * EPS * diagonal).all())
 
 
 @dataclass(frozen=True)
