@@ -38,6 +38,10 @@ class Loss(ABC):
     def curvature(self, y: Array, f: Array) -> Array:
         """Second derivative with respect to f, per element (0 or 1 away from the kinks)."""
 
+    def take_outputs(self, outputs: Array) -> Loss:
+        """The loss for some of the outputs; only a loss with a parameter per output differs from itself."""
+        return self
+
 
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
@@ -179,9 +183,11 @@ class PiecewiseLinear(Loss):
         """dr/df per element: -1 for regression, -y for classes."""
 
     def value(self, y: Array, f: Array) -> Array:
-        r = self.residual(y, f)
-        # the loss is 0 on the interval of slope 0 and grows from there
-        return np.max([s * (r - t) for s, t in self._lines()], axis=0)
+        return self.value_of_residual(self.residual(y, f))
+
+    def value_of_residual(self, r: Array) -> Array:
+        """Loss as a function of the residual: 0 on the interval of slope 0, or at the kink where the sign turns."""
+        return np.max([s * (r - t) if s else np.zeros_like(r) for s, t in self._lines()], axis=0)
 
     def _lines(self) -> list[tuple[float, float]]:
         """The loss as the maximum of lines slope * (r - root)."""
@@ -284,11 +290,12 @@ class EpsilonInsensitive(_RegressionResidual):
 
     @property
     def kinks(self) -> Array:
-        return np.array([-self.epsilon, self.epsilon])
+        return np.array([-self.epsilon, self.epsilon]) if self.epsilon > 0 else np.zeros(1)
 
     @property
     def slopes(self) -> Array:
-        return np.array([-1.0, 0.0, 1.0])
+        # without an insensitive zone the two kinks are one
+        return np.array([-1.0, 0.0, 1.0]) if self.epsilon > 0 else np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True)

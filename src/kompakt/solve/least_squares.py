@@ -6,6 +6,8 @@ normal equations lost, and its norm is the proof of optimality.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from kompakt.solve import newton
@@ -20,7 +22,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     step, jitter = newton.newton_step(problem, theta, sums)
     theta = theta + step
     for _ in range(3):
-        losses, gradient, magnitude = problem.design.map_reduce(lambda Phi, block: _residual_sums(Phi, block, theta))
+        losses, gradient, magnitude = problem.design.map_reduce(partial(_residual_sums, theta))
         at = newton.Sums(
             losses=problem.C * losses[None],
             gradient=problem.C * gradient,
@@ -48,10 +50,10 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     )
 
 
-def _residual_sums(Phi: Array, block: newton.RowBlock, theta: Array) -> tuple[Array, ...]:
+def _residual_sums(theta: Array, Phi: Array, block: newton.RowBlock) -> tuple[Array, ...]:
     assert block.targets is not None
     s = block_weights(block.weights, len(block), np.arange(theta.shape[1]))
-    residual = newton._predict(Phi, theta) - block.targets
+    residual = newton.predict(Phi, theta) - block.targets
     slopes = s * residual
     gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
     return 0.5 * np.sum(slopes * residual, axis=0), gradient, np.sum(np.abs(slopes), axis=0)

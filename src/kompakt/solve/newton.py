@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from kompakt.design import Design, Factor, factorise, weighted_gram
+from kompakt.design import Factor, factorise, weighted_gram
 from kompakt.losses import Loss
 from kompakt.rows import RowBlock
 from kompakt.solve.line_search import exact_step
@@ -64,6 +65,9 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         # nothing is left to gain beyond rounding: the point is optimal as far as this precision can tell
         settled = -slope <= 4 * eps * np.abs(objective[moving])
         full = (values[0] <= objective[moving] + 1e-4 * slope) | settled
+        if problem.fit_intercept and not problem.penalize_intercept:
+            # without curvature the length of the intercept's step is a guess: look for the minimum along it
+            full &= (sums.active > 0.0) | settled
         lengths = np.ones(len(moving))
         if not full.all():
             lengths[~full] = _shorter(problem, theta[:, moving], step, moving, values, ~full)
@@ -130,8 +134,13 @@ def newton_step(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, floa
                 H[-1, :] = H[:, -1] = 0.0
                 H[-1, -1] = 1.0
             elif H[-1, -1] <= 0.0:
-                # No row has curvature, so the intercept has none: move it as if every loss were quadratic.
-                H[-1, -1] = max(sums.magnitude[output], 1e-300)
+                # No row has curvature, so the intercept has none.  Moving it together with the weights zigzags: the
+                # intercept goes first, alone, to its minimum (see the line search), and the weights when it is there.
+                if abs(gradient[-1, output]) > 1e-12 * sums.magnitude[output]:
+                    step[:, output] = 0.0
+                    step[-1, output] = -gradient[-1, output] / sums.magnitude[output]
+                    continue
+                H[-1, -1] = 1.0
             factor = factorise(H, what="Hessian")
             jitter = max(jitter, factor.jitter)
         right = gradient[:, output].copy()
@@ -148,7 +157,8 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
     """
     shared = _shared_curvature(problem)
     by_change = known is not None and step is not None and not shared and known.changed < 0.25
-    function = partial(newton_sums, problem.loss, theta, step, _trials(problem), outputs, shared, by_change)
+    loss = problem.loss.take_outputs(outputs)
+    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, by_change)
     losses, gradient, magnitude, gram, product, active, changed = problem.design.map_reduce(function)
     L = len(gram)
     hessian = np.empty((L, len(theta), len(theta)))
@@ -204,12 +214,12 @@ def newton_sums(
     assert block.targets is not None
     y = block.targets[:, outputs]
     s = block_weights(block.weights, len(block), outputs)
-    f = _predict(Phi, theta)
+    f = predict(Phi, theta)
     if step is None:
         losses = np.sum(s * loss.value(y, f), axis=0)[None]
         full = f
     else:
-        g = _predict(Phi, step)
+        g = predict(Phi, step)
         losses = np.stack([np.sum(s * loss.value(y, f + t * g), axis=0) for t in trials])
         full = f + g
     slopes = s * loss.gradient(y, full)
@@ -229,7 +239,7 @@ def newton_sums(
 
 def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> Array:
     """Summed losses at theta and at theta + step, C included, (2, L)."""
-    function = partial(_loss_sums, problem.loss, theta, step, outputs)
+    function = partial(_loss_sums, problem.loss.take_outputs(outputs), theta, step, outputs)
     return problem.C * problem.design.map_reduce(function)[0]
 
 
@@ -237,7 +247,7 @@ def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array
     assert block.targets is not None
     y = block.targets[:, outputs]
     s = block_weights(block.weights, len(block), outputs)
-    f, g = _predict(Phi, theta), _predict(Phi, step)
+    f, g = predict(Phi, theta), predict(Phi, step)
     return (np.stack([np.sum(s * loss.value(y, at), axis=0) for at in (f, f + g)]),)
 
 
@@ -249,33 +259,61 @@ def _signed_gram(Phi: Array, d: Array) -> Array:
     return gram
 
 
-def _predict(Phi: Array, theta: Array) -> Array:
+def predict(Phi: Array, theta: Array) -> Array:
+    """Predictions of a block in float64, (rows, L)."""
     return (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
 
 
 def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:
-    """Step lengths where the full step fails: exact where predictions fit in memory, else the best trial."""
-    if not _in_memory(problem):
-        return _TRIALS[np.argmin(values[:, which], axis=0)]
-    design: Design = problem.design
-    rows = design.rows
-    f = design.matvec(theta[:-1, which]) + theta[-1, which]
-    g = design.matvec(step[:-1, which]) + step[-1, which]
-    lengths = np.empty(int(which.sum()))
-    for position, column in enumerate(np.flatnonzero(which)):
-        y = rows.targets[:, outputs[column]]  # type: ignore[attr-defined]
-        s = block_weights(rows.weights, len(y), outputs[column : column + 1])[:, 0]  # type: ignore[attr-defined]
-        linear = np.sum(problem.penalty * theta[:, column] * step[:, column])
-        if problem.linear is not None:
-            linear += np.sum(problem.linear[:, outputs[column]] * step[:, column])
-        quadratic = np.sum(problem.penalty * step[:, column] ** 2)
+    """Step lengths where the full step fails: the exact minimiser along the step.
 
-        def slope(
-            t: float, y: Array = y, s: Array = s, k: int = position, a: float = linear, b: float = quadratic
-        ) -> tuple[float, float]:
-            at = f[:, k] + t * g[:, k]
-            value = a + t * b + problem.C * np.dot(s * problem.loss.gradient(y, at), g[:, k])
-            return float(value), float(b + problem.C * np.dot(s * problem.loss.curvature(y, at), g[:, k] ** 2))
+    Where predictions cannot be held, the best of the trials serves if it lowers the objective by as much as it should;
+    else the minimiser is found by passes that sum the slope along the step.
+    """
+    lengths = np.empty(int(which.sum()))
+    held = None
+    if _in_memory(problem):
+        f = problem.design.matvec(theta[:-1, which]) + theta[-1, which]
+        g = problem.design.matvec(step[:-1, which]) + step[-1, which]
+        held = f, g
+    for position, column in enumerate(np.flatnonzero(which)):
+        output = outputs[column : column + 1]
+        loss = problem.loss.take_outputs(output)
+        constant = float(np.sum(problem.penalty * theta[:, column] * step[:, column]))
+        if problem.linear is not None:
+            constant += float(np.sum(problem.linear[:, output[0]] * step[:, column]))
+        quadratic = float(np.sum(problem.penalty * step[:, column] ** 2))
+        if held is not None:
+            rows: Any = problem.design.rows
+            y, s = rows.targets[:, output], block_weights(rows.weights, problem.design.n_rows, output)
+            along = partial(_slopes_along, loss, y, s, held[0][:, [position]], held[1][:, [position]])
+        else:
+            best = int(np.argmin(values[:, column]))
+            if best and values[best, column] < values[:best, column].min() and best < len(_TRIALS) - 1:
+                lengths[position] = _TRIALS[best]  # a minimum among longer and shorter trials
+                continue
+            along = partial(_slopes_by_pass, problem, loss, theta[:, [column]], step[:, [column]], output)
+
+        def slope(t: float, along: Any = along, a: float = constant, b: float = quadratic) -> tuple[float, float]:
+            first, second = along(t)
+            return a + t * b + problem.C * float(first), b + problem.C * float(second)
 
         lengths[position] = exact_step(slope)
     return lengths
+
+
+def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) -> tuple[Array, Array]:
+    """First and second derivative of the summed losses along g at f + t g."""
+    at = f + t * g
+    return np.sum(s * loss.gradient(y, at) * g), np.sum(s * loss.curvature(y, at) * g * g)
+
+
+def _slopes_by_pass(
+    problem: Problem, loss: Loss, theta: Array, step: Array, output: Array, t: float
+) -> tuple[Array, ...]:
+    def one(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+        assert block.targets is not None
+        s = block_weights(block.weights, len(block), output)
+        return _slopes_along(loss, block.targets[:, output], s, predict(Phi, theta), predict(Phi, step), t)
+
+    return problem.design.map_reduce(one)

@@ -1,249 +1,381 @@
-"""Piecewise linear losses (hinge, absolute, epsilon-insensitive, quantile) by rounding their kinks.
+"""Piecewise linear losses (hinge, absolute, epsilon-insensitive, quantile): rounded kinks, then an exact finish.
 
-Every kink is replaced by a parabola of width h.  The rounded loss is piecewise quadratic, so Newton's method solves
-it; h then shrinks in stages until the rounding is below what the data type can tell.  Between stages the rows inside
-the rounded part are held and followed to the new width (`_Followed`): without that, shrinking h would throw most of
-them out of the window and each stage would begin anew.
+Every kink is replaced by a parabola of some width.  The rounded loss is piecewise quadratic, so Newton's method
+solves it; the width then shrinks tenfold in stages.  Between stages the rows inside the rounded part are followed to
+the new width: without that, shrinking would throw most of them out of the window and each stage would begin anew.
+After each stage the rows found near a kink are put exactly on it (see active_set.py); the stages end when the
+multipliers of that point prove it optimal, or when the width has reached what the data type can tell.
 
 This is the faster road to the fixed point of the reweighted least squares of seed 000, Table 1 (see irwls.py).
 """
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
-from kompakt.design import FeatureDesign
-from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.rows import RowBlock
+from kompakt.design import Design, FeatureDesign
+from kompakt.losses import LeastSquares, PiecewiseLinear
+from kompakt.rows import RowBlock, Rows
 from kompakt.solve import newton
+from kompakt.solve.active_set import Finish, NearRows, finish
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
+from kompakt.solve.rounding import Followed, Rounded
 
+logger = logging.getLogger("kompakt")
 
-@dataclass(frozen=True)
-class Rounded(Loss):
-    """A piecewise linear loss with each kink rounded over a width h."""
-
-    loss: PiecewiseLinear
-    width: float
-    name: ClassVar[str] = "rounded"
-
-    def value(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        kinks, slopes = self.loss.kinks, self.loss.slopes
-        total = slopes[0] * (r - kinks[0])
-        for kink, jump in zip(kinks, np.diff(slopes), strict=True):
-            u = np.clip(r - kink + 0.5 * self.width, 0.0, self.width)
-            total = total + jump * (u * u / (2.0 * self.width) + np.maximum(r - kink - 0.5 * self.width, 0.0))
-        return total
-
-    def _slope(self, r: Array) -> Array:
-        total = np.full(r.shape, self.loss.slopes[0])
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            total += jump * np.clip((r - kink) / self.width + 0.5, 0.0, 1.0)
-        return total
-
-    def gradient(self, y: Array, f: Array) -> Array:
-        return self.loss.orientation(y) * self._slope(self.loss.residual(y, f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        total = np.zeros(r.shape)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            total += (np.abs(r - kink) < 0.5 * self.width) * (jump / self.width)
-        return total
-
-
-@dataclass(frozen=True)
-class _Followed(Rounded):
-    """The rounding of width h continued as a parabola over the wider window of the stage before."""
-
-    window: float = 0.0
-
-    def _slope(self, r: Array) -> Array:
-        total = super()._slope(r)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            inside = np.abs(r - kink) < 0.5 * self.window
-            # The row keeps its multiplier of the last stage: slope (r - kink)/window + 1/2 at the new width is
-            # reached at r - kink scaled by width/window.
-            total += jump * inside * ((r - kink) / self.width + 0.5 - np.clip((r - kink) / self.width + 0.5, 0.0, 1.0))
-        return total
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        total = np.zeros(r.shape)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            total += (np.abs(r - kink) < 0.5 * self.window) * (jump / self.width)
-        return total
+#: widths that all rows pass, as shares of the scale of the residuals; then rows far from every kink are set aside
+_COARSE = (1.0, 0.3, 0.1)
+_COARSE_WARM = (0.1,)
+#: relative gradient at which a stage that others follow is left
+_STAGE_TOL = 1e-3
+#: bytes that the features of the rows near a kink may take; more of them, and a stage passes over all rows instead
+_NEAR_BYTES = 1 << 28
 
 
 def minimise(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
-    """Minimise a piecewise linear loss: coarse roundings on all rows, fine ones on the rows near a kink."""
+    """Minimise a piecewise linear loss; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
-    assert isinstance(problem.loss, PiecewiseLinear)
-    scale = _residual_scale(problem)
-    finest = scale * (1e-3 if problem.design.block_dtype == np.float32 else 1e-7)
-    theta = start_coordinates(problem, start)
+    if not isinstance(problem.loss, PiecewiseLinear):
+        raise TypeError(f"this solver is for piecewise linear losses; got {problem.loss!r}. Call `solve` instead.")
+    scales = _residual_scales(problem)
     # a warm start already knows which rows lie near the kinks
-    coarse = [scale * width for width in ((1.0, 0.3, 0.1) if start is None else (0.1,))]
+    coarse = [scales * share for share in (_COARSE if start is None else _COARSE_WARM)]
+    theta = _least_squares(problem) if start is None else start_coordinates(problem, start)
     theta, n_iter, _ = _stages(problem, theta, coarse, settings, final=False)
-    if hasattr(problem.design.rows, "targets"):
-        theta, more, last = _near_kinks(problem, theta, coarse[-1], finest, settings)
-    else:
-        widths = _shrinking(coarse[-1], finest)
-        theta, more, last = _stages(problem, theta, widths, settings, final=True, window=coarse[-1])
-    sums = newton.run_pass(replace(problem, loss=Rounded(problem.loss, finest)), theta, None, _outputs(problem), None)
+    if not hasattr(problem.design.rows, "targets"):
+        return _by_passes(problem, theta, coarse[-1], settings, n_iter)
+    ends = []
+    for output in range(problem.n_outputs):
+        budget = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
+        one = _only(problem, output)
+        ends.append(_one_output(one, theta[:, output], float(coarse[-1][output]), budget))
+        problem.design.n_kernel_evals, problem.design.n_passes = one.design.n_kernel_evals, one.design.n_passes
+    theta = np.column_stack([end.theta for end in ends])
     return Solution(
         weights=problem.design.to_weights(theta[:-1]),
         intercept=theta[-1].copy(),
         coordinates=theta,
-        objective=_true_objective(problem, theta),
-        n_iter=n_iter + more,
-        converged=last,
-        optimality=newton.relative_gradient(problem, theta, sums),
+        objective=np.array([end.objective for end in ends]),
+        n_iter=n_iter + max(end.n_iter for end in ends),
+        converged=all(end.converged for end in ends),
+        optimality=np.array([end.optimality for end in ends]),
         jitter=problem.design.jitter,
-        info={"rounding": finest},
+        info={"exact": [end.exact for end in ends], "rounding": [end.width for end in ends]},
     )
 
 
-def _outputs(problem: Problem) -> Array:
-    return np.arange(problem.n_outputs)
+# -- all rows at once -----------------------------------------------------------------------------------
 
 
-def _shrinking(width: float, finest: float) -> list[float]:
-    """Widths from `width` (excluded) to `finest`: tenths, then one jump when few rows are left inside."""
-    widths = []
-    while width > finest:
-        width = max(finest, 0.1 * width) if width > 1e3 * finest else finest
-        widths.append(width)
-    return widths
+def _least_squares(problem: Problem) -> Array:
+    """The least-squares fit of the targets, the start of seed 000's Table 1 (step 1.0): right offset, right scale."""
+    squared = replace(problem, loss=LeastSquares(), linear=None)
+    theta = start_coordinates(problem, None)
+    sums = newton.run_pass(squared, theta, None, np.arange(problem.n_outputs), None)
+    return theta + newton.newton_step(squared, theta, sums)[0]
 
 
 def _stages(
     problem: Problem,
     theta: Array,
-    widths: Sequence[float],
+    widths: Sequence[Array],
     settings: Settings,
     *,
     final: bool,
-    window: float | None = None,
-) -> tuple[Array, int, bool]:
-    """Newton at every width in turn; returns coordinates, iterations, and whether the last one converged."""
-    n_iter, converged = 0, False
+    window: Array | None = None,
+) -> tuple[Array, int, Solution]:
+    """Newton at every width (one per output) in turn; returns coordinates, iterations, and the last solution."""
+    n_iter = 0
     for stage, width in enumerate(widths):
         if window is not None:
-            theta = _follow(problem, theta, float(width), window)
-        tol = settings.tol if final and stage == len(widths) - 1 else 1e-3
+            theta = _follow(problem, theta, width, window)
+        tol = settings.tol if final and stage == len(widths) - 1 else max(settings.tol, _STAGE_TOL)
         left = replace(settings, tol=tol, max_iter=max(1, settings.max_iter - n_iter))
-        rounded = replace(problem, loss=Rounded(problem.loss, float(width)))  # type: ignore[arg-type]
-        solution = newton.minimise(rounded, theta, left)
-        theta, window = solution.coordinates, float(width)
+        solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, left)
+        theta, window = solution.coordinates, width
         n_iter += solution.n_iter
-        converged = solution.converged
-    return theta, n_iter, converged
+    return theta, n_iter, solution
 
 
-def _near_kinks(
-    problem: Problem, theta: Array, width: float, finest: float, settings: Settings
-) -> tuple[Array, int, bool]:
-    """Shrink the rounding output by output on the rows near a kink; the others enter as a linear term.
-
-    Rows farther from every kink than twice the rounding rarely reach one while it shrinks tenfold.  After each stage
-    all rows are checked; a row that crossed a kink widens the margin and the stage is repeated.
-    """
-    theta = theta.copy()
-    n_iter, converged = 0, True
-    for output in range(problem.n_outputs):
-        window, reach = width, 2.0
-        stages = _shrinking(width, finest)
-        while stages:
-            target = stages[0]
-            near, part = _restrict(problem, theta[:, output], output, reach * window)
-            left = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-            found, more, converged_here = _stages(
-                part, theta[:, [output]], [target], left, final=len(stages) == 1, window=window
-            )
-            n_iter += more
-            crossed = _crossed(problem, theta[:, output], found[:, 0], output, near)
-            theta[:, output] = found[:, 0]
-            if crossed and reach < 1e3 and not settings.out_of_time():
-                reach *= 4.0
-                continue
-            window, reach = target, 2.0
-            stages.pop(0)
-        converged = converged and converged_here
-    return theta, n_iter, converged
-
-
-def _row_parts(problem: Problem, theta: Array, output: int) -> tuple[Array, Array, Array, Array]:
-    """Targets, weights, residuals and the interval between kinks of every row, for one output."""
-    rows = problem.design.rows
-    y = rows.targets[:, output]  # type: ignore[attr-defined]
-    s = np.broadcast_to(block_weights(rows.weights, len(y), np.array([output]))[:, 0], len(y))  # type: ignore[attr-defined]
-    f = problem.design.matvec(theta[:-1, None])[:, 0] + theta[-1]
-    r = problem.loss.residual(y, f)  # type: ignore[attr-defined]
-    interval = np.asarray(np.searchsorted(problem.loss.kinks, r))  # type: ignore[attr-defined]
-    return y, s, r, interval
-
-
-def _restrict(problem: Problem, theta: Array, output: int, reach: float) -> tuple[Array, Problem]:
-    """The problem on the rows within `reach` of a kink, the rest as a linear term."""
-    loss = problem.loss
-    assert isinstance(loss, PiecewiseLinear)
-    y, s, r, interval = _row_parts(problem, theta, output)
-    distance = np.where(s > 0, np.min(np.abs(r[:, None] - loss.kinks), axis=1), np.inf)
-    # never fewer rows than unknowns: the machine must have something to bend on
-    least = min(len(r), problem.design.n_basis + 1)
-    near = (distance <= max(reach, np.partition(distance, least - 1)[least - 1])) & (s > 0)
-    slopes = np.where(near, 0.0, s * loss.orientation(y) * loss.slopes[interval])
-    linear = problem.C * np.concatenate([problem.design.rmatvec(slopes[:, None]), [[slopes.sum()]]])
-    index = np.flatnonzero(near)
-    features = problem.design.take(index)
-    part = replace(
-        problem,
-        design=FeatureDesign(features, y[index, None], s[index], block_rows=8192),
-        linear=linear if problem.linear is None else linear + problem.linear[:, [output]],
-    )
-    return near, part
-
-
-def _crossed(problem: Problem, before: Array, after: Array, output: int, near: Array) -> bool:
-    """Whether a row outside `near` changed its linear piece."""
-    old = _row_parts(problem, before, output)[3]
-    _, s, _, new = _row_parts(problem, after, output)
-    return bool(np.any((old != new) & ~near & (s > 0)))
-
-
-def _follow(problem: Problem, theta: Array, width: float, window: float) -> Array:
+def _follow(problem: Problem, theta: Array, width: Array, window: Array) -> Array:
     """One Newton step at the new width with the rows of the old window held; kept where it lowers the objective."""
     outputs = np.arange(problem.n_outputs)
-    held = replace(problem, loss=_Followed(problem.loss, width, window))  # type: ignore[arg-type]
+    held = replace(problem, loss=Followed(_linear_loss(problem), width, window))
     sums = newton.run_pass(held, theta, None, outputs, None)
     step, _ = newton.newton_step(held, theta, sums)
-    rounded = replace(problem, loss=Rounded(problem.loss, width))  # type: ignore[arg-type]
-    trial = newton.run_losses(rounded, theta, step, outputs)
+    trial = newton.run_losses(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, step, outputs)
     before = newton.penalised(problem, theta, trial[0])
     after = newton.penalised(problem, theta + step, trial[1])
     return theta + np.where(after < before, 1.0, 0.0) * step
 
 
-def _residual_scale(problem: Problem) -> float:
-    """The width to begin with: the margin for classes, the spread of the targets for regression."""
+def _by_passes(problem: Problem, theta: Array, width: Array, settings: Settings, n_iter: int) -> Solution:
+    """The stages for rows that cannot be held: every step is a pass, and the end is a narrow rounding."""
+    finest = width * (1e-2 if problem.design.block_dtype == np.float32 else 1e-6)
+    widths, window = [], width
+    while np.any(window > finest):
+        # tenths at first; when few rows are left inside, one jump loses none of them
+        window = np.maximum(finest, 0.1 * window) if np.any(window > 1e3 * finest) else finest
+        widths.append(window)
+    left = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
+    theta, more, last = _stages(problem, theta, widths, left, final=True, window=width)
+    outputs = np.arange(problem.n_outputs)
+    losses = newton.run_losses(problem, theta, np.zeros_like(theta), outputs)[0]
+    return replace(
+        last,
+        objective=newton.penalised(problem, theta, losses),
+        n_iter=n_iter + more,
+        info={"exact": [False] * problem.n_outputs, "rounding": list(finest)},
+    )
+
+
+# -- one output, rows in memory --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where one output ended."""
+
+    theta: Array
+    objective: float
+    optimality: float
+    n_iter: int
+    converged: bool
+    exact: bool
+    width: float
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """All rows as seen from a point: their residuals, and the gradient of those that are far from every kink."""
+
+    theta: Array
+    r: Array
+    piece: Array  # interval between kinks
+    near: Array  # mask; rows of weight 0 count as far and never as crossing
+    linear: Array  # (m + 1,), C included
+    objective: float
+    magnitude: float  # sum of |C s slope|
+
+
+def _one_output(problem: Problem, theta: Array, width: float, settings: Settings) -> _End:
+    """Shrink the rounding on the rows near a kink until the exact finish is proved optimal.
+
+    Rows farther from every kink than twice the rounding rarely reach one while it shrinks tenfold.  After each stage
+    all rows are looked at; if a row set aside has changed its piece, the stage is repeated with four times the margin,
+    and at the third time without setting rows aside.  So a stage is done at most four times, and there are finitely
+    many stages: the width shrinks tenfold each time, down to the rounding of the residuals.
+    """
+    tol = max(settings.tol, 50 * float(np.finfo(problem.design.block_dtype).eps))
+    at = _scan(problem, theta, 2.0 * width)
+    counted = _weights(problem) > 0
+    typical = _typical(problem, counted, width)
+    n_iter, margin, optimality, ended, settled = 0, 2.0, np.inf, False, False
+    while not ended and n_iter < settings.max_iter and not settings.out_of_time():
+        part = _near_rows(problem, at)
+        slack = _slack(problem, at, part)
+        floor = max(10 * slack, 1e-7 * typical)
+        target = max(0.1 * width, floor)
+        left = replace(settings, max_iter=settings.max_iter - n_iter)
+        rough, final = target > 2e-3 * typical, target <= floor
+        candidate, end, last = _one_stage(
+            problem, part, at.theta, (target, width), slack, left, rough=rough, final=final
+        )
+        n_iter += max(1, last.n_iter)
+        after = _scan(problem, candidate, 2.0 * target)
+        if part is not None and np.any((after.piece != at.piece) & ~at.near & counted):
+            # a row set aside has crossed a kink: its line was the wrong one
+            margin = 4.0 * margin if margin < 30.0 else np.inf
+            lower = after.objective < at.objective
+            at = _scan(problem, after.theta if lower else at.theta, margin * width)
+            continue
+        at, optimality = after, float(last.optimality[0])
+        if part is not None and end is not None:
+            optimality = _relative_gradient(part, end, after)
+            if optimality <= tol:
+                return _End(at.theta, at.objective, optimality, n_iter, True, True, 0.0)
+        ended, settled = target <= floor, last.converged
+        width, margin = target, 2.0
+    # a narrow rounding, converged: its slopes are multipliers of rows within that width of their kinks
+    logger.debug("no exact finish: rounding of width %.1e, gradient %.1e of its parts.", width, optimality)
+    converged = ended and settled and optimality <= max(tol, 1e-6)
+    return _End(at.theta, at.objective, optimality, n_iter, converged, False, width)
+
+
+def _one_stage(
+    problem: Problem,
+    part: NearRows | None,
+    theta: Array,
+    shrink: tuple[float, float],
+    slack: float,
+    settings: Settings,
+    *,
+    rough: bool,
+    final: bool,
+) -> tuple[Array, Finish | None, Solution]:
+    """Newton at the target width, on the near rows where they are known, and the exact finish if it holds."""
+    target, width = shrink
+    widths, window = [np.array([target])], np.array([width])
+    if part is None:
+        found, _, last = _stages(problem, theta[:, None], widths, settings, final=final, window=window)
+        return found[:, 0], None, last
+    small = replace(
+        problem,
+        design=FeatureDesign(part.features, part.y[:, None], part.s, block_rows=8192),
+        linear=part.linear[:, None],
+    )
+    found, _, last = _stages(small, theta[:, None], widths, settings, final=final, window=window)
+    inside = _distance(part.loss, part.loss.residual(part.y, part.predict(found[:, 0]))) < 0.5 * target
+    if rough and inside.sum() > problem.design.n_basis + 1:
+        return found[:, 0], None, last  # more rows than unknowns: the walk would be long, a narrower window is quick
+    end = finish(part, found[:, 0], target)
+    if end.consistent and end.distance <= slack:
+        return end.theta, end, last
+    return found[:, 0], None, last
+
+
+def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
+    """One pass over the rows; those within `reach` of a kink are near, and never fewer than unknowns."""
+    loss = _linear_loss(problem)
+    r = np.empty(problem.design.n_rows)
+    y, s = _targets(problem), _weights(problem)
+    orientation = loss.orientation(y)
+
+    def one(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+        here = slice(block.start, block.stop)
+        r[here] = loss.residual(y[here], newton.predict(Phi, theta[:, None])[:, 0])
+        pull = np.where(_distance(loss, r[here]) > reach, s[here] * orientation[here] * _slopes(loss, r[here]), 0.0)
+        return Phi.T @ pull.astype(Phi.dtype), np.array(pull.sum())
+
+    pulls, total = problem.design.map_reduce(one)
+    distance = np.where(s > 0, _distance(loss, r), np.inf)
+    near = distance <= reach
+    least = min(int(np.sum(s > 0)), problem.design.n_basis + 1)
+    if near.sum() < least:
+        # the machine must have something to bend on
+        return _scan(problem, theta, float(np.partition(distance, least - 1)[least - 1]))
+    linear = problem.C * np.append(pulls, total)
+    objective = 0.5 * np.sum(problem.penalty * theta**2) + problem.C * np.dot(s, loss.value_of_residual(r))
+    if problem.linear is not None:
+        linear = linear + problem.linear[:, 0]
+        objective += float(problem.linear[:, 0] @ theta)
+    magnitude = problem.C * float(np.dot(s, np.abs(_slopes(loss, r))))
+    return _Scan(theta, r, np.searchsorted(loss.kinks, r), near, linear, float(objective), magnitude)
+
+
+def _near_rows(problem: Problem, at: _Scan) -> NearRows | None:
+    """The near rows with their features; None where these would take too much memory."""
+    index = np.flatnonzero(at.near)
+    if len(index) * problem.design.n_basis * 8 > _NEAR_BYTES:
+        return None
+    return NearRows(
+        loss=_linear_loss(problem),
+        C=problem.C,
+        features=problem.design.take(index).astype(np.float64, copy=False),
+        y=_targets(problem)[index],
+        s=_weights(problem)[index],
+        linear=at.linear,
+        penalty=problem.penalty,
+        fit_intercept=problem.fit_intercept,
+    )
+
+
+def _slack(problem: Problem, at: _Scan, part: NearRows | None) -> float:
+    """Distance from a kink that the rounding of a prediction cannot tell from zero."""
+    # features and their products are of the block's type, targets and the intercept always float64
+    eps = float(np.finfo(problem.design.block_dtype).eps)
+    length = 1.0 if part is None else float(np.sqrt(np.max(np.einsum("ij,ij->i", part.features, part.features))))
+    added = 1.0 + abs(float(at.theta[-1])) + float(np.max(np.abs(_targets(problem)[at.near])))
+    return 16 * (eps * length * float(np.linalg.norm(at.theta[:-1])) + float(np.finfo(np.float64).eps) * added)
+
+
+def _relative_gradient(part: NearRows, end: Finish, at: _Scan) -> float:
+    gradient = part.gradient(end.theta, end.slopes)
+    pulls = part.C * float(np.dot(part.s, np.abs(end.slopes)))
+    # the last term keeps the measure sound where every loss and every weight is zero
+    scale = float(np.linalg.norm(end.theta[:-1])) + at.magnitude + pulls + 1e-8 * part.C * float(np.sum(part.s))
+    return float(np.linalg.norm(gradient)) / scale
+
+
+# -- small helpers -----------------------------------------------------------------------------------------
+
+
+class _OneOutput(Rows):
+    """One output of a row source that holds its targets."""
+
+    def __init__(self, rows: Any, output: int) -> None:
+        self.rows, self.output = rows, output
+        self.n_rows, self.n_features, self.n_outputs, self.dtype = rows.n_rows, rows.n_features, 1, rows.dtype
+        self.targets = rows.targets[:, [output]]
+        self.weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights[:, output]
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        whole = self.rows.block(start, stop)
+        weights = None if self.weights is None else self.weights[start:stop]
+        return RowBlock(start, stop, lambda *_: whole.X, self.targets[start:stop], weights)
+
+    def take(self, indices: Array) -> Any:
+        return self.rows.take(indices)
+
+
+def _only(problem: Problem, output: int) -> Problem:
+    """The problem of one output; its design shares the values."""
+    design: Design = copy.copy(problem.design)
+    design.rows = _OneOutput(problem.design.rows, output)
+    return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])
+
+
+def _linear_loss(problem: Problem) -> PiecewiseLinear:
+    assert isinstance(problem.loss, PiecewiseLinear)
+    return problem.loss
+
+
+def _targets(problem: Problem) -> Array:
+    return problem.design.rows.targets[:, 0]  # type: ignore[attr-defined]
+
+
+def _weights(problem: Problem) -> Array:
+    weights = problem.design.rows.weights  # type: ignore[attr-defined]
+    return np.broadcast_to(block_weights(weights, problem.design.n_rows, np.zeros(1, int))[:, 0], problem.design.n_rows)
+
+
+def _typical(problem: Problem, counted: Array, width: float) -> float:
+    """Size of a usual residual.  By medians: a few wild targets must not decide how fine the rounding can be."""
     if problem.loss.for_classes:
         return 1.0
-    mass, first, second = problem.design.rows.map_reduce(_target_moments, problem.design.block_rows)
-    deviation = float(np.sqrt(max(0.0, float(second / mass - (first / mass) ** 2))))
-    return deviation if deviation > 0.0 else 1.0
+    y = _targets(problem)[counted]
+    spread = float(np.median(np.abs(y - np.median(y))))
+    return spread if spread > 0.0 else width
 
 
-def _target_moments(block: RowBlock) -> tuple[Array, ...]:
+def _distance(loss: PiecewiseLinear, r: Array) -> Array:
+    return np.min(np.abs(r[:, None] - loss.kinks), axis=1)
+
+
+def _slopes(loss: PiecewiseLinear, r: Array) -> Array:
+    return loss.slopes[np.searchsorted(loss.kinks, r)]
+
+
+def _residual_scales(problem: Problem) -> Array:
+    """The widths to begin with, (L,): the margin for classes, the spread of the targets for regression."""
+    if problem.loss.for_classes:
+        return np.ones(problem.n_outputs)
+    rows, block_rows = problem.design.rows, problem.design.block_rows
+    mass, first = rows.map_reduce(lambda block: _moments(block, 0.0, 1), block_rows)
+    second = rows.map_reduce(lambda block: _moments(block, first / mass, 2), block_rows)[1]
+    mean, deviation = np.abs(first / mass), np.sqrt(second / mass)
+    # equal targets have a deviation of rounding errors only
+    return np.where(deviation > 1e-12 * mean, deviation, np.where(mean > 0.0, mean, 1.0))
+
+
+def _moments(block: RowBlock, centre: Any, power: int) -> tuple[Array, ...]:
     assert block.targets is not None
-    return np.array(block.targets.size), np.sum(block.targets), np.sum(np.square(block.targets))
-
-
-def _true_objective(problem: Problem, theta: Array) -> Array:
-    outputs = np.arange(problem.n_outputs)
-    return newton.penalised(problem, theta, newton.run_losses(problem, theta, np.zeros_like(theta), outputs)[0])
+    y = block.targets
+    s = np.broadcast_to(block_weights(block.weights, len(block), np.arange(y.shape[1])), y.shape)
+    return s.sum(axis=0), np.sum(s * (y - centre) ** power, axis=0)
