@@ -24,10 +24,10 @@ logger = logging.getLogger("kompakt.tune")
 
 #: powers of ten around the kernel's own width that a search may reach, and powers of ten of C
 WIDTHS = (-4.0, 4.0)
-COSTS = (-3.0, 8.0)
+COSTS = (-6.0, 8.0)
 STRATEGIES = ("profile", "anneal", "grid", "random")
 _COARSE_WIDTHS = np.arange(-3.0, 2.5)  # from 1/1000 of the width's start to 100 times it
-_COARSE_COSTS = np.arange(-2.0, 8.5)
+_COARSE_COSTS = np.arange(-3.0, 8.5)
 _NEAR_COSTS = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])
 
 
@@ -179,7 +179,8 @@ class _Walker:
 
 def _profile(walker: _Walker, has_width: bool) -> str:
     """Coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best."""
-    coarse = 10.0**_COARSE_COSTS
+    # Without a width there is one path only, so it may be long; a penalised intercept can make a very small C the best.
+    coarse = 10.0 ** (_COARSE_COSTS if has_width else np.arange(COSTS[0], COSTS[1] + 0.5, 0.5))
     known: dict[float, Trial] = {}
 
     def visit(log_width: float, Cs: Array, phase: str) -> None:
