@@ -110,6 +110,18 @@ def test_blocks_tune_as_memory_does():
     np.testing.assert_allclose(outside.decision_function(X), inside.decision_function(X), atol=1e-8)
 
 
+def test_coarse_search_on_part_of_the_rows(monkeypatch):
+    from kompakt.estimators import fixed_size_fit
+
+    X, y = make_moons(600, noise=0.25, random_state=0)
+    machine = FixedSizeLSSVC(n_basis=10, tune=True, cv=5, random_state=0)
+    whole = clone(machine).fit(X, y)
+    monkeypatch.setattr(fixed_size_fit, "_COARSE_ROWS", 200)
+    part = clone(machine).fit(X, y)
+    assert set(part.cv_results_["phase"]) == {"fine"}
+    assert part.cv_error_ < whole.cv_error_ + 0.01
+
+
 @pytest.mark.parametrize("search", ["profile", "anneal", "grid", "random"])
 def test_every_search_improves_on_a_bad_start(search):
     X, y = sines(200)

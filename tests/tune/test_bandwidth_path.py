@@ -73,3 +73,16 @@ def test_failed_points_are_passed_over_and_time_ends_the_search():
     assert len(late.trials) == 1
     with pytest.raises(ValueError, match="search must be one of"):
         tune_width_and_cost(holes, RBF(1.0), strategy="luck")
+
+
+def test_coarse_errors_lead_but_never_win():
+    """A part of the rows sees other errors, far too good; only those of all rows count in the end."""
+
+    def optimist(kernel, Cs):
+        errors, folds = valley(0.1, 30.0)(kernel, Cs)
+        return errors - 100.0, folds - 100.0
+
+    found = tune_width_and_cost(valley(0.03, 100.0), RBF(1.0), evaluate_coarse=optimist)
+    assert abs(np.log10(found.kernel.gamma / 0.03)) < 0.25
+    assert found.error >= 0
+    assert set(found.cv_results["phase"]) == {"fine"}

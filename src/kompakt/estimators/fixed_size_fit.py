@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_samples
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
+from kompakt.grow.compact import subset
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, make_loss
 from kompakt.select import Selection
@@ -38,6 +39,8 @@ logger = logging.getLogger("kompakt")
 _INPUT_SPACE = 2000
 _N_SIZES = 5
 _LARGEST_AUTO = 1000
+#: the coarse search sees this many rows where there are more than twice as many
+_COARSE_ROWS = 50_000
 
 
 @dataclass
@@ -203,6 +206,7 @@ class FixedSizeFit:
             evaluate,
             plan.kernel,
             strategy=me.search,
+            evaluate_coarse=self._on_part_of_the_rows(plan, fast),
             deadline=deadline,
             random_state=plan.training.key,
             **(me.search_options or {}),
@@ -218,6 +222,21 @@ class FixedSizeFit:
         chosen = int(np.argmin(self.cv_results_["rank_test_error"]))
         self.cv_error_ = float(self.cv_results_["mean_test_error"][chosen])
         self.search_stopped_ = tuned.stopped
+
+    def _on_part_of_the_rows(self, plan: _Plan, objective: Objective) -> Any:
+        """Held-out errors on a random part of very many rows, enough to see where the good widths lie."""
+        rows, labels = plan.task.rows, plan.task.labels
+        enough = max(_COARSE_ROWS, 20 * plan.selection.n_basis)
+        if rows.n_rows < 2 * enough or not isinstance(plan.folds, int):
+            return None
+        some = np.sort(np.random.default_rng(plan.training.key).choice(rows.n_rows, enough, replace=False))
+        if labels is not None and len(np.unique(labels[some])) <= labels.max():
+            return None  # a class is so rare that it is missing
+        task = replace(plan.task, rows=subset(rows, some), labels=None if labels is None else labels[some])
+        stratum = None if getattr(self, "shared_basis", True) else plan.stratum
+        parts = make_parts(task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
+        logger.info("the coarse search uses %d of %d rows", enough, rows.n_rows)
+        return lambda kernel, Cs: held_out_errors(task, parts, kernel, plan.basis, Cs, objective)
 
     def _choose_size(self, plan: _Plan) -> None:
         """Pick the number of prototypes on a path of nested sets, all from one set of features."""

@@ -102,6 +102,7 @@ def tune_width_and_cost(
     kernel: Kernel,
     *,
     strategy: str = "profile",
+    evaluate_coarse: Evaluate | None = None,
     deadline: float | None = None,
     random_state: Any = None,
     **options: Any,
@@ -116,6 +117,9 @@ def tune_width_and_cost(
         Where the search begins; a kernel without a width has only C to be tuned.
     strategy : {"profile", "anneal", "grid", "random"}
         Search over the width with C read off a path, or over both by a strategy of `kompakt.tune.search`.
+    evaluate_coarse : callable, optional
+        A cheaper `evaluate`, such as on part of the rows, for the coarse steps of "profile"; its errors are never
+        compared with those of `evaluate`.
     deadline : float, optional
         On the clock of time.monotonic.
     random_state : int, RandomState or None
@@ -143,7 +147,8 @@ def tune_width_and_cost(
         raise ValueError(f"search must be one of {STRATEGIES}; got {strategy!r}.")
     walker = _Walker(evaluate, kernel, deadline)
     if len(kernel.theta) == 0 or strategy == "profile":
-        stopped = _profile(walker, has_width=len(kernel.theta) > 0)
+        scout = walker if evaluate_coarse is None else _Walker(evaluate_coarse, kernel, deadline)
+        stopped = _profile(walker, scout, has_width=len(kernel.theta) > 0)
     else:
         stopped = _jointly(walker, strategy, random_state, options)
     best = min(walker.trials, key=lambda trial: float(trial.errors.min()))
@@ -177,38 +182,49 @@ class _Walker:
         return trial
 
 
-def _profile(walker: _Walker, has_width: bool) -> str:
+def _profile(walker: _Walker, scout: _Walker, has_width: bool) -> str:
     """Coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best."""
-    # Without a width there is one path only, so it may be long; a penalised intercept can make a very small C the best.
-    coarse = 10.0 ** (_COARSE_COSTS if has_width else np.arange(COSTS[0], COSTS[1] + 0.5, 0.5))
+    if not has_width:
+        # One path only, so it may be long; a penalised intercept can make a very small C the best.
+        trial = walker(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
+        if not walker.late():
+            walker(1.0, _near(trial), "fine")
+        return "deadline" if walker.late() else "finished"
     known: dict[float, Trial] = {}
 
-    def visit(log_width: float, Cs: Array, phase: str) -> None:
-        if log_width not in known and not walker.late():
-            known[log_width] = walker(10.0**log_width, Cs, phase)
+    def visit(log_width: float, Cs: Array, phase: str, by: _Walker = walker) -> None:
+        if log_width not in known and not by.late():
+            known[log_width] = by(10.0**log_width, Cs, phase)
 
     def best() -> float:
         return min(known, key=lambda at: float(known[at].errors.min()))
 
-    def near_best() -> Array:
-        trial = known[best()]
-        around = np.log10(trial.Cs[int(np.argmin(trial.errors))]) + _NEAR_COSTS
-        return 10.0 ** np.clip(around, *COSTS)
-
-    for log_width in _COARSE_WIDTHS if has_width else [0.0]:
-        visit(float(log_width), coarse, "coarse")
-    while has_width and best() in (min(known), max(known)) and not walker.late():
+    coarse = 10.0**_COARSE_COSTS
+    for log_width in _COARSE_WIDTHS.tolist():
+        visit(log_width, coarse, "coarse", scout)
+    while best() in (min(known), max(known)) and not scout.late():
         step = -1.0 if best() == min(known) else 1.0
         if not WIDTHS[0] <= best() + step <= WIDTHS[1]:
             break
-        visit(best() + step, coarse, "coarse")
-    for step in (0.5, 0.25, 0.125) if has_width else ():
-        centre, Cs = best(), near_best()
+        visit(best() + step, coarse, "coarse", scout)
+    if scout is not walker:  # from here on all rows, whose errors are not those of a part of them
+        start = best()
+        trial = walker(10.0**start, _near(known[start]), "fine")
+        known = {start: trial}
+    for step in (0.5, 0.25, 0.125):
+        centre = best()
+        Cs = _near(known[centre])
         for side in (-step, step):
             visit(centre + side, Cs, "fine")
     if not walker.late():  # the best width may have been seen on the coarse path only
-        walker(10.0 ** best(), near_best(), "fine")
+        walker(10.0 ** best(), _near(known[best()]), "fine")
     return "deadline" if walker.late() else "finished"
+
+
+def _near(trial: Trial) -> Array:
+    """Values of C around the best of a trial."""
+    around = np.log10(trial.Cs[int(np.argmin(trial.errors))]) + _NEAR_COSTS
+    return 10.0 ** np.clip(around, *COSTS)
 
 
 def _jointly(walker: _Walker, strategy: str, random_state: Any, options: dict[str, Any]) -> str:
