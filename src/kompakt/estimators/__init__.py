@@ -2,6 +2,7 @@
 
 from kompakt.estimators.compact import CompactSVC, CompactSVR
 from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
+from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
 from kompakt.estimators.projected import ProjectedSVC
 from kompakt.estimators.projection import GreedyProjection
 from kompakt.estimators.spsvc import SpSVC
@@ -9,6 +10,8 @@ from kompakt.estimators.spsvc import SpSVC
 __all__ = [
     "CompactSVC",
     "CompactSVR",
+    "FixedSizeLSSVC",
+    "FixedSizeLSSVR",
     "GreedyProjection",
     "KernelFisher",
     "ProjectedKernelFisher",
