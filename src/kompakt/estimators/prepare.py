@@ -150,7 +150,7 @@ def class_factors(class_weight: Any, classes: Array, labels: Array, weights: Arr
     known = list(classes)
     unknown = [label for label in class_weight if label not in known]
     if unknown:
-        raise ValueError(f"class_weight names labels that are not in y: {unknown}; the labels are {known}.")
+        raise ValueError(f"class_weight must name labels of y, which are {known}; got {unknown} besides.")
     factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
     if np.any(~np.isfinite(factors)) or np.any(factors <= 0):
         raise ValueError(

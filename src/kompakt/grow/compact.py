@@ -268,11 +268,11 @@ def light(rows: ArrayRows, memory_budget: int | None) -> ArrayRows:
         return rows
     if 4 * rows.n_rows * rows.n_features > (memory_budget or 1 << 30):
         return rows
-    if rows.is_sparse:
-        X = rows.X.astype(np.float32).toarray()
-    else:
-        X = (rows.X if rows.offset is None else rows.X - rows.offset).astype(np.float32)
-    return ArrayRows(X, rows.targets, rows.weights)
+    X = rows.X if rows.offset is None else rows.X - rows.offset
+    largest = float(np.max(np.abs(X.data if rows.is_sparse else X), initial=0.0))
+    if not 1e-12 < largest < 1e12:  # squares and widths must stay inside the range of float32
+        return rows
+    return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 
 
 def hold_out(rows: ArrayRows, recipe: Recipe, labels: Array | None) -> tuple[Array | None, Array | None]:

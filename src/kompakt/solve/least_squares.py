@@ -18,6 +18,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     """The minimiser for the least-squares loss; `start` is not needed and ignored."""
     theta = start_coordinates(problem, None)
     outputs = np.arange(problem.n_outputs)
+    eps = float(np.finfo(problem.design.block_dtype).eps)
     sums = newton.run_pass(problem, theta, None, outputs, None)
     step, jitter = newton.newton_step(problem, theta, sums)
     theta = theta + step
@@ -32,12 +33,14 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
             active=sums.active,
         )
         optimality = newton.relative_gradient(problem, theta, at)
+        # residuals that are all rounding of the targets have no direction left
+        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * sums.magnitude, 0.0, optimality)
         objective = newton.penalised(problem, theta, at.losses[0])
         coordinates = theta
         if np.all(optimality <= 1e-13):
             break
         theta = theta + newton.newton_step(problem, theta, at)[0]
-    tol = max(1e-6, 1e3 * float(np.finfo(problem.design.block_dtype).eps))
+    tol = max(1e-6, 1e3 * eps)
     return Solution(
         weights=problem.design.to_weights(coordinates[:-1]),
         intercept=coordinates[-1].copy(),
@@ -48,6 +51,11 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         optimality=optimality,
         jitter=max(jitter, problem.design.jitter),
     )
+
+
+def _norm(problem: Problem, theta: Array, at: newton.Sums) -> Array:
+    gradient = problem.penalty[:, None] * theta + at.gradient
+    return np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0)
 
 
 def _residual_sums(theta: Array, Phi: Array, block: newton.RowBlock) -> tuple[Array, ...]:
