@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tests.grow.naive import data, grown, machine_for
 
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
@@ -13,7 +14,6 @@ from kompakt.grow.selector import GrowthSelector
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Hinge, SquaredHinge
 from kompakt.rows import ArrayRows, hash_rows
-from tests.grow.naive import data, grown, machine_for
 
 
 class Counting(Kernel):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
+from tests.grow.naive import data, full_fit, grown, machine_for
 
-from kompakt.grow.forward import GrowthPlan, _Growth
 from kompakt.grow.candidates import CandidateStream
-from kompakt.grow.scores import TRIALS, WholeRows, pivots
+from kompakt.grow.forward import GrowthPlan, _Growth
+from kompakt.grow.scores import TRIALS, WholeRows, pivots, score_sp1
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 from kompakt.rows import hash_rows
-from tests.grow.naive import data, full_fit, grown, machine_for
 
 LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 KERNELS = {"k": RBF(0.5), "1 + k": 1 + RBF(0.5)}
@@ -70,7 +70,7 @@ def test_sp2_is_the_best_new_weight(state, loss, score_rows):
 def test_sp1_is_a_full_refit(state, loss):
     make, X, y, s, kernel, intercept = state
     machine, tried = make(loss)
-    got = TRIALS["sp1"](machine, tried)
+    got = score_sp1(machine, tried)
     before = float(np.sum(machine.objective()))
     for position, row in enumerate(tried):
         basis = X[[*machine.indices, row]]
@@ -84,12 +84,26 @@ def test_sp1_holds_while_the_active_set_is_stale():
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0, s)
     for index in range(6):  # never retrained: the machine is not at its optimum
         machine.append(index, machine.columns_of.column(index), 1.0)
-    got = TRIALS["sp1"](machine, np.array([20, 30]))
+    got = score_sp1(machine, np.array([20, 30]))
     before = float(np.sum(machine.objective()))
     for position, row in enumerate((20, 30)):
         basis = X[[*range(6), row]]
         after = full_fit(RBF(0.5).block(X, basis), RBF(0.5).gram(basis), y[:, 0], s, SquaredHinge(), 10.0)
         assert_allclose(got.scores[position], before - after, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("C", [0.1, 3.0, 100.0])
+def test_racing_candidates_end_with_the_same_winner(loss, C):
+    X, y, _ = data(300, seed=5)
+    machine = machine_for(X, y, RBF(0.5), loss, C)
+    for size in range(0, 30, 3):
+        grown(machine, size - machine.n_basis)
+        tried = np.array([row for row in range(300) if row not in machine.taken][:: 6])
+        full, raced = score_sp1(machine, tried), score_sp1(machine, tried, race=True)
+        assert np.argmax(raced.scores) == np.argmax(full.scores)
+        assert_allclose(raced.scores.max(), full.scores.max(), rtol=1e-6)
+        assert np.all(raced.scores <= full.scores * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)

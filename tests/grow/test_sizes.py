@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tests.grow.naive import data, machine_for
 
 from kompakt.grow import sizes
 from kompakt.grow.batch import grow_batch
@@ -15,7 +16,6 @@ from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 from kompakt.rows import ArrayRows, hash_rows
 from kompakt.threads import block_threads
 from kompakt.validate import resolve_splits
-from tests.grow.naive import data, machine_for
 
 
 def problem(loss=None, n=90, intercept=False, **plan):
@@ -35,16 +35,17 @@ def problem(loss=None, n=90, intercept=False, **plan):
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), HuberHinge(0.8), LeastSquares()], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("intercept", [True, False])
-def test_machines_side_by_side_are_the_machines_alone(loss, intercept):
-    at = problem(loss, intercept=intercept)
+@pytest.mark.parametrize(("intercept", "score_rows"), [(True, "active"), (False, "active"), (False, "all")])
+def test_machines_side_by_side_are_the_machines_alone(loss, intercept, score_rows):
+    at = problem(loss, intercept=intercept, score_rows=score_rows)
     X, y = at.rows.X, at.rows.targets
     kernel = RBF(0.5) if intercept else 1 + RBF(0.5)
     C = np.array([0.1, 3.0, 50.0])
     streams = [at.stream(fold) for fold in range(3)]
     candidates = np.array([[stream.draw(step, 6, set()) for step in range(8)] for stream in streams])
     weights = np.stack([at.weights(fold) for fold in range(3)])
-    together = grow_batch(kernel.gram(X), y[:, 0], weights, C, candidates, loss, fit_intercept=intercept)
+    options = {"fit_intercept": intercept, "score_rows": score_rows}
+    together = grow_batch(kernel.gram(X), y[:, 0], weights, C, candidates, loss, **options)
     for fold in range(3):
         for c, cost in enumerate(C):
             machine = machine_for(X, y, kernel, loss, cost, weights[fold], fit_intercept=intercept)
@@ -67,8 +68,8 @@ def test_held_out_rows_have_no_influence():
     held = at.splits[0][1]
     other[held] *= -1
     turned = replace(at, rows=ArrayRows(at.rows.X, other, at.rows.weights))
-    assert np.array_equal(fold_errors(turned, RBF(0.5), 3.0, 0), errors)
-    assert errors.shape == (8,)
+    assert np.array_equal(fold_errors(turned, RBF(0.5), 3.0, 0)[0], errors[0])
+    assert errors.shape == (2, 8)
 
 
 def test_tuning_is_the_same_by_every_road(monkeypatch):
@@ -94,14 +95,19 @@ def test_sizes_agree_with_the_grid():
     at = problem()
     errors = size_errors(at, 1 + RBF(1.0), 1.0)
     tuned = tune_grid(at, [RBF(1.0)], np.array([1.0]), plus_one=True, memory_budget=1 << 30)
-    assert errors.shape == (8, 3)
-    assert_allclose(errors.mean(axis=1), tuned.errors[0, 0], atol=0.012)
+    assert errors.shape == (8,)
+    assert_allclose(errors, tuned.errors[0, 0], atol=0.012)
+    by_fold = np.stack([fold_errors(at, 1 + RBF(1.0), 1.0, fold)[0] for fold in range(3)], axis=1)
+    weights = [at.rows.weights[held].sum() for _, held in at.splits]
+    assert_allclose(errors, by_fold @ weights / np.sum(weights), rtol=1e-12)
 
 
 def test_ties_go_to_the_smaller_size():
     errors = np.full((2, 2, 3), 0.5)
     errors[1, 0, 2] = errors[0, 1, 1] = errors[1, 1, 1] = 0.25
-    best = Tuned.best(errors)
+    losses = np.ones((2, 2, 3))
+    losses[0, 1, 1] = 0.9
+    best = Tuned.best(errors, losses)
     assert (best.kernel, best.C, best.n_basis) == (0, 1, 2)
 
 

@@ -133,7 +133,7 @@ class SpSVC(MachineClassifier):
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
     cv_errors_ : ndarray
-        Mean validation errors: (n_sizes,), or (n_gamma, n_C, n_sizes) when tuned.
+        Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when tuned.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_
 
     Notes
@@ -356,7 +356,7 @@ class SpSVC(MachineClassifier):
         )
         if not self.tune:
             errors = size_errors(problem, parts.kernel, parts.C)
-            chosen = pick_size(np.arange(1, len(errors) + 1), errors)
+            chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12))
             self.cv_errors_ = chosen.mean_errors
             return replace(parts, plan=replace(parts.plan, n_basis=chosen.size))
         C_grid, gammas = _grid(self.C_grid, "C_grid"), _grid(self.gamma_grid, "gamma_grid")

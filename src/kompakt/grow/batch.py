@@ -2,7 +2,7 @@
 
 Every machine has its own basis but they share kernel values and candidates, and each step is a handful of array
 operations with a leading axis over the machines.  Rows held out by a fold have weight 0: they are followed, not trained
-on, so validation errors of every size come with the growth (seed 001, section 4).  Method 2 scores on the active rows,
+on, so validation errors of every size come with the growth (seed 001, section 4).  Method 2 scores,
 retraining at every step; the result is that of `forward.grow`, machine by machine.
 """
 
@@ -26,6 +26,7 @@ def grow_batch(
     *,
     fit_intercept: bool = False,
     penalize_intercept: bool = False,
+    score_rows: str = "active",
 ) -> Array:
     """Predictions of every machine at every size, (d_max, F, nC, n); NaN where a machine could not grow so far.
 
@@ -43,6 +44,8 @@ def grow_batch(
     loss : Loss
         Piecewise quadratic.
     fit_intercept, penalize_intercept : bool
+    score_rows : {"active", "all"}
+        Rows that count in the scores.
 
     Examples
     --------
@@ -56,6 +59,7 @@ def grow_batch(
            [ 0.5, -0.5]])
     """
     machines = _Machines(K, y, weights, C, candidates.shape[1], loss, fit_intercept, penalize_intercept)
+    machines.score_all = score_rows == "all"
     F, d_max, _ = candidates.shape
     outputs = np.full((d_max, F * len(C), len(y)), np.nan)
     for step in range(d_max):
@@ -68,6 +72,8 @@ def grow_batch(
 
 class _Machines:
     """B = F * nC machines; features are (B, width, n), one contiguous row per basis vector."""
+
+    score_all = False
 
     def __init__(
         self, K: Array, y: Array, weights: Array, C: Array, d_max: int, loss: Loss, intercept: bool, penalised: bool
@@ -126,9 +132,11 @@ class _Machines:
         bias = self.theta[b, :1] if self.first else 0.0
         linear = np.take_along_axis(self.f[b], index, axis=1) - bias
         quadratic = self.diagonal[index]
-        active = self.s[b] * (self.loss.gradient(self.y[b], self.f[b]) != 0)
+        counted = self.s[b]
+        if not self.score_all:
+            counted = counted * (self.loss.gradient(self.y[b], self.f[b]) != 0)
         _, gains = minimise_along(
-            self.loss, self.y[b], self.f[b], active, self.K[np.maximum(candidates, 0)],
+            self.loss, self.y[b], self.f[b], counted, self.K[np.maximum(candidates, 0)],
             linear, quadratic, self.C[b], group=fold,
         )  # fmt: skip
         basis = slice(self.first, self.width)
@@ -170,7 +178,8 @@ class _Machines:
             fresh = s * self.loss.curvature(y, self.f[b])
             moved = np.any(fresh != self.curvature[b], axis=1)
             self.curvature[b] = fresh
-            small = -np.sum(gradient * step, axis=1) <= 1e-12 * (1e-3 + np.abs(self._objective(b, self.theta[b, :p], self.f[b])))
+            reached = np.abs(self._objective(b, self.theta[b, :p], self.f[b]))
+            small = -np.sum(gradient * step, axis=1) <= 1e-12 * (1e-3 + reached)
             self._hessians(b[moved])
             b = b[(moved | (t != 1.0)) & ~small]
             if not len(b):

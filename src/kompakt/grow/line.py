@@ -68,10 +68,9 @@ def minimise_along(
     compiled = hinge_minimiser() if isinstance(loss, SquaredHinge | HuberHinge) else None
     if compiled is not None:
         limit = loss.epsilon if isinstance(loss, HuberHinge) else np.inf
-        arrays = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, f, s, columns)]
         t, decrease = np.empty((B, k)), np.empty((B, k))
-        a, q = np.ascontiguousarray(linear), np.ascontiguousarray(quadratic)
-        compiled(*arrays, np.ascontiguousarray(group), a, q, np.ascontiguousarray(C), limit, tol, t, decrease)
+        arrays = [np.asarray(part, dtype=np.float64) for part in (y, f, s, columns)]
+        compiled(*arrays, np.asarray(group, dtype=np.intp), linear, quadratic, C, limit, tol, t, decrease)
         return t, decrease
     start, curvature = _at_zero(loss, y, f, s, columns, group, C)
     start, curvature = start + linear, curvature + quadratic

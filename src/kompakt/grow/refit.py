@@ -18,10 +18,12 @@ Array = np.ndarray
 
 #: a candidate is done when another step promises less than this share of what it has gained
 _ENOUGH = 1e-7
+#: a candidate is out of the race when even so many times its promise would not bring it to the best
+_SAFETY = 20.0
 _MAX_STEPS = 30
 
 
-def refit_gains(machine: GrowingMachine, columns: Array, Phi: Array, rho: Array) -> Array:
+def refit_gains(machine: GrowingMachine, columns: Array, Phi: Array, rho: Array, race: bool = False) -> Array:
     """Decrease of the objective by each candidate, all weights re-optimised, (k,).
 
     Parameters
@@ -33,6 +35,9 @@ def refit_gains(machine: GrowingMachine, columns: Array, Phi: Array, rho: Array)
         Features of the candidate rows.
     rho : ndarray of shape (k,)
         Distances of the candidates from the span of the basis.
+    race : bool
+        Stop refining candidates that cannot become the best any more; their gains are then somewhat too low.  Only
+        with one output, where a candidate's gain is known as it is refined.
     """
     psi = np.empty((len(machine.A), len(rho)))
     basis = slice(machine.first, machine.width)
@@ -43,7 +48,7 @@ def refit_gains(machine: GrowingMachine, columns: Array, Phi: Array, rho: Array)
     machine.blocks.each(whiten)
     gains = np.zeros(len(rho))
     for output in range(machine.n_outputs):
-        gains += _Refit(machine, psi, output).gains()
+        gains += _Refit(machine, psi, output).gains(race and machine.n_outputs == 1)
     return gains
 
 
@@ -63,14 +68,24 @@ class _Refit:
         self.theta[: self.p] = machine.theta[:, [output]]
         self.f = np.repeat(machine.f[:, [output]], self.k, axis=1)
 
-    def gains(self) -> Array:
+    def gains(self, race: bool) -> Array:
         start = self._objective(self.theta, self.f)
         value = start.copy()
         left = np.arange(self.k)
         for step_number in range(_MAX_STEPS):
             gradient = self._gradient(left)
-            step = self._shared_step(gradient, left) if step_number == 0 else self._own_steps(gradient, left)
+            if step_number == 0:
+                self.sides, self.corners = self._borders(self.held, left)
+            step = self._shared_step(gradient, left)
             promise = -0.5 * np.sum(gradient * step, axis=0)
+            if race:
+                kept = value[left] - _SAFETY * promise <= np.min(value)
+                left, gradient = left[kept], gradient[:, kept]
+            if step_number > 0:
+                step = self._own_steps(gradient, left)
+                promise = -0.5 * np.sum(gradient * step, axis=0)
+            elif race:
+                step, promise = step[:, kept], promise[kept]
             go = promise > _ENOUGH * np.maximum(start[left] - value[left], 1e-12 * np.abs(start[left]))
             left, step = left[go], step[:, go]
             if not len(left):
@@ -79,6 +94,10 @@ class _Refit:
             if isinstance(self.machine.loss, LeastSquares):
                 break  # one step solves it
         return start - value
+
+    def _of(self, values: Array, left: Array) -> Array:
+        """The columns of the candidates `left`, without a copy when these are all."""
+        return values if len(left) == self.k else values[:, left]
 
     def _objective(self, theta: Array, f: Array) -> Array:
         losses = self.machine.loss.value(self.y[:, None], f)
@@ -89,8 +108,8 @@ class _Refit:
         machine, psi = self.machine, self.psi
 
         def one(rows: slice) -> tuple[Array, ...]:
-            slopes = self.s[rows, None] * machine.loss.gradient(self.y[rows, None], self.f[rows][:, left])
-            return machine.A[rows, : self.p].T @ slopes, np.einsum("ik,ik->k", psi[rows][:, left], slopes)
+            slopes = self.s[rows, None] * machine.loss.gradient(self.y[rows, None], self._of(self.f[rows], left))
+            return machine.A[rows, : self.p].T @ slopes, np.einsum("ik,ik->k", self._of(psi[rows], left), slopes)
 
         old, new = machine.blocks.total(one)
         machine.work.scoring += len(psi) * self.p * len(left)
@@ -101,7 +120,7 @@ class _Refit:
         machine = self.machine
 
         def one(rows: slice) -> tuple[Array, ...]:
-            part = self.psi[rows][:, left]
+            part = self._of(self.psi[rows], left)
             weighted = curvature[rows, None] * part
             return machine.A[rows, : self.p].T @ weighted, np.einsum("ik,ik->k", part, weighted)
 
@@ -110,17 +129,17 @@ class _Refit:
         return machine.C * sides, 1.0 + machine.C * corners
 
     def _shared_step(self, gradient: Array, left: Array) -> Array:
-        """The first Newton step of all candidates, from the machine's own factor (bordered, section 2.3)."""
+        """Newton steps of the candidates from the machine's own factor (bordered, section 2.3)."""
         R = self.machine.factors[self.H_index].R
-        self.sides, self.corners = self._borders(self.held, left)
+        corners = self.corners[left]
         if not self.p:
-            return -gradient / self.corners
-        both = np.concatenate([self.sides, gradient[:-1]], axis=1)
-        half = solve_triangular(R, both, trans="T", check_finite=False)
+            return -gradient / corners
+        sides = self._of(self.sides, left)
+        half = solve_triangular(R, np.concatenate([sides, gradient[:-1]], axis=1), trans="T", check_finite=False)
         solved = solve_triangular(R, half, check_finite=False)
-        V, g = solved[:, : self.k], solved[:, self.k :]
-        schur = np.maximum(self.corners - np.sum(self.sides * V, axis=0), 1.0)
-        last = -(gradient[-1] - np.sum(self.sides * g, axis=0)) / schur
+        V, g = solved[:, : len(left)], solved[:, len(left) :]
+        schur = np.maximum(corners - np.sum(sides * V, axis=0), 1.0)
+        last = -(gradient[-1] - np.sum(sides * g, axis=0)) / schur
         return np.concatenate([-g - V * last, last[None]])
 
     def _own_steps(self, gradient: Array, left: Array) -> Array:
@@ -152,7 +171,7 @@ class _Refit:
         change = np.empty((len(self.psi), len(left)))
 
         def one(rows: slice) -> None:
-            change[rows] = machine.A[rows, : self.p] @ step[:-1] + self.psi[rows][:, left] * step[-1]
+            change[rows] = machine.A[rows, : self.p] @ step[:-1] + self._of(self.psi[rows], left) * step[-1]
 
         machine.blocks.each(one)
         machine.work.scoring += len(self.psi) * self.p * len(left)

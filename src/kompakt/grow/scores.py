@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -67,8 +68,11 @@ def score_mark(machine: GrowingMachine, indices: Array, score_rows: str = "activ
     return _tried(machine, indices, np.sum(np.abs(gradient), axis=1), diagonal)
 
 
-def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Tried:
-    """Basis selection method 1: decrease of the objective after full re-optimisation with the new vector."""
+def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active", race: bool = False) -> Tried:
+    """Basis selection method 1: decrease of the objective after full re-optimisation with the new vector.
+
+    `race` stops refining candidates that cannot become the best; the best and its score stay the same.
+    """
     diagonal = machine.columns_of.diagonal(indices)
     squares = pivots(machine, indices, diagonal)
     columns = machine.columns_of.columns(indices)
@@ -77,7 +81,7 @@ def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active
     free = np.flatnonzero(squares > 0)
     if len(free):
         Phi = machine.features(indices[free])
-        gains[free] = refit_gains(machine, columns[free], Phi, np.sqrt(squares[free]))
+        gains[free] = refit_gains(machine, columns[free], Phi, np.sqrt(squares[free]), race)
     return Tried(indices, gains, diagonal, columns)
 
 
@@ -111,12 +115,12 @@ def _tried(machine: GrowingMachine, indices: Array, scores: Array, diagonal: Arr
 
 
 TRIALS: dict[str, Callable[..., Tried]] = {
-    "sp1": score_sp1,
+    "sp1": partial(score_sp1, race=True),
     "sp2": score_sp2,
     "mark": score_mark,
     # kernel matching pursuit is the same pair of methods on the least-squares loss (section 3.2)
     "kmp": score_sp2,
-    "kmp_prefit": score_sp1,
+    "kmp_prefit": partial(score_sp1, race=True),
 }
 
 

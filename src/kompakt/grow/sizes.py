@@ -74,36 +74,54 @@ class SizeProblem:
         weights[train] = 1.0 if given is None else given[train]
         return weights
 
-    def errors(self, outputs: Array, fold: int) -> float:
-        """Weighted share of the held-out rows that outputs (n, L) get wrong."""
-        held = self.splits[fold][1]
-        wrong = self.decide(outputs[held]) != self.labels[held]
+    @property
+    def masses(self) -> Array:
+        """Total weight of the rows that each fold holds out: errors are pooled over rows, not averaged over folds.
+
+        Folds of unequal size would break ties between sizes that make the same number of mistakes.
+        """
         given = self.rows.weights
-        return float(np.average(wrong, weights=given[held] if given is not None and given.ndim == 1 else None))
+        weight = given if given is not None and given.ndim == 1 else np.ones(self.rows.n_rows)
+        return np.array([weight[held].sum() for _, held in self.splits])
+
+    def errors(self, outputs: Array, fold: int) -> tuple[float, float]:
+        """Weighted share of the held-out rows that outputs (n, L) get wrong, and their mean loss."""
+        held, given, targets = self.splits[fold][1], self.rows.weights, self.rows.targets
+        assert targets is not None
+        wrong = self.decide(outputs[held]) != self.labels[held]
+        losses = np.sum(self.loss.value(targets[held], outputs[held]), axis=1)
+        weights = given[held] if given is not None and given.ndim == 1 else None
+        return float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))
 
 
 def fold_errors(problem: SizeProblem, kernel: Kernel, C: float, fold: int, rows: ArrayRows | None = None) -> Array:
-    """Validation error of one fold at every size, (d_max,); infinite where growth ended before."""
+    """Validation error and loss of one fold at every size, (2, d_max); infinite where growth ended before."""
     columns = KernelColumns(problem.rows if rows is None else rows, kernel, 1024)
     machine = GrowingMachine(
         columns, problem.loss, C, problem.weights(fold), capacity=problem.plan.n_basis, **problem.options
     )
     plan = replace(problem.plan, shrinking=False)
-    records = grow(machine, problem.stream(fold), plan, lambda m: {"error": problem.errors(m.f, fold)})
-    errors = np.full(plan.n_basis, np.inf)
-    errors[: len(records)] = [record["error"] for record in records]
+
+    def measure(machine: GrowingMachine) -> dict[str, float]:
+        error, loss = problem.errors(machine.f, fold)
+        return {"error": error, "loss": loss}
+
+    records = grow(machine, problem.stream(fold), plan, measure)
+    errors = np.full((2, plan.n_basis), np.inf)
+    errors[:, : len(records)] = [[record[name] for record in records] for name in ("error", "loss")]
     return errors
 
 
 def size_errors(problem: SizeProblem, kernel: Kernel, C: float) -> Array:
-    """Validation errors of every size and fold, (d_max, n_folds)."""
+    """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     folds = range(len(problem.splits))
-    return np.stack(list(ordered_map(lambda fold: fold_errors(problem, kernel, C, fold), folds)), axis=1)
+    errors = list(ordered_map(lambda fold: fold_errors(problem, kernel, C, fold)[0], folds))
+    return np.average(errors, axis=0, weights=problem.masses)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best point of a grid; `errors` are the mean validation errors (n_kernels, nC, d_max)."""
+    """The best point of a grid; `errors` are the validation errors (n_kernels, nC, d_max)."""
 
     kernel: int
     C: int
@@ -111,11 +129,11 @@ class Tuned:
     errors: Array
 
     @classmethod
-    def best(cls, errors: Array) -> Tuned:
-        """Lowest error; ties go to the smaller size, then to the smaller C, then to the earlier kernel."""
+    def best(cls, errors: Array, losses: Array) -> Tuned:
+        """Lowest error; ties go to the smaller size, then to the lower held-out loss."""
         rounded = np.round(errors, 12)
         ties = np.argwhere(rounded == np.min(rounded))
-        kernel, C, size = min(ties.tolist(), key=lambda at: (at[2], at[1], at[0]))
+        kernel, C, size = min(ties.tolist(), key=lambda at: (at[2], losses[tuple(at)]))
         return cls(kernel, C, size + 1, errors)
 
 
@@ -145,8 +163,8 @@ def tune_grid(
             return K + float(plus_one)
 
         one = _batched if _can_batch(problem) else _matrix_by_matrix
-        errors = list(ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels))
-        return Tuned.best(np.stack(errors))
+        both = np.stack(list(ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels)))
+        return Tuned.best(both[:, 0], both[:, 1])
     points = [(k, c, v) for k in range(len(kernels)) for c in range(len(C_grid)) for v in range(len(problem.splits))]
 
     def point(at: tuple[int, int, int]) -> Array:
@@ -154,19 +172,20 @@ def tune_grid(
         return fold_errors(problem, kernel, float(C_grid[at[1]]), at[2])
 
     found = np.stack(list(ordered_map(point, points)))
-    shape = (len(kernels), len(C_grid), len(problem.splits), problem.plan.n_basis)
-    return Tuned.best(found.reshape(shape).mean(axis=2))
+    shape = (len(kernels), len(C_grid), len(problem.splits), 2, problem.plan.n_basis)
+    both = np.average(found.reshape(shape), axis=2, weights=problem.masses)
+    return Tuned.best(both[:, :, 0], both[:, :, 1])
 
 
 def _can_batch(problem: SizeProblem) -> bool:
     """Whether the machines can be grown side by side: one output, method 2, retraining always."""
     plan, rows = problem.plan, problem.rows
-    simple = plan.selection in ("sp2", "kmp") and plan.score_rows == "active" and plan.retraining == "always"
+    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always"
     return simple and rows.n_outputs == 1 and plan.deadline is None
 
 
 def _batched(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """Mean validation errors (nC, d_max) of all C and folds, grown side by side."""
+    """Validation errors and losses (2, nC, d_max) of all C, their folds grown side by side."""
     plan, F = problem.plan, len(problem.splits)
     candidates = np.full((F, plan.n_basis, plan.n_candidates), -1, dtype=np.intp)
     for fold in range(F):
@@ -177,21 +196,24 @@ def _batched(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
     weights = np.stack([problem.weights(fold).reshape(len(K)) for fold in range(F)])
     assert problem.rows.targets is not None
     intercept = {name: problem.options[name] for name in ("fit_intercept", "penalize_intercept")}
-    outputs = grow_batch(K, problem.rows.targets[:, 0], weights, C_grid, candidates, problem.loss, **intercept)
-    errors = np.empty((len(C_grid), plan.n_basis, F))
+    targets = problem.rows.targets[:, 0]
+    options = {**intercept, "score_rows": plan.score_rows}
+    outputs = grow_batch(K, targets, weights, C_grid, candidates, problem.loss, **options)
+    both = np.full((2, len(C_grid), plan.n_basis, F), np.inf)
     for step in range(plan.n_basis):
         for fold in range(F):
             for c in range(len(C_grid)):
                 f = outputs[step, fold, c]
-                errors[c, step, fold] = np.inf if np.isnan(f[0]) else problem.errors(f[:, None], fold)
-    return errors.mean(axis=2)
+                if not np.isnan(f[0]):
+                    both[:, c, step, fold] = problem.errors(f[:, None], fold)
+    return np.average(both, axis=3, weights=problem.masses)
 
 
 def _matrix_by_matrix(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """Mean validation errors (nC, d_max), one growth after the other on a given kernel matrix."""
+    """Validation errors and losses (2, nC, d_max), one growth after the other on a given kernel matrix."""
     rows = ArrayRows(K, problem.rows.targets, problem.rows.weights)
     kernel = Precomputed(K)
     errors = [
         [fold_errors(problem, kernel, float(C), fold, rows) for fold in range(len(problem.splits))] for C in C_grid
     ]
-    return np.mean(errors, axis=1)
+    return np.moveaxis(np.average(errors, axis=1, weights=problem.masses), 1, 0)
