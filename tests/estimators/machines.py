@@ -1,6 +1,6 @@
 """The one place where estimators are added to the tests that every estimator must pass."""
 
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, SpSVC
 
 #: go through scikit-learn's estimator checks (test_checks.py), with their defaults and in variants
 MACHINES = [
@@ -11,6 +11,8 @@ MACHINES = [
     FixedSizeLSSVC(),
     FixedSizeLSSVR(),
     FixedSizeLSSVC(n_basis=10, tune=True, cv=3),
+    SpSVC(n_basis=20),
+    SpSVC(n_basis=8, selection="sp1", plus_one=True),
 ]
 
 
@@ -32,4 +34,7 @@ EXACT = {
     "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=25, C=10.0),
     "FixedSizeLSSVC one-vs-one": FixedSizeLSSVC(n_basis=25, coding="one_vs_one"),
     "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=25, C=10.0),
+    "SpSVC sp2": SpSVC(n_basis=25),
+    "SpSVC sp1, always": SpSVC(n_basis=25, selection="sp1", retraining="always", n_candidates=4),
+    "SpSVC bh, 1 + k": SpSVC(n_basis=25, selection="bh", plus_one=True),
 }
