@@ -115,7 +115,9 @@ def test_tiny_and_huge_costs(C, words):
         classify(words | {"C": C}, X, Y)
 
 
-@pytest.mark.parametrize("y", [np.zeros(60), np.full(60, 1e12), 1e-200 * T, T * 1e8], ids=["0", "1e12", "tiny", "large"])
+@pytest.mark.parametrize(
+    "y", [np.zeros(60), np.full(60, 1e12), 1e-200 * T, T * 1e8], ids=["0", "1e12", "tiny", "large"]
+)
 def test_regression_targets_of_any_size(y, words):
     machine = regress(words, X, y)
     assert np.max(np.abs(machine.predict(X))) <= 3 * np.max(np.abs(y)) + 1e-12
@@ -192,7 +194,7 @@ def test_parameters_out_of_range_are_named(case):
 
 
 def test_negative_weights_are_refused():
-    with pytest.raises(ValueError, match="[Nn]egative"):
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
         CompactSVC(5).fit(X, Y, sample_weight=-np.ones(60))
 
 
@@ -256,4 +258,6 @@ def test_far_away_rows_get_the_intercept():
 
 def test_pickled_machine_predicts_alike():
     machine = CompactSVC(5, random_state=0, refine_iter=3).fit(X, Y)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(machine)).decision_function(X), machine.decision_function(X))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(machine)).decision_function(X), machine.decision_function(X)
+    )

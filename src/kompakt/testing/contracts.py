@@ -1,0 +1,220 @@
+"""Contract suites: what a new kernel, loss, row source, selector or solver must do to work with the rest of kompakt.
+
+Each is a plain function that raises AssertionError with a text that says what is wrong.  kompakt's own parts pass them
+in its tests; see docs/extending.md for parts of your own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.design import Design
+from kompakt.kernels import RBF, Kernel
+from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.rows import ArrayRows, Rows
+from kompakt.solve import Problem, Settings, Solution
+from kompakt.testing.oracles import finite_difference, naive_block, stationarity
+
+__all__ = ["check_kernel", "check_loss", "check_rows", "check_selector", "check_solver"]
+
+Array = np.ndarray
+
+
+def _require(condition: Any, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+def _close(found: Any, expected: Any, tolerance: float, message: str) -> None:
+    found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    _require(found.shape == expected.shape, f"{message}: shape {found.shape}, expected {expected.shape}.")
+    worst = float(np.max(np.abs(found - expected), initial=0.0)) / scale
+    _require(worst <= tolerance, f"{message}: off by {worst:.1e} relative, allowed {tolerance:.0e}.")
+
+
+def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
+    """Check a kernel: values, dtypes, sparse rows, `pre` and `finish`, diagonal, positive gram, derivatives.
+
+    Examples
+    --------
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.testing import check_kernel
+    >>> check_kernel(RBF(0.5))
+    """
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((7, n_features)), rng.standard_normal((4, n_features))
+    K = kernel.block(X, Z)
+    _require(K.shape == (7, 4) and K.dtype == np.float64, "block must give float64 (n, m) for float64 rows.")
+    _close(K, naive_block(kernel, X, Z), 1e-12, "a block must hold the values of its pairs")
+    _close(kernel.finish(kernel.pre(X, Z)), K, 1e-12, "finish(pre(X, Z)) must equal block(X, Z)")
+    single = kernel.block(X.astype(np.float32), Z.astype(np.float32))
+    _require(single.dtype == np.float32, f"float32 rows must give float32 values, not {single.dtype}.")
+    _close(single, K, 1e-4, "float32 values")
+    _close(kernel.block(sparse.csr_matrix(X), Z), K, 1e-12, "CSR rows must give the values of dense rows")
+    _close(kernel.diag(X), np.diag(naive_block(kernel, X, X)), 1e-12, "diag must be k(x, x)")
+    G = kernel.gram(Z)
+    _require(np.array_equal(G, G.T), "gram must be exactly symmetric.")
+    smallest = float(np.min(np.linalg.eigvalsh(G)))
+    _require(
+        smallest >= -1e-10 * float(np.max(np.diag(G))),
+        f"gram must be positive semidefinite; eigenvalue {smallest:.1e}.",
+    )
+    if kernel.shift_invariant:
+        _close(kernel.block(X + 5.0, Z + 5.0), K, 1e-9, "a shift-invariant kernel must not see a common shift")
+    if kernel.differentiable:
+        _check_kernel_gradients(kernel, X, Z, rng)
+
+
+def _check_kernel_gradients(kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator) -> None:
+    W = rng.standard_normal((len(X), len(Z)))
+    d_basis, d_theta = kernel.gradients(X, Z, kernel.block(X, Z), W.copy())
+    numeric = finite_difference(lambda z: float(np.sum(W * kernel.block(X, z))), Z)
+    _close(d_basis, numeric, 1e-6, "the derivative with respect to the basis")
+    theta = kernel.theta
+    _require(
+        d_theta.shape == theta.shape, f"gradients must give one entry per theta {theta.shape}; got {d_theta.shape}."
+    )
+    _close(
+        kernel.with_theta(theta).block(X, Z), kernel.block(X, Z), 1e-12, "with_theta(theta) must give the same kernel"
+    )
+    if len(theta):
+        numeric = finite_difference(lambda t: float(np.sum(W * kernel.with_theta(t).block(X, Z))), theta)
+        _close(d_theta, numeric, 1e-6, "the derivative with respect to theta")
+
+
+def check_loss(loss: Loss, seed: int = 0) -> None:
+    """Check a loss: non-negative, convex, derivatives by finite differences, kinks of a piecewise linear one.
+
+    Examples
+    --------
+    >>> from kompakt.losses import SquaredHinge
+    >>> from kompakt.testing import check_loss
+    >>> check_loss(SquaredHinge())
+    """
+    _require(loss.for_classes or loss.for_regression, "a loss must say what it is for: for_classes or for_regression.")
+    rng = np.random.default_rng(seed)
+    y = rng.choice([-1.0, 1.0], 200) if loss.for_classes else rng.standard_normal(200)
+    f = 2.0 * rng.standard_normal(200)
+    step = 1e-6
+    values = loss.value(y, f)
+    _require(values.shape == (200,) and np.all(values >= 0), "a loss must be non-negative, one value per element.")
+    numeric = (loss.value(y, f + step) - loss.value(y, f - step)) / (2 * step)
+    smooth = np.abs(loss.gradient(y, f + 2 * step) - loss.gradient(y, f - 2 * step)) < 1e-4
+    _require(smooth.mean() > 0.9, "the derivative jumps at more than a tenth of random points.")
+    _close(loss.gradient(y, f)[smooth], numeric[smooth], 1e-5, "the derivative with respect to f")
+    slopes = (loss.gradient(y, f + step) - loss.gradient(y, f - step)) / (2 * step)
+    bends = np.abs(loss.curvature(y, f + 2 * step) - loss.curvature(y, f - 2 * step)) < 1e-9
+    _close(loss.curvature(y, f)[smooth & bends], slopes[smooth & bends], 1e-4, "the curvature")
+    middle = loss.value(y, f + 0.5) <= 0.5 * (values + loss.value(y, f + 1.0)) + 1e-12
+    _require(middle.all(), "a loss must be convex in f.")
+    _require(np.all(loss.curvature(y, f) >= 0), "curvature must not be negative.")
+    if isinstance(loss, PiecewiseLinear):
+        kinks, line = loss.kinks, loss.slopes
+        _require(len(line) == len(kinks) + 1, "a piecewise linear loss has one slope more than kinks.")
+        _require(np.all(np.diff(kinks) >= 0) and np.all(np.diff(line) >= 0), "kinks and slopes must ascend.")
+
+
+def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
+    """Check a row source against a dense twin (n, d): shape, blocks of any size, sums, rows by number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.testing import check_rows
+    >>> check_rows(ArrayRows(np.eye(5)), np.eye(5))
+    """
+    n, d = twin.shape
+    _require(
+        (rows.n_rows, rows.n_features) == (n, d),
+        f"the source says {rows.n_rows} x {rows.n_features}, expected {n} x {d}.",
+    )
+
+    def dense(X: Any) -> Array:
+        return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
+
+    for size in (1, max(1, n // 3), n, n + 5):
+        total, count = rows.map_reduce(lambda block: (dense(block.X).sum(axis=0), np.array(len(block))), size)
+        _close(total, twin.sum(axis=0), 1e-10, f"sums over blocks of {size} rows")
+        _require(int(count) == n, f"blocks of {size} rows hold {int(count)} rows, expected {n}.")
+    part = rows.block(n // 3, n)
+    _close(dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
+    index = np.arange(n)[::-2]
+    _close(dense(rows.take(index)), twin[index], 1e-10, "rows by number")
+    if targets is not None:
+        _require(part.targets is not None, "the source has targets but its blocks have none.")
+        _close(part.targets, targets[n // 3 :], 0.0, "the targets of a block")
+
+
+def check_selector(selector: Any, seed: int = 0) -> None:
+    """Check a selector: number, membership, repeatability, no duplicates, indifference to the order of rows.
+
+    Examples
+    --------
+    >>> from kompakt.select import RandomSelector
+    >>> from kompakt.testing import check_selector
+    >>> check_selector(RandomSelector())
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((80, 3))
+    X[40:50] = X[:10]  # duplicates
+    y = np.where(X[:, :1] > 0, 1.0, -1.0)
+    told: dict[str, Any] = {}
+    if getattr(selector, "uses_targets", False):
+        from kompakt.losses import SquaredHinge
+
+        told = {"loss": SquaredHinge(), "C": 1.0}
+    order = rng.permutation(80)
+
+    def run(rows: Array) -> Any:
+        labels = {"labels": (y[rows, 0] > 0).astype(int)} if getattr(selector, "uses_labels", False) else {}
+        return selector.select(ArrayRows(X[rows], y[rows]), RBF(0.5), 12, key=5, **told, **labels)
+
+    plain = np.arange(80)
+    first, again, other = run(plain), run(plain), run(order)
+    _require(0 < first.n_basis <= 12, f"asked for 12 vectors, got {first.n_basis}.")
+    _require(first.vectors.shape == (first.n_basis, 3), f"vectors have shape {first.vectors.shape}, expected (m, 3).")
+    _require(np.array_equal(first.vectors, again.vectors), "the same key must give the same vectors.")
+    if first.indices is not None:
+        _close(first.vectors, X[first.indices], 0.0, "indices must name the rows that became vectors")
+        _require(len(np.unique(first.vectors, axis=0)) == first.n_basis, "a row must not be chosen twice.")
+        same = {tuple(v) for v in first.vectors} == {tuple(v) for v in other.vectors}
+        _require(same, "the choice must not depend on the order of the rows.")
+
+
+def check_solver(solver: Callable[[Problem, Array | None, Settings], Solution], loss: Loss, seed: int = 0) -> None:
+    """Check a solver for a loss: optimality conditions, weights, several outputs, intercepts, warm start.
+
+    Examples
+    --------
+    >>> from kompakt.losses import SquaredHinge
+    >>> from kompakt.solve import solve
+    >>> from kompakt.testing import check_solver
+    >>> check_solver(solve, SquaredHinge())
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((70, 3))
+    raw = np.column_stack([X[:, 0] * X[:, 1], np.sin(X[:, 2])]) + 0.3 * rng.standard_normal((70, 2))
+    y = np.where(raw > 0, 1.0, -1.0) if loss.for_classes else raw
+    for weights, penalize in ((None, False), (rng.uniform(0.2, 3.0, 70), True)):
+        design = Design(ArrayRows(X, y, weights), RBF(0.4), X[:9], whiten=True)
+        problem = Problem(design, loss, 2.0, penalize_intercept=penalize)
+        solution = solver(problem, None, Settings(tol=1e-10))
+        _require(solution.converged, f"the solver did not converge on an easy problem (loss {loss.name}).")
+        for output in range(2):
+            theta = solution.coordinates[:, output]
+            off = stationarity(
+                loss, 2.0, design.matrix, y[:, output], theta[:-1], theta[-1],
+                sample_weight=weights, penalize_intercept=penalize,
+            )  # fmt: skip
+            _require(off <= 1e-6, f"output {output} is {off:.1e} away from its optimality conditions.")
+        _close(
+            solution.weights, design.to_weights(solution.coordinates[:-1]), 1e-9, "weights must be those of the basis"
+        )
+        warm = solver(problem, solution.coordinates, Settings(tol=1e-10))
+        _close(warm.objective, solution.objective, 1e-7, "a warm start must end at the same objective")
