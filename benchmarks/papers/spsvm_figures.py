@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ JUDGED = ("random", "cholesky", "gsvc", "bh")
 UNREGULARISED = 1e5
 N_ROWS, N_TEST = 5_000, 10_000
 SETS = ("adult", "ijcnn1", "shuttle", "m3v8", "m3vothers")
+
+#: set -> selection -> mean error at every size
+Curves = dict[str, dict[str, np.ndarray]]
 
 
 def permuted(X: np.ndarray, y: np.ndarray, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +85,9 @@ def subset(name: str, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return *permuted(X, y, n_rows), *permuted(T, t, N_TEST), kernel, C
 
 
-def path_errors(machine: SpSVC, kernel: Kernel, T: np.ndarray, t: np.ndarray, sizes: list[int], X: np.ndarray, y: np.ndarray) -> list[float | None]:
+def path_errors(
+    machine: SpSVC, kernel: Kernel, T: np.ndarray, t: np.ndarray, sizes: list[int], X: np.ndarray, y: np.ndarray
+) -> list[float | None]:
     """Test error in per cent of the machine's first vectors, for several sizes (weights re-fitted at each)."""
     from kompakt.design import Design
     from kompakt.losses import make_loss
@@ -93,12 +99,13 @@ def path_errors(machine: SpSVC, kernel: Kernel, T: np.ndarray, t: np.ndarray, si
     targets = np.where(y > 0, 1.0, -1.0)[:, None]
     errors: list[float | None] = []
     with block_threads(1):
-        K_test = kernel.block(T, machine.basis_vectors_)
+        vectors = np.asarray(machine.basis_vectors_)
+        K_test = kernel.block(T, vectors)
         for size in sizes:
             if size > machine.n_basis_:
                 errors.append(None)
                 continue
-            basis = machine.basis_vectors_[:size]
+            basis = vectors[:size]
             design = Design(ArrayRows(X, targets), kernel, basis, whiten=True)
             found = solve(Problem(design, loss, machine.C_, fit_intercept=False))
             wrong = np.where(K_test[:, :size] @ found.weights[:, 0] > 0, 1, -1) != t
@@ -147,9 +154,9 @@ def shown(sizes: list[int], errors: Any, seconds: float) -> str:
     return "error % at " + ", ".join(f"{d}: {e:.2f}" for d, e in zip(sizes, errors, strict=True)) + f"; {seconds:.0f} s"
 
 
-def basis_selection(run: Run, names: tuple[str, ...], n_rows: int, sizes: list[int]) -> dict[str, dict[str, np.ndarray]]:
+def basis_selection(run: Run, names: tuple[str, ...], n_rows: int, sizes: list[int]) -> Curves:
     """Figures 1 to 4: all selections with the paper's lambda; sp2 and kmp also without regularisation."""
-    found: dict[str, dict[str, np.ndarray]] = {}
+    found: Curves = {}
     tasks = tasks_of(run.quick)
     for name in names:
 
@@ -171,7 +178,8 @@ def basis_selection(run: Run, names: tuple[str, ...], n_rows: int, sizes: list[i
             found[name][label] = errors
             seconds = float(np.mean([c["seconds"] for c in own]))
             note = shown(sizes, errors, seconds)
-            run.row(f"{name}: {label}", {"of": note}, lambda e=errors, n=note: {"ours": float(e[-1]), "note": n}, unit="%")
+            row = {"ours": float(errors[-1]), "note": note}
+            run.row(f"{name}: {label}", {"of": note}, partial(dict, row), unit="%")
     return found
 
 
@@ -183,7 +191,7 @@ def last_known(errors: list[float | None]) -> np.ndarray:
     return values
 
 
-def ordering(run: Run, found: dict[str, dict[str, np.ndarray]], sizes: list[int], judged_at: list[int]) -> None:
+def ordering(run: Run, found: Curves, sizes: list[int], judged_at: list[int]) -> None:
     """The ordering of figures 1 and 2 in numbers."""
     held = 0
     for name, curves in found.items():
@@ -194,7 +202,7 @@ def ordering(run: Run, found: dict[str, dict[str, np.ndarray]], sizes: list[int]
         for size in judged_at:
             at = sizes.index(size)
             others = {method: curves[method][at] for method in JUDGED}
-            best = np.nanmin([value for value in others.values()])
+            best = np.nanmin(list(others.values()))
             for method in ("sp1", "sp2"):
                 fine &= bool(curves[method][at] <= best + 0.1)
             parts.append(
@@ -203,7 +211,8 @@ def ordering(run: Run, found: dict[str, dict[str, np.ndarray]], sizes: list[int]
                 + f", mark {curves['mark'][at]:.2f}, kmp {curves['kmp'][at]:.2f}"
             )
         held += fine
-        run.row(f"{name}: ordering holds", {"of": parts}, lambda f=fine, p=parts: {"ours": int(f), "note": "; ".join(p)})
+        verdict = {"ours": int(fine), "note": "; ".join(parts)}
+        run.row(f"{name}: ordering holds", {"of": parts}, partial(dict, verdict))
     if not run.quick and not run.options.only:
         run.row("sets on which the ordering holds", {"n": held}, lambda: {"ours": held}, at_least(4))
 
@@ -244,12 +253,13 @@ def exact_subsets(run: Run, names: tuple[str, ...], n_rows: int) -> None:
                 seconds = time.process_time() - start
                 n_sv = int(exact.n_support_.sum())
                 error = 100 * float(np.mean(exact.predict(T.astype(float)) != t))
-                return {"ours": error, "n_sv": n_sv, "seconds": seconds, "note": f"{n_sv} support vectors, {seconds:.1f} s"}
+                note = f"{n_sv} support vectors, {seconds:.1f} s"
+                return {"ours": error, "n_sv": n_sv, "seconds": seconds, "note": note}
 
             run.row(f"{name}: exact SVM on 1/{2**power} of the rows", {"rows": n_rows}, measure, unit="%")
 
 
-def draw(found: dict[str, dict[str, np.ndarray]], sizes: list[int]) -> None:
+def draw(found: Curves, sizes: list[int]) -> None:
     try:
         import matplotlib
     except ImportError:

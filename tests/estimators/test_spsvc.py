@@ -12,6 +12,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
 from kompakt import CompactSVC, SpSVC
+from kompakt.grow.scores import SELECTIONS
 from kompakt.kernels import RBF
 
 
@@ -80,7 +81,7 @@ def test_many_classes_share_one_basis(three, coding):
     assert machine.decision_function(X).shape == (400, 3)
 
 
-@pytest.mark.parametrize("selection", ["sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit"])
+@pytest.mark.parametrize("selection", SELECTIONS)
 def test_every_selection_and_its_history(moons, selection):
     X, y = moons
     machine = SpSVC(12, selection=selection, retraining="always", random_state=0).fit(X, y)
@@ -189,7 +190,7 @@ def test_sample_weights_count_like_repetition(moons):
     X, y = moons
     counts = np.random.default_rng(0).integers(0, 3, 400)
     weighted = SpSVC(15, class_weight="balanced", random_state=0).fit(X, y, sample_weight=counts)
-    repeated = SpSVC(15, class_weight="balanced", random_state=0).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    repeated = clone(weighted).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert np.array_equal(weighted.basis_vectors_, repeated.basis_vectors_)
     assert_allclose(weighted.dual_coef_, repeated.dual_coef_, rtol=1e-6)
 

@@ -173,14 +173,14 @@ def test_cache_keeps_columns_and_changes_nothing():
 
 def test_hybrid_begins_with_method_1_and_leaves_it_when_it_becomes_dear():
     X, y, _ = data(500)
-    machine, records = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, capacity=60), 60, selection="hybrid")
+    records = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, capacity=60), 60, selection="hybrid")[1]
     methods = [record["method"] for record in records]
     switch = methods.index("sp2")
     assert 0 < switch < 59
     assert set(methods[switch:]) == {"sp2"}
-    dear = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, capacity=30), 30, selection="hybrid", hybrid_share=1e9)
-    sp1 = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, capacity=30), 30, selection="sp1")
-    assert dear[0].indices == sp1[0].indices
+    dear, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 30, selection="hybrid", hybrid_share=1e9)
+    sp1, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 30, selection="sp1")
+    assert dear.indices == sp1.indices
 
 
 @pytest.mark.parametrize("selection", ["sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp"])

@@ -63,6 +63,7 @@ def test_starts_that_overshoot(way):
 
 def test_no_slope_no_step(way):
     y, f, s = np.ones((1, 3)), np.full((1, 3), 5.0), np.ones((1, 3))
-    t, decrease = line.minimise_along(SquaredHinge(), y, f, s, np.ones((1, 1, 3)), np.zeros((1, 1)), np.ones((1, 1)), 1.0)
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    t, decrease = line.minimise_along(SquaredHinge(), y, f, s, np.ones((1, 1, 3)), zero, one, 1.0)
     assert t[0, 0] == 0.0
     assert decrease[0, 0] == 0.0

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.grow.naive import data, full_fit, grown, machine_for
 from numpy.testing import assert_allclose
+from tests.grow.naive import data, full_fit, grown, machine_for
 
 from kompakt.design import Design
 from kompakt.kernels import RBF, Precomputed

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -17,8 +19,9 @@ from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logg
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
-from kompakt.grow.forward import GrowthPlan, Record, finish, grow
+from kompakt.grow.forward import GrowthPlan, Record, finish, grow, put_back
 from kompakt.grow.machine import GrowingMachine, require_memory
+from kompakt.grow.monitor import Monitor
 from kompakt.grow.sizes import SizeProblem, size_errors, tune_grid
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.losses import Loss, make_loss
@@ -133,7 +136,8 @@ class SpSVC(MachineClassifier):
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
     cv_errors_ : ndarray
-        Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when tuned.
+        Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
+        tuned.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_
 
     Notes
@@ -340,13 +344,12 @@ class SpSVC(MachineClassifier):
         if not (self.tune or by_folds):
             return parts
         training, rows = parts.training, parts.training.rows
-        assert training.classes is not None and training.labels is not None
-        coding, n_classes = get_coding(self.coding), len(training.classes)
+        assert training.labels is not None
         splits = resolve_splits(self.cv, training.labels, classifier=True, random_state=training.key, X=rows.X)
         problem = SizeProblem(
             rows=rows,
             labels=training.labels,
-            decide=lambda F: coding.decode(F, n_classes),
+            decide=self._decide(training),
             hashes=parts.hashes,
             key=training.key,
             splits=splits,
@@ -371,6 +374,11 @@ class SpSVC(MachineClassifier):
         size = tuned.n_basis if by_folds else parts.plan.n_basis
         return replace(parts, kernel=kernel, C=float(C_grid[tuned.C]), plan=replace(parts.plan, n_basis=size))
 
+    def _decide(self, training: Training) -> Callable[[Array], Array]:
+        """Class numbers from raw outputs."""
+        assert training.classes is not None
+        return partial(get_coding(self.coding).decode, n_classes=len(training.classes))
+
     # -- growing -------------------------------------------------------------------------------------
 
     def _grow(self, parts: _Resolved) -> tuple[GrowingMachine, list[Record]]:
@@ -389,37 +397,17 @@ class SpSVC(MachineClassifier):
             self._columns(parts), parts.loss, parts.C, weights, capacity=parts.plan.n_basis, **parts.options
         )
         before = self._continued(machine, training, parts.plan)
-        measure = self._measure(training, held)
-        records = grow(machine, stream, parts.plan, measure, None if held is None else self._no_longer_better)
+        monitor = Monitor(
+            labels=training.labels,
+            decide=self._decide(training),
+            weights=rows.weights if rows.weights is not None and rows.weights.ndim == 1 else None,
+            held=held,
+            patience=int(self.n_iter_no_change),
+        )
+        records = grow(machine, stream, parts.plan, monitor, None if held is None else monitor.enough)
         if held is not None and records:
             self._keep_best(machine, records, parts)
         return machine, before + records
-
-    def _measure(self, training: Training, held: Array | None) -> Any:
-        """Training and validation error of the machine as it stands."""
-        assert training.classes is not None and training.labels is not None
-        coding, n_classes, labels = get_coding(self.coding), len(training.classes), training.labels
-        weights = training.rows.weights
-        weight = np.ones(len(labels)) if weights is None or weights.ndim == 2 else weights
-        is_held = np.zeros(len(labels), dtype=bool)
-        if held is not None:
-            is_held[held] = True
-        mass = float(weight[~is_held].sum())
-
-        def measure(machine: GrowingMachine) -> dict[str, float]:
-            live = slice(None) if machine.live is None else machine.live
-            wrong = weight[live] * (coding.decode(machine.f, n_classes) != labels[live])
-            # rows that were shrunk away are far on the right side
-            errors = {"train_error": float(wrong[~is_held[live]].sum()) / mass}
-            if held is not None:
-                errors["validation_error"] = float(wrong[is_held[live]].sum() / weight[is_held].sum())
-            return errors
-
-        return measure
-
-    def _no_longer_better(self, records: list[Record]) -> bool:
-        errors = [record["validation_error"] for record in records]
-        return len(errors) - 1 - int(np.argmin(errors)) >= int(self.n_iter_no_change)
 
     def _keep_best(self, machine: GrowingMachine, records: list[Record], parts: _Resolved) -> None:
         """The size with the lowest validation error, its weights fitted to all rows."""
@@ -433,28 +421,26 @@ class SpSVC(MachineClassifier):
         """Put the basis of the last fit back (warm start); returns its history."""
         if not (self.warm_start and hasattr(self, "basis_indices_")):
             return []
-        indices, known = self.basis_indices_, self.basis_vectors_
+        indices, known = np.asarray(self.basis_indices_), self.basis_vectors_
         if training.kept is not None:
             indices = np.searchsorted(training.kept, indices)
         X = training.rows.X
-        same = len(indices) and indices.max() < X.shape[0]
+        same = bool(len(indices) and indices.max() < X.shape[0])
         if same and known is not None:
             found = X[indices].toarray() if training.rows.is_sparse else X[indices]
             same = found.shape == known.shape and np.array_equal(found, known)
         if not same or len(indices) > plan.n_basis:
             raise ValueError(
-                f"warm_start=True continues the last fit: expected the same rows and n_basis of at least {len(indices)}, "
-                f"got n_basis={plan.n_basis}{'' if same else ' and other rows'}. Use warm_start=False for a new machine."
+                f"warm_start=True continues the last fit: expected the same rows and n_basis >= {len(indices)}; "
+                f"got n_basis={plan.n_basis}{'' if same else ' and other rows'}. Use warm_start=False to begin anew."
             )
-        for index in indices:
-            one = np.array([index])
-            machine.append(int(index), machine.columns_of.column(int(index)), float(machine.columns_of.diagonal(one)[0]))
-            machine.retrain()
+        put_back(machine, indices)
         return list(self.history_)
 
     def _warn(self, optimality: Array, deadline: float | None) -> None:
         late = deadline is not None and time.monotonic() > deadline
-        cause = f"max_time={self.max_time} seconds are over" if late else f"max_iter={self.max_iter} Newton steps were done"
+        limit = f"max_time={self.max_time} seconds are over"
+        cause = limit if late else f"max_iter={self.max_iter} Newton steps were done"
         warnings.warn(
             f"SpSVC did not converge: {cause}, and the gradient is still {float(np.max(optimality)):.1e} of its parts "
             f"(tol={self.tol}). Raise the limit, scale the inputs, or lower C.",

@@ -32,7 +32,8 @@ def hinge_minimiser() -> Callable[..., None] | None:
 
     def minimise(*arguments: Array | float) -> None:
         # one signature for all callers: contiguous, writable arrays
-        compiled(*[np.require(a, requirements=["C", "W"]) if isinstance(a, np.ndarray) else float(a) for a in arguments])
+        arrays = [np.require(a, requirements=["C", "W"]) if isinstance(a, np.ndarray) else float(a) for a in arguments]
+        compiled(*arrays)
 
     return minimise
 

@@ -14,6 +14,7 @@ from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.machine import GrowingMachine
 from kompakt.grow.schedules import Schedule, make_schedule
 from kompakt.grow.scores import SELECTIONS, TRIALS, Tried, WholeRows
+from kompakt.grow.shrinking import restore, shrink
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -126,8 +127,16 @@ def finish(machine: GrowingMachine, plan: GrowthPlan) -> None:
     """Train to the end and check the rows that were left out."""
     for _ in range(50):
         machine.retrain(plan.tol, plan.max_iter, plan.deadline, thorough=True)
-        if not machine.restore():
+        if not restore(machine):
             break
+
+
+def put_back(machine: GrowingMachine, indices: Array) -> None:
+    """Give a machine the basis of an earlier growth, to go on from there."""
+    for index in indices:
+        diagonal = machine.columns_of.diagonal(np.array([index]))
+        machine.append(int(index), machine.columns_of.column(int(index)), float(diagonal[0]))
+        machine.retrain()
 
 
 @dataclass
@@ -246,6 +255,6 @@ class _Growth:
         if self.inside is not None:
             again = far & np.isin(numbers, self.inside, assume_unique=True)
             if np.count_nonzero(again) > 0.2 * len(far):
-                machine.shrink(~again)
+                shrink(machine, ~again)
                 numbers, far = numbers[~again], far[~again]
         self.inside = numbers[far]

@@ -31,7 +31,8 @@ Array = np.ndarray
 @dataclass
 class Work:
     """Multiply-adds by purpose: the cost that adaptive choices weigh.  Counted, not timed, so that the same seed gives
-    the same basis on any machine and under any load."""
+    the same basis on any machine and under any load.
+    """
 
     scoring: float = 0.0
     training: float = 0.0
@@ -265,7 +266,7 @@ class GrowingMachine:
             self._shorten((theta, f), step, poor)
 
     def _shorten(self, start: tuple[Array, Array], step: Array, poor: Array) -> None:
-        """Go back to `start` and take the best multiple of the step for the outputs `poor`, all of it for the others."""
+        """Go back to `start`; take the best multiple of the step for the outputs `poor`, all of it for the others."""
         theta, f = start
         change = (self.f - f).T[:, None]
         penalised = self.penalty[: self.width, None] * step
@@ -316,7 +317,7 @@ class GrowingMachine:
         return total
 
     def _change_hessian(self, output: int, rows: Array, change: Array, fresh: Array) -> None:
-        """H after the curvature of some rows changed, and its factor: rank-one changes while they are the cheaper way."""
+        """H after the curvature of some rows changed, and its factor: by rank-one changes while these are cheaper."""
         p = self.width
         H = self.H[output, :p, :p]
         n_active = int(np.count_nonzero(fresh))
@@ -364,16 +365,20 @@ class GrowingMachine:
         """Other weights of all rows, as when validation rows join the training at the end."""
         self.all_s = np.asarray(weights, dtype=np.float64).reshape(self.rows.n_rows, -1)
         self.s = self.all_s if self.live is None else self.all_s[self.live]
-        self._rebuild()
+        self.rebuild()
+
+    def forget_value(self) -> None:
+        """The objective is to be computed anew: rows were left out."""
+        self._value = None
 
     def truncate(self, n_basis: int) -> None:
         """Keep only the first basis vectors; call `retrain` afterwards."""
         self.taken -= set(self.indices[n_basis:])
         del self.indices[n_basis:]
         self.theta = self.theta[: self.width].copy()
-        self._rebuild()
+        self.rebuild()
 
-    def _rebuild(self) -> None:
+    def rebuild(self) -> None:
         """Predictions, Hessians and factors from A and theta."""
         p = self.width
         self.blocks = RowBlocks(len(self.A), choose_block_rows(self.A.shape[1]))
@@ -388,40 +393,6 @@ class GrowingMachine:
         self.curvatures = np.zeros_like(self.y)
         self._exact, self._value = False, None
         self._refresh()
-
-    def shrink(self, keep: Array) -> None:
-        """Follow only the live rows of the mask `keep` (seed 001, section 3.4)."""
-        numbers = np.arange(len(self.A)) if self.live is None else self.live
-        self.live = numbers[keep]
-        self.A, self.y, self.s = self.A[keep], self.y[keep], self.s[keep]
-        self.f, self.slopes, self.curvatures = self.f[keep], self.slopes[keep], self.curvatures[keep]
-        self.blocks = RowBlocks(len(self.A), choose_block_rows(self.A.shape[1]))
-        self._value = None
-        self.columns_of.narrow(self.live)
-
-    def restore(self) -> int:
-        """Check the rows that were shrunk away; bring back those whose loss has a slope.  Returns how many."""
-        gone = np.empty(0, np.intp) if self.live is None else np.setdiff1d(np.arange(self.rows.n_rows), self.live)
-        if self.live is None or not len(gone):
-            return 0
-        s, targets = self.all_s, np.asarray(self.rows.targets, dtype=np.float64)
-        wrong: list[Array] = []
-        for start in range(0, len(gone), 65536):
-            part = gone[start : start + 65536]
-            Phi = self.features(part)
-            f = Phi @ self.theta[self.first :] + (self.theta[0] if self.first else 0.0)
-            wrong.append(part[np.any(s[part] * self.loss.gradient(targets[part], f) != 0, axis=1)])
-        back = np.concatenate(wrong)
-        if len(back):
-            A = np.ones((len(back), self.A.shape[1]))
-            A[:, self.first : self.width] = self.features(back)
-            order = np.argsort(np.concatenate([self.live, back]))
-            self.live = np.concatenate([self.live, back])[order]
-            self.A = np.concatenate([self.A, A])[order]
-            self.y, self.s = targets[self.live], s[self.live]
-            self.columns_of.narrow(self.live)
-            self._rebuild()
-        return len(back)
 
     def solution(self) -> Solution:
         """Weights of the basis vectors, intercept, and how they were found."""

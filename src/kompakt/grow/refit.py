@@ -2,7 +2,7 @@
 
 Candidate j adds the whitened feature psi_j = (k_j - Phi phi_j) / rho_j.  All candidates share the Hessian H of the
 current machine: one Newton step of the bordered systems is a few matrix products, with one triangular solve for all of
-them.  Further steps differ only in the rows that changed sides, so each candidate's Hessian is H plus few outer products.
+them.  Further steps differ only in the rows that changed sides: each candidate's Hessian is H plus few outer products.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _trial_block(machine: GrowingMachine, indices: Array, score_rows: str) -> tu
     K = machine.columns_of.block(active, indices)
     # k(x_j, x_j) of an active candidate is already in the block
     diagonal = np.empty(len(indices))
-    where = np.minimum(np.searchsorted(active, indices), len(active) - 1) if len(active) else np.zeros(len(indices), int)
+    where = np.minimum(np.searchsorted(active, indices), max(0, len(active) - 1))
     inside = active[where] == indices if len(active) else np.zeros(len(indices), dtype=bool)
     diagonal[inside] = K[np.flatnonzero(inside), where[inside]]
     if not inside.all():
