@@ -1,6 +1,18 @@
 """The one place where estimators are added to the tests that every estimator must pass."""
 
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, SpSVC
+from kompakt import (
+    CGLQSVC,
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    GreedyProjection,
+    KernelFisher,
+    LocalSamplingSVC,
+    ProjectedKernelFisher,
+    ProjectedSVC,
+    SpSVC,
+)
 
 #: go through scikit-learn's estimator checks (test_checks.py), with their defaults and in variants
 MACHINES = [
@@ -13,6 +25,15 @@ MACHINES = [
     FixedSizeLSSVC(n_basis=10, tune=True, cv=3),
     SpSVC(n_basis=20),
     SpSVC(n_basis=8, selection="sp1", plus_one=True),
+    GreedyProjection(),
+    GreedyProjection(n_basis=8, pivot="random"),
+    ProjectedSVC(),
+    ProjectedSVC(n_basis=8, two_pass=True),
+    KernelFisher(),
+    ProjectedKernelFisher(n_basis=10),
+    LocalSamplingSVC(),
+    LocalSamplingSVC(beta=0.5, n_basis=10),
+    CGLQSVC(),
 ]
 
 
@@ -37,4 +58,8 @@ EXACT = {
     "SpSVC sp2": SpSVC(n_basis=25),
     "SpSVC sp1, always": SpSVC(n_basis=25, selection="sp1", retraining="always", n_candidates=4),
     "SpSVC bh, 1 + k": SpSVC(n_basis=25, selection="bh", plus_one=True),
+    "ProjectedSVC": ProjectedSVC(n_basis=25),
+    "ProjectedSVC drawn": ProjectedSVC(n_basis=25, pivot="random"),
+    "KernelFisher": KernelFisher(reg=0.1),
+    "ProjectedKernelFisher": ProjectedKernelFisher(n_basis=25, reg=0.1),
 }

@@ -10,6 +10,7 @@ from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.rows import hash_rows
 from kompakt.select import GivenSelector, ProjectionSelector, Selection
 from kompakt.solve import fisher
 from kompakt.threads import block_threads
@@ -19,8 +20,6 @@ Array = np.ndarray
 
 class _Fisher(MachineClassifier):
     """Fit of both discriminants: a basis, the moments of the classes, one small problem per output."""
-
-    _per_row: bool
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the discriminant.
@@ -44,10 +43,11 @@ class _Fisher(MachineClassifier):
             raise ValueError(f"bias must be one of {fisher.BIASES}; got {bias!r}.")
         with block_threads(self.n_jobs):  # type: ignore[attr-defined]
             training = prepare(self, X, y, sample_weight, classifier=True)
-            assert training.classes is not None and training.labels is not None
+            assert training.classes is not None
+            assert training.labels is not None
             rows, kernel = training.rows, training.kernel
-            selection, evaluations = self._basis(training)
             weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
+            selection, evaluations, basis_mass = self._basis(training, weights)
             design = Design(rows, kernel, selection.vectors, memory_budget=self.memory_budget)  # type: ignore[attr-defined]
             codes = get_coding(self.coding).codes(len(training.classes))  # type: ignore[attr-defined]
             solution = fisher.minimise(
@@ -58,7 +58,7 @@ class _Fisher(MachineClassifier):
                 weights=weights,
                 bias=bias,
                 priors=self._priors(training, weights),
-                per_row=self._per_row,
+                basis_mass=basis_mass,
             )
             model = self._build_model(training, selection.vectors, solution)
         self._publish(model, solution, training, selection.indices)
@@ -66,12 +66,14 @@ class _Fisher(MachineClassifier):
         self.history_ = [{"n_basis": selection.n_basis, "objective": float(np.sum(solution.objective)), "n_iter": 1}]
         return self
 
-    def _basis(self, training: Training) -> tuple[Selection, int]:
+    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
+        """Basis vectors, kernel values spent on them, and the weight of the rows that each stands for (eq. 5)."""
         raise NotImplementedError
 
     def _priors(self, training: Training, weights: Array | None) -> Array | None:
         given: Any = self.priors  # type: ignore[attr-defined]
-        assert training.classes is not None and training.labels is not None
+        assert training.classes is not None
+        assert training.labels is not None
         if given is None:
             return None
         n_classes = len(training.classes)
@@ -92,8 +94,8 @@ class KernelFisher(_Fisher):
     """Kernel Fisher discriminant on all training rows.
 
     Minimises ``a' N a + reg a'a`` subject to a distance of 2 between the projected class means, where N is the sum of
-    the classes' covariances of kernel values.  Every row is a basis vector, so time grows with n^3 and memory with
-    n^2: `ProjectedKernelFisher` is the compact version.
+    the classes' covariances of kernel values.  Every row is a basis vector (equal rows share one, whose penalty is that
+    of all of them), so time grows with n^3 and memory with n^2: `ProjectedKernelFisher` is the compact version.
 
     Parameters
     ----------
@@ -132,8 +134,6 @@ class KernelFisher(_Fisher):
     True
     """
 
-    _per_row = True
-
     def __init__(
         self,
         *,
@@ -161,9 +161,13 @@ class KernelFisher(_Fisher):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _basis(self, training: Training) -> tuple[Selection, int]:
-        every = np.arange(training.rows.n_rows)
-        return Selection(indices=every, vectors=training.kernel.take_basis(training.rows, every)), 0
+    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
+        rows = training.rows
+        _, first, place = np.unique(hash_rows(rows.X, 0), return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        mass = np.bincount(place, weights=weights)[order].astype(np.float64)
+        distinct = first[order]
+        return Selection(indices=distinct, vectors=training.kernel.take_basis(rows, distinct)), 0, mass
 
 
 class ProjectedKernelFisher(_Fisher):
@@ -214,8 +218,6 @@ class ProjectedKernelFisher(_Fisher):
     (20, True)
     """
 
-    _per_row = False
-
     def __init__(
         self,
         n_basis: int = 100,
@@ -253,10 +255,10 @@ class ProjectedKernelFisher(_Fisher):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _basis(self, training: Training) -> tuple[Selection, int]:
+    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         selector = projection_selector(self)
         selection = selector.select(training.rows, training.kernel, int(self.n_basis), key=training.key)
-        return selection, int(selection.info.get("n_kernel_evals", 0))
+        return selection, int(selection.info.get("n_kernel_evals", 0)), None
 
 
 def projection_selector(estimator: Any) -> Any:

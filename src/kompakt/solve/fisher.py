@@ -27,6 +27,8 @@ from kompakt.solve.problem import Array, Solution
 
 BIASES = ("gaussian", "midpoint", "search")
 
+_PRODUCTS = 1 << 23  # numbers that the products of the classes of one pass may take
+
 
 @dataclass(frozen=True)
 class ClassMoments:
@@ -78,7 +80,7 @@ def class_moments(design: Design, labels: Array, n_classes: int, weights: Array 
         return (grams,)
 
     # several passes where the products of all classes together would fill the memory with partial sums
-    together = max(1, (1 << 23) // max(1, design.n_basis**2))
+    together = max(1, _PRODUCTS // max(1, design.n_basis**2))
     parts = [range(c, min(c + together, n_classes)) for c in range(0, n_classes, together)]
     covariance = np.concatenate([design.map_reduce(partial(products, part))[0] for part in parts])
     covariance /= mass[:, None, None]
@@ -170,7 +172,7 @@ def minimise(
     weights: Array | None = None,
     bias: str = "gaussian",
     priors: Array | None = None,
-    per_row: bool = False,
+    basis_mass: Array | None = None,
 ) -> Solution:
     """Fisher discriminants of all outputs of a coding on one design of raw kernel values.
 
@@ -188,12 +190,12 @@ def minimise(
     bias : {"gaussian", "midpoint", "search"}
     priors : ndarray of shape (n_classes,), optional
         Prior probabilities of the classes; None gives the two sides of every output equal ones.
-    per_row : bool
-        The basis is the rows themselves in their order (eq. 5): weights then enter the penalty.
+    basis_mass : ndarray of shape (m,), optional
+        For eq. 5, whose basis is all rows: the weight of the rows that each basis vector stands for.
     """
     moments = class_moments(design, labels, len(codes), weights)
     mass = np.ones(design.n_rows) if weights is None else weights
-    penalty = reg / mass if per_row else np.full(design.n_basis, reg)
+    penalty = np.full(design.n_basis, reg) if basis_mass is None else reg / basis_mass
     m, L = design.n_basis, codes.shape[1]
     alphas, intercept, objective, jitter = np.empty((m, L)), np.empty(L), np.empty(L), 0.0
     spread: list[Any] = []

@@ -1,0 +1,110 @@
+"""The public kernel Fisher discriminants."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from kompakt import KernelFisher, ProjectedKernelFisher
+
+
+def test_linear_kernel_without_regularisation_is_linear_discriminant_analysis():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(4, 4))
+    X = np.concatenate([rng.normal(size=(40, 4)) @ A, rng.normal(size=(40, 4)) @ A + [1.0, 0.5, -1.0, 2.0]])
+    y = np.repeat([0, 1], 40)  # equal class sizes: eq. 4 adds the covariances unweighted
+    lda = LinearDiscriminantAnalysis().fit(X, y)
+    for machine in (
+        KernelFisher(kernel="linear", reg=1e-9, bias="midpoint"),
+        ProjectedKernelFisher(kernel="linear", reg=1e-9, bias="midpoint", n_basis=80),
+    ):
+        machine.fit(X, y)
+        ratio = machine.coef_ / lda.coef_
+        np.testing.assert_allclose(ratio, ratio.mean(), rtol=1e-6)
+        np.testing.assert_allclose(machine.intercept_ / ratio.mean(), lda.intercept_, rtol=1e-6)
+        np.testing.assert_array_equal(machine.predict(X), lda.predict(X))
+
+
+def test_full_is_projected_on_all_rows():
+    X, y = make_moons(80, noise=0.2, random_state=0)
+    full = KernelFisher(gamma=1.0, reg=0.1).fit(X, y)
+    given = ProjectedKernelFisher(gamma=1.0, reg=0.1, selection=X).fit(X, y)
+    np.testing.assert_allclose(given.decision_function(X), full.decision_function(X), rtol=1e-8)
+    assert full.n_basis_ == 80
+    assert full.n_kernel_evals_ == 80 * 80
+
+
+def test_few_vectors_do_nearly_as_well_and_only_they_are_kept():
+    X, y = make_moons(600, noise=0.15, random_state=0)
+    full = KernelFisher(gamma=2.0, reg=1e-3).fit(X[:300], y[:300])
+    few = ProjectedKernelFisher(30, gamma=2.0, reg=1e-3, random_state=0).fit(X[:300], y[:300])
+    assert few.basis_vectors_.shape == (30, 2)
+    assert few.score(X[300:], y[300:]) > full.score(X[300:], y[300:]) - 0.02
+    np.testing.assert_array_equal(X[:300][few.basis_indices_], few.basis_vectors_)
+
+
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one", "minimum_output"])
+@pytest.mark.parametrize("machine", [KernelFisher(reg=0.01), ProjectedKernelFisher(20, reg=0.01, random_state=0)])
+def test_many_classes(machine, coding):
+    X, y = make_blobs(200, centers=4, random_state=1)
+    fitted = machine.set_params(coding=coding).fit(X, np.array(list("abcd"))[y])
+    assert fitted.score(X, np.array(list("abcd"))[y]) > 0.95
+    assert fitted.decision_function(X).shape == (200, 4)
+
+
+def test_weight_two_is_the_row_twice_in_both_penalties():
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    weights = np.random.default_rng(0).integers(0, 4, 60)
+    for machine in (KernelFisher(gamma=1.0), ProjectedKernelFisher(15, gamma=1.0, random_state=0)):
+        weighted = machine.fit(X, y, sample_weight=weights).decision_function(X)
+        repeated = machine.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights)).decision_function(X)
+        np.testing.assert_allclose(weighted, repeated, rtol=1e-9, atol=1e-10)
+
+
+def test_equal_rows_share_a_vector_and_change_nothing_of_the_printed_problem():
+    X, y = make_moons(40, noise=0.2, random_state=0)
+    X, y = np.repeat(X, 2, axis=0), np.repeat(y, 2)
+    y[1] = 1 - y[1]  # one pair of equal rows lies in both classes
+    K = np.exp(-0.7 * np.square(X[:, None] - X[None]).sum(axis=2))
+    N = sum(np.cov(K[:, y == c], ddof=0) for c in (0, 1))
+    m = K[:, y == 1].mean(axis=1) - K[:, y == 0].mean(axis=1)
+    a = np.linalg.solve(N + 0.1 * np.eye(80), m)
+    a *= 2.0 / (a @ m)
+    machine = KernelFisher(gamma=0.7, reg=0.1).fit(X, y)
+    assert machine.n_basis_ == 40
+    np.testing.assert_allclose(machine.decision_function(X) - machine.intercept_, K @ a, rtol=1e-8)
+
+
+def test_biases_and_priors():
+    X, y = make_moons(300, noise=0.35, random_state=0)
+    keep = (y == 0) | (np.arange(300) % 5 == 0)
+    X, y = X[keep], y[keep]
+    share = {}
+    for name, options in {
+        "equal": {},
+        "empirical": {"priors": "empirical"},
+        "given": {"priors": [0.999, 0.001]},
+        "search": {"bias": "search", "priors": "empirical"},
+        "midpoint": {"bias": "midpoint"},
+    }.items():
+        machine = ProjectedKernelFisher(20, gamma=1.0, reg=0.1, random_state=0, **options).fit(X, y)
+        share[name] = machine.predict(X).mean(), machine.score(X, y)
+    assert share["equal"][0] > share["empirical"][0] > share["given"][0]
+    assert share["search"][1] == max(score for _, score in share.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reg": 0.0}, "reg must be a positive"),
+        ({"bias": "none"}, "bias must be one of"),
+        ({"priors": "equal"}, "priors must be None"),
+        ({"priors": [1.0]}, "priors must hold 2"),
+    ],
+)
+def test_wrong_words_are_refused(options, message):
+    X, y = make_moons(20, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        KernelFisher(**options).fit(X, y)
+    with pytest.raises(ValueError, match="selection must be 'projection'"):
+        ProjectedKernelFisher(selection="fee").fit(X, y)
