@@ -229,6 +229,8 @@ def test_time_and_progress(caplog):
     assert machine.search_stopped_ == "deadline"
     assert len(set(machine.cv_results_["width_factor"])) == 1
     assert any("width factor" in record.message for record in caplog.records)
+    assert [record["phase"] for record in machine.history_] == ["selection", "search", "weights"]
+    assert machine.n_kernel_evals_ > 2 * 100 * 10
 
 
 def test_selectors_and_models(tmp_path):

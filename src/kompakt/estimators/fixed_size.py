@@ -91,7 +91,8 @@ class FixedSizeLSSVC(FixedSizeFit, MachineClassifier):
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     classes_ : ndarray of shape (n_classes,)
-    n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_, selection_info_
+    n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,
+    selection_info_
 
     Examples
     --------
@@ -243,7 +244,8 @@ class FixedSizeLSSVR(FixedSizeFit, MachineRegressor):
         With tune=True, outputs of every row under the machine trained without its fold.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
-    n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_, selection_info_
+    n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,
+    selection_info_
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
@@ -57,6 +58,17 @@ class _Plan:
     folds: Any  # None, their number, or the fold of each row
     n_given: int  # rows of the user's X
     parts: list[Part] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    evaluations: int = 0  # of the kernel, while tuning
+
+    def note(self, phase: str, **facts: Any) -> None:
+        """Add a record to the history."""
+        self.history.append({"phase": phase, "time": time.monotonic() - self.began, **facts})
+
+    def count(self, parts: list[Part]) -> None:
+        """Count the kernel values of one set of features."""
+        self.evaluations += sum(part.rows.n_rows * len(part.columns) for part in parts)
 
     @property
     def basis(self) -> Array:
@@ -100,17 +112,22 @@ class FixedSizeFit:
         with verbose_logging(me.verbose), block_threads(me.n_jobs):
             training = prepare(self, X, y, sample_weight, classifier=self._classifier)
             plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
+            plan.note("selection", n_basis=plan.selection.n_basis)
             if me.tune:
                 self._tune(plan, deadline)
+                plan.note("search", error=self.cv_error_, C=plan.C, n_evaluations=len(self.cv_results_["param_C"]))
             if me.n_basis == "auto" and not plan.input_space:
                 self._choose_size(plan)
+                plan.note("size", n_basis=plan.selection.n_basis)
             if me.tune:
                 self._keep_held_out(plan)
             solution, evaluations = fit_parts(plan.task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
             model, indices = self._finished(plan, solution)
+            plan.note("weights", objective=float(np.sum(solution.objective)))
         me._publish(model, replace(solution, weights=model.weights), training, indices)
         self.C_ = plan.C
-        self.n_kernel_evals_ = evaluations + int(plan.selection.info.get("n_kernel_evals", 0))
+        self.n_kernel_evals_ = evaluations + plan.evaluations + int(plan.selection.info.get("n_kernel_evals", 0))
+        self.history_ = plan.history
         self.selection_info_ = dict(plan.selection.info)
         me._report(solution, None, deadline)
         return self
@@ -200,6 +217,7 @@ class FixedSizeFit:
         fast = replace(plan.objective, loss=LeastSquares())
 
         def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
+            plan.count(plan.parts)
             return held_out_errors(plan.task, plan.parts, kernel, plan.basis, Cs, fast)
 
         tuned: Tuned = tune_width_and_cost(
@@ -236,7 +254,12 @@ class FixedSizeFit:
         stratum = None if getattr(self, "shared_basis", True) else plan.stratum
         parts = make_parts(task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
         logger.info("the coarse search uses %d of %d rows", enough, rows.n_rows)
-        return lambda kernel, Cs: held_out_errors(task, parts, kernel, plan.basis, Cs, objective)
+
+        def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
+            plan.count(parts)
+            return held_out_errors(task, parts, kernel, plan.basis, Cs, objective)
+
+        return evaluate
 
     def _choose_size(self, plan: _Plan) -> None:
         """Pick the number of prototypes on a path of nested sets, all from one set of features."""
@@ -249,6 +272,7 @@ class FixedSizeFit:
         sizes = np.array(sorted({min(size, n) for size in self._sizes(plan.training.rows.n_rows)}))
         Cs = plan.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if me.tune else np.ones(1))
         errors, fold_errors = size_errors(plan.task, plan.parts, plan.kernel, plan.basis, sizes, Cs, plan.objective)
+        plan.count(plan.parts)
         at_best = np.argmin(errors, axis=1)
         of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
         choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], me.size_rule)
