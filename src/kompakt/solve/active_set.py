@@ -21,6 +21,8 @@ Array = np.ndarray
 
 #: a row whose part outside the held rows is smaller than this share of it depends on them
 _DEPENDENT = 1e-10
+#: moves of length zero in a row
+_PATIENCE = 25
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def finish(near: NearRows, theta: Array, width: float) -> Finish:
     walk = _Walk(near, theta, width)
     limit = 4 * walk.A.shape[1] + 100
     consistent, moves = False, 0
-    while not consistent and moves < limit:
+    # many rows on one point of a kink can change places for ever without a step: then the walk is given up
+    while not consistent and moves < limit and walk.stalled < _PATIENCE:
         moves += 1
         if moves % 64 == 0:
             walk.refresh()  # sums kept up to date gather rounding errors
@@ -96,6 +99,7 @@ class _Walk:
         self.lengths = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))
         self.x = theta[:columns].copy()
         self.settled = False
+        self.stalled = 0
         self._begin(width)
 
     def _begin(self, width: float) -> None:
@@ -176,7 +180,8 @@ class _Walk:
 
     def stationary(self, direction: Array) -> bool:
         """Whether the point is the minimum of the present lines."""
-        scale = float(np.linalg.norm(self.x) + np.sum(self.strength * np.abs(self.slopes)))
+        weights = self.x[:-1] if self.free_intercept else self.x
+        scale = float(np.linalg.norm(weights) + np.sum(self.strength * np.abs(self.slopes)))
         return self.settled or float(np.linalg.norm(direction)) <= 1e-13 * scale
 
     def release(self) -> bool:
@@ -190,7 +195,7 @@ class _Walk:
         low, high = self.levels[self.kink[held]], self.levels[self.kink[held] + 1]
         excess = np.maximum(low - self.slopes[held], self.slopes[held] - high)
         worst = int(np.argmax(excess))
-        if excess[worst] <= 1e-10:
+        if excess[worst] <= 1e-13:
             return True
         row = held[worst]
         self.piece[row] = self.kink[row] + (self.slopes[row] > high[worst])
@@ -224,6 +229,8 @@ class _Walk:
         np.add.at(self.piece, row[:stop], np.where(rates[row[:stop]] > 0.0, 1, -1))
         crossed = np.unique(row[:stop])
         self._set_slopes(crossed, self.levels[self.piece[crossed]])
+        moved = t * float(np.max(np.abs(rates), initial=0.0)) > 1e-12 * float(np.max(np.abs(self.r), initial=0.0))
+        self.stalled = 0 if moved else self.stalled + 1
         self.x = self.x + t * direction
         self.r = self.r + t * rates
         self.gradient = self.gradient + t * self.penalty * direction

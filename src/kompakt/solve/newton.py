@@ -11,6 +11,7 @@ m x m costs less than one product with the rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -115,7 +116,8 @@ def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
     gradient = problem.penalty[:, None] * theta + sums.gradient
     if not problem.fit_intercept:
         gradient = gradient[:-1]
-    scale = np.linalg.norm(theta[:-1], axis=0) + sums.magnitude
+    # the last term keeps the measure sound where every loss and every weight is zero
+    scale = np.linalg.norm(theta[:-1], axis=0) + sums.magnitude + 1e-6 * problem.C * problem.mass
     return np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny)
 
 
@@ -272,6 +274,7 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
     """
     lengths = np.empty(int(which.sum()))
     held = None
+    along: Callable[[float], tuple[Array, ...]]
     if _in_memory(problem):
         f = problem.design.matvec(theta[:-1, which]) + theta[-1, which]
         g = problem.design.matvec(step[:-1, which]) + step[-1, which]
@@ -302,7 +305,7 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
     return lengths
 
 
-def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) -> tuple[Array, Array]:
+def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) -> tuple[Array, ...]:
     """First and second derivative of the summed losses along g at f + t g."""
     at = f + t * g
     return np.sum(s * loss.gradient(y, at) * g), np.sum(s * loss.curvature(y, at) * g * g)

@@ -38,6 +38,12 @@ class Problem:
         return self.design.rows.n_outputs
 
     @property
+    def mass(self) -> float:
+        """Sum of the weights of the rows (their number where weights are not held), a size to compare with."""
+        weights = getattr(self.design.rows, "weights", None)
+        return float(self.design.n_rows) if weights is None else float(np.sum(weights)) / max(1, weights[0].size)
+
+    @property
     def penalty(self) -> Array:
         """Diagonal of the penalty on (w, b): ones, and 0 or 1 for the intercept."""
         diagonal = np.ones(self.design.n_basis + 1)

@@ -32,8 +32,9 @@ logger = logging.getLogger("kompakt")
 #: widths that all rows pass, as shares of the scale of the residuals; then rows far from every kink are set aside
 _COARSE = (1.0, 0.3, 0.1)
 _COARSE_WARM = (0.1,)
+_COARSE_ITERATIONS = 40
 #: relative gradient at which a stage that others follow is left
-_STAGE_TOL = 1e-3
+_STAGE_TOL = 1e-2
 #: bytes that the features of the rows near a kink may take; more of them, and a stage passes over all rows instead
 _NEAR_BYTES = 1 << 28
 
@@ -47,7 +48,8 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     # a warm start already knows which rows lie near the kinks
     coarse = [scales * share for share in (_COARSE if start is None else _COARSE_WARM)]
     theta = _least_squares(problem) if start is None else start_coordinates(problem, start)
-    theta, n_iter, _ = _stages(problem, theta, coarse, settings, final=False)
+    few = replace(settings, max_iter=min(settings.max_iter, _COARSE_ITERATIONS))
+    theta, n_iter, _ = _stages(problem, theta, coarse, few)
     if not hasattr(problem.design.rows, "targets"):
         return _by_passes(problem, theta, coarse[-1], settings, n_iter)
     ends = []
@@ -87,7 +89,7 @@ def _stages(
     widths: Sequence[Array],
     settings: Settings,
     *,
-    final: bool,
+    last_tol: float = _STAGE_TOL,
     window: Array | None = None,
 ) -> tuple[Array, int, Solution]:
     """Newton at every width (one per output) in turn; returns coordinates, iterations, and the last solution."""
@@ -95,8 +97,8 @@ def _stages(
     for stage, width in enumerate(widths):
         if window is not None:
             theta = _follow(problem, theta, width, window)
-        tol = settings.tol if final and stage == len(widths) - 1 else max(settings.tol, _STAGE_TOL)
-        left = replace(settings, tol=tol, max_iter=max(1, settings.max_iter - n_iter))
+        tol = last_tol if stage == len(widths) - 1 else _STAGE_TOL
+        left = replace(settings, tol=max(tol, settings.tol), max_iter=max(1, settings.max_iter - n_iter))
         solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, left)
         theta, window = solution.coordinates, width
         n_iter += solution.n_iter
@@ -124,7 +126,7 @@ def _by_passes(problem: Problem, theta: Array, width: Array, settings: Settings,
         window = np.maximum(finest, 0.1 * window) if np.any(window > 1e3 * finest) else finest
         widths.append(window)
     left = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-    theta, more, last = _stages(problem, theta, widths, left, final=True, window=width)
+    theta, more, last = _stages(problem, theta, widths, left, last_tol=settings.tol, window=width)
     outputs = np.arange(problem.n_outputs)
     losses = newton.run_losses(problem, theta, np.zeros_like(theta), outputs)[0]
     return replace(
@@ -167,45 +169,67 @@ class _Scan:
 def _one_output(problem: Problem, theta: Array, width: float, settings: Settings) -> _End:
     """Shrink the rounding on the rows near a kink until the exact finish is proved optimal.
 
-    Rows farther from every kink than twice the rounding rarely reach one while it shrinks tenfold.  After each stage
-    all rows are looked at; if a row set aside has changed its piece, the stage is repeated with four times the margin,
-    and at the third time without setting rows aside.  So a stage is done at most four times, and there are finitely
-    many stages: the width shrinks tenfold each time, down to the rounding of the residuals.
+    Rows farther from every kink than twice the rounding are set aside as lines, which never lie above their losses.
+    After each stage all rows are looked at: those that left their line join the near ones and the stage is repeated,
+    so it ends at the latest when no row is set aside.  There are finitely many stages, because the width shrinks
+    tenfold each time down to the rounding of the residuals.
     """
     tol = max(settings.tol, 50 * float(np.finfo(problem.design.block_dtype).eps))
     at = _scan(problem, theta, 2.0 * width)
     counted = _weights(problem) > 0
     typical = _typical(problem, counted, width)
-    n_iter, margin, optimality, ended, settled = 0, 2.0, np.inf, False, False
+    n_iter, optimality, ended, settled = 0, np.inf, False, False
+    target, care = 0.1 * width, 0.02
     while not ended and n_iter < settings.max_iter and not settings.out_of_time():
         part = _near_rows(problem, at)
         slack = _slack(problem, at, part)
         floor = max(10 * slack, 1e-7 * typical)
-        target = max(0.1 * width, floor)
+        target = max(target, floor)
         left = replace(settings, max_iter=settings.max_iter - n_iter)
         rough, final = target > 2e-3 * typical, target <= floor
+        stage_tol = tol if final else care * _error_share(at)
         candidate, end, last = _one_stage(
-            problem, part, at.theta, (target, width), slack, left, rough=rough, final=final
+            problem, part, at.theta, (target, width), slack, left, rough=rough, tol=stage_tol
         )
         n_iter += max(1, last.n_iter)
         after = _scan(problem, candidate, 2.0 * target)
-        if part is not None and np.any((after.piece != at.piece) & ~at.near & counted):
-            # a row set aside has crossed a kink: its line was the wrong one
-            margin = 4.0 * margin if margin < 30.0 else np.inf
-            lower = after.objective < at.objective
-            at = _scan(problem, after.theta if lower else at.theta, margin * width)
+        crossed = (after.piece != at.piece) & ~at.near & counted
+        if part is not None and crossed.any():
+            at, width = _join(problem, at, after, crossed), target
             continue
         at, optimality = after, float(last.optimality[0])
         if part is not None and end is not None:
             optimality = _relative_gradient(part, end, after)
             if optimality <= tol:
                 return _End(at.theta, at.objective, optimality, n_iter, True, True, 0.0)
-        ended, settled = target <= floor, last.converged
-        width, margin = target, 2.0
+        ended, settled = final, last.converged
+        care *= 1.0 if rough else 0.1  # the walk went astray: begin the next one nearer
+        width, target = target, 0.1 * target
     # a narrow rounding, converged: its slopes are multipliers of rows within that width of their kinks
     logger.debug("no exact finish: rounding of width %.1e, gradient %.1e of its parts.", width, optimality)
     converged = ended and settled and optimality <= max(tol, 1e-6)
     return _End(at.theta, at.objective, optimality, n_iter, converged, False, width)
+
+
+def _error_share(at: _Scan) -> float:
+    """Relative gradient that stands for an error of the weights as large as themselves.
+
+    The penalty has curvature 1, so the weights are off by no more than the gradient; but `tol` is relative to the sum
+    of all pulls, which largely cancel and may be thousands of times as large as the weights.
+    """
+    size = float(np.linalg.norm(at.theta[:-1]))
+    return min(0.05, size / (size + at.magnitude)) if size > 0.0 else 0.05
+
+
+def _join(problem: Problem, at: _Scan, after: _Scan, crossed: Array) -> _Scan:
+    """Count the crossed rows as near ones; go on from the better of the two points."""
+    loss, rows = _linear_loss(problem), np.flatnonzero(crossed)
+    pulls = _weights(problem)[rows] * loss.orientation(_targets(problem)[rows]) * loss.slopes[at.piece[rows]]
+    mask = np.zeros(problem.design.n_rows)
+    mask[rows] = pulls
+    lines = problem.C * np.append(problem.design.rmatvec(mask[:, None])[:, 0], pulls.sum())
+    better = after if after.objective < at.objective else at
+    return replace(at, theta=better.theta, objective=better.objective, near=at.near | crossed, linear=at.linear - lines)
 
 
 def _one_stage(
@@ -217,20 +241,20 @@ def _one_stage(
     settings: Settings,
     *,
     rough: bool,
-    final: bool,
+    tol: float,
 ) -> tuple[Array, Finish | None, Solution]:
     """Newton at the target width, on the near rows where they are known, and the exact finish if it holds."""
     target, width = shrink
     widths, window = [np.array([target])], np.array([width])
     if part is None:
-        found, _, last = _stages(problem, theta[:, None], widths, settings, final=final, window=window)
+        found, _, last = _stages(problem, theta[:, None], widths, settings, last_tol=tol, window=window)
         return found[:, 0], None, last
     small = replace(
         problem,
         design=FeatureDesign(part.features, part.y[:, None], part.s, block_rows=8192),
         linear=part.linear[:, None],
     )
-    found, _, last = _stages(small, theta[:, None], widths, settings, final=final, window=window)
+    found, _, last = _stages(small, theta[:, None], widths, settings, last_tol=tol, window=window)
     inside = _distance(part.loss, part.loss.residual(part.y, part.predict(found[:, 0]))) < 0.5 * target
     if rough and inside.sum() > problem.design.n_basis + 1:
         return found[:, 0], None, last  # more rows than unknowns: the walk would be long, a narrower window is quick
@@ -299,7 +323,7 @@ def _relative_gradient(part: NearRows, end: Finish, at: _Scan) -> float:
     gradient = part.gradient(end.theta, end.slopes)
     pulls = part.C * float(np.dot(part.s, np.abs(end.slopes)))
     # the last term keeps the measure sound where every loss and every weight is zero
-    scale = float(np.linalg.norm(end.theta[:-1])) + at.magnitude + pulls + 1e-8 * part.C * float(np.sum(part.s))
+    scale = float(np.linalg.norm(end.theta[:-1])) + at.magnitude + pulls + 1e-6 * part.C * float(np.sum(part.s))
     return float(np.linalg.norm(gradient)) / scale
 
 

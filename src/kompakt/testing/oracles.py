@@ -155,7 +155,7 @@ def stationarity(
     theta = np.append(w, intercept if penalize_intercept else 0.0) if fit_intercept else np.asarray(w)
     slopes = loss.gradient(y, f)
     # the last term keeps the measure sound where every loss and every weight is zero
-    scale = float(np.linalg.norm(w) + C * np.sum(s * np.abs(slopes)) + 1e-8 * C * np.sum(s))
+    scale = float(np.linalg.norm(w) + C * np.sum(s * np.abs(slopes)) + 1e-6 * C * np.sum(s))
     if not isinstance(loss, PiecewiseLinear):
         return float(np.linalg.norm(theta + C * A.T @ (s * slopes))) / scale
     r = loss.residual(y, f)
