@@ -6,8 +6,8 @@ Sizes of training set, test set and m are the paper's; the split is random in ev
 regression targets are standardised over the whole set, as in the paper. Stated reductions: C and the kernel's width are
 searched in every randomisation on pid, bho and ccs, and once, on the first, on all other sets; 10 randomisations up to
 8,000 training rows, fewer above (the number is in the note). The search is the package's default ("profile"). adult:
-rows with missing values dropped, categories as codes; its majority class holds 75.2 % of the rows, not 83.4. lan has 6
-classes.
+rows with missing values dropped, categories as codes (in the order of its documentation: in alphabetical order both
+kernels lose some tenths); its majority class holds 75.2 % of the rows, not 83.4. lan has 6 classes.
 
 One-vs-one is run twice: on the prototypes of the two classes, and on all of them ("shared basis").
 
@@ -129,6 +129,28 @@ PAPER_SECONDS = {
 }  # fmt: skip
 
 
+# The categories of adult in the order in which its documentation lists them: their codes. Others keep the stored order.
+ADULT = {
+    1: "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
+    3: "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters 1st-4th 10th "
+    "Doctorate 5th-6th Preschool",
+    5: "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse",
+    6: "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+    "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces",
+    7: "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    8: "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+}
+
+
+def adult_codes(X: np.ndarray, data: dict[str, np.ndarray]) -> np.ndarray:
+    """Complete rows with the categories coded in the order of the documentation."""
+    for column, listed in ADULT.items():
+        categories = data["categories_" + str(data["feature_names"][column]).replace("-", "_")]
+        codes = np.array([listed.split().index(str(category)) for category in categories])
+        X[:, column] = codes[X[:, column].astype(int)]
+    return X
+
+
 def whole_set(name: str) -> tuple[np.ndarray, np.ndarray]:
     """All rows, standardised."""
     data = load_data(SETS[name].stored)
@@ -140,7 +162,7 @@ def whole_set(name: str) -> tuple[np.ndarray, np.ndarray]:
     X = X.astype(np.float32 if name == "ftc" else np.float64)
     if name == "adu":
         complete = ~(X == -1).any(axis=1)  # the code of a missing category
-        X, y = X[complete], y[complete]
+        X, y = adult_codes(X[complete], data), y[complete]
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
     if SETS[name].regression:
