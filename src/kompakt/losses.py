@@ -314,8 +314,8 @@ class Quantile(_RegressionResidual):
     name: ClassVar[str] = "quantile"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.q < 1.0:
-            raise ValueError(f"the quantile must lie between 0 and 1, both excluded; got {self.q!r}.")
+        if isinstance(self.q, str) or not 0.0 < self.q < 1.0:
+            raise ValueError(f"the quantile must be a number between 0 and 1, both excluded; got {self.q!r}.")
 
     @property
     def kinks(self) -> Array:

@@ -79,7 +79,9 @@ class _Compact:
     def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
         me: Any = self
         return Recipe(
-            loss=make_loss(me.loss, classes=self._classifier, epsilon=me.epsilon),
+            loss=make_loss(
+                me.loss, classes=self._classifier, epsilon=me.epsilon, quantile=getattr(self, "quantile", 0.5)
+            ),
             C=float(me.C),
             selector=make_selector(me.selection, me.n_candidates),
             classifier=self._classifier,
@@ -298,9 +300,10 @@ class CompactSVR(_Compact, MachineRegressor):
     C : float, default=1.0
         Cost of the losses.
     loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss, default="least_squares"
-        `Quantile(q)` objects give other quantiles than the median.
     epsilon : float, default=None
         Width of the insensitive zone, or where the Huber loss becomes linear; None takes the loss's default.
+    quantile : float, default=0.5
+        Which quantile the loss "quantile" estimates, between 0 and 1.
     selection : {"gram", "random", "renyi", "all"}, array of vectors or selector, default="gram"
         How basis vectors are chosen among the rows: exact forward selection in Gram space, at random by hash, by
         the entropy of the inputs, or every row.
@@ -360,6 +363,7 @@ class CompactSVR(_Compact, MachineRegressor):
         C: float = 1.0,
         loss: Any = "least_squares",
         epsilon: float | None = None,
+        quantile: float = 0.5,
         selection: Any = "gram",
         n_candidates: int | None = None,
         refine: bool = True,
@@ -387,6 +391,7 @@ class CompactSVR(_Compact, MachineRegressor):
         self.C = C
         self.loss = loss
         self.epsilon = epsilon
+        self.quantile = quantile
         self.selection = selection
         self.n_candidates = n_candidates
         self.refine = refine

@@ -19,8 +19,8 @@ from kompakt.rows import RowBlock
 from kompakt.solve import newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
-#: smallest distance from the margin that a weight is computed with: larger weights say no more in float64
-_SMALLEST_ERROR = 1e-9
+#: largest weight, the M of step 1.4: rows within C/M of the margin have it
+_LARGEST_WEIGHT = 1e9
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,19 @@ class ReweightedSolution(Solution):
 
 
 def row_weights(C: float, s: Array, y: Array, f: Array) -> Array:
-    """a_i = C s_i / (1 - y_i f_i) inside the margin, else 0 (step 1.3; e_i y_i = 1 - y_i f_i).
+    """a_i = C s_i / (1 - y_i f_i) inside the margin, at most M = 1e9, and 0 outside (step 1.4; e_i y_i = 1 - y_i f_i).
 
     Examples
     --------
     >>> import numpy as np
     >>> from kompakt.solve.irwls import row_weights
-    >>> row_weights(2.0, np.ones(2), np.ones(2), np.array([0.5, 3.0]))
-    array([4., 0.])
+    >>> row_weights(2.0, np.ones(3), np.ones(3), np.array([0.5, 1.0, 3.0]))
+    array([4.e+00, 1.e+09, 0.e+00])
     """
     shortfall = 1.0 - y * f
-    return np.where(shortfall > 0, C * s / np.maximum(shortfall, _SMALLEST_ERROR), 0.0)
+    inside = (shortfall >= 0.0) & (s > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(inside, np.minimum(C * s / shortfall, _LARGEST_WEIGHT), 0.0)
 
 
 def minimise(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> ReweightedSolution:
@@ -51,9 +53,12 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         raise TypeError(f"reweighted least squares is for the hinge loss; got {problem.loss!r}.")
     theta = start_coordinates(problem, start)
     n_iter, change = 0, np.inf
+    fresh = start is None  # step 1.0: all weights are 1 in the first iteration
     while change > settings.tol and n_iter < settings.max_iter and not settings.out_of_time():
         n_iter += 1
-        gram, product, mass, right, right_mass = problem.design.map_reduce(partial(_sums, problem.C, theta))
+        gram, product, mass, right, right_mass = problem.design.map_reduce(
+            partial(_sums, problem.C, theta, fresh and n_iter == 1)
+        )
         new = theta.copy()
         for output in range(problem.n_outputs):
             H = np.diag(problem.penalty)
@@ -63,7 +68,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
             side = np.append(right[:, output], right_mass[output])
             if not problem.fit_intercept or H[-1, -1] <= 0:
                 H[-1, :] = H[:, -1] = 0.0
-                H[-1, -1], side[-1] = 1.0, 0.0
+                H[-1, -1], side[-1] = 1.0, theta[-1, output]  # no row says where the intercept belongs: it stays
             new[:, output] = factorise(H, what="weighted normal matrix").solve(side)
         change = float(np.linalg.norm(new - theta) / max(np.linalg.norm(new), np.finfo(float).tiny))
         theta = new
@@ -81,12 +86,12 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     )
 
 
-def _sums(C: float, theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
-    """Normal equations of eq. (10) on a block: Phi'A Phi, Phi'A, sum a, Phi'A y, sum a y (eq. 7: the sum, not a'a)."""
+def _sums(C: float, theta: Array, unit: bool, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    """Normal equations of eq. (9) on a block: Phi'A Phi, Phi'A, sum a, Phi'A y, sum a y (eq. 7: the sum, not a'a)."""
     assert block.targets is not None
     y = block.targets
     s = block_weights(block.weights, len(block), np.arange(y.shape[1]))
-    a = row_weights(C, s, y, newton.predict(Phi, theta))
+    a = np.broadcast_to(s, y.shape) if unit else row_weights(C, s, y, newton.predict(Phi, theta))
     grams = np.stack([weighted_gram(Phi, column) for column in a.T])
     return grams, Phi.T @ a, a.sum(axis=0), Phi.T @ (a * y), (a * y).sum(axis=0)
 
