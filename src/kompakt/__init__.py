@@ -18,44 +18,52 @@ if TYPE_CHECKING:
     from kompakt.estimators.compress import compress
     from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
     from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
+    from kompakt.estimators.local_sampling import CGLQSVC, LocalSamplingSVC
     from kompakt.estimators.projected import ProjectedSVC
     from kompakt.estimators.projection import GreedyProjection
     from kompakt.estimators.spsvc import SpSVC
     from kompakt.formats import load, save
     from kompakt.model import Model
+    from kompakt.subsample import indecision_probability
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a new name is added here, under TYPE_CHECKING above, and in __all__.
 _HOME = {
+    "CGLQSVC": "kompakt.estimators.local_sampling",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
     "FixedSizeLSSVC": "kompakt.estimators.fixed_size",
     "FixedSizeLSSVR": "kompakt.estimators.fixed_size",
     "GreedyProjection": "kompakt.estimators.projection",
     "KernelFisher": "kompakt.estimators.fisher",
+    "LocalSamplingSVC": "kompakt.estimators.local_sampling",
     "Model": "kompakt.model",
     "ProjectedKernelFisher": "kompakt.estimators.fisher",
     "ProjectedSVC": "kompakt.estimators.projected",
     "SpSVC": "kompakt.estimators.spsvc",
     "compress": "kompakt.estimators.compress",
+    "indecision_probability": "kompakt.subsample",
     "load": "kompakt.formats",
     "save": "kompakt.formats",
 }
 
 __all__ = [
+    "CGLQSVC",
     "CompactSVC",
     "CompactSVR",
     "FixedSizeLSSVC",
     "FixedSizeLSSVR",
     "GreedyProjection",
     "KernelFisher",
+    "LocalSamplingSVC",
     "Model",
     "ProjectedKernelFisher",
     "ProjectedSVC",
     "SpSVC",
     "__version__",
     "compress",
+    "indecision_probability",
     "load",
     "save",
 ]

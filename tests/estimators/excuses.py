@@ -10,11 +10,20 @@ _REFINES = (
     "grow: DESIGN promises the objective to 1e-3 there, and coefficients only with refine=False"
 )
 
+_SUBSAMPLES = (
+    "the training set is reduced by drawing rows, and a row of weight 2 is drawn as one row; the exact SVM itself "
+    "agrees between weights and repeated rows only up to its stopping rule"
+)
+
 #: kind of machine -> name of the check -> why
 EXCUSES: dict[str, dict[str, str]] = {
     "refines": {
         "check_sample_weight_equivalence_on_dense_data": _REFINES,
         "check_sample_weight_equivalence_on_sparse_data": _REFINES,
+    },
+    "subsamples": {
+        "check_sample_weight_equivalence_on_dense_data": _SUBSAMPLES,
+        "check_sample_weight_equivalence_on_sparse_data": _SUBSAMPLES,
     },
 }
 
@@ -22,7 +31,8 @@ EXCUSES: dict[str, dict[str, str]] = {
 def kinds_of(machine: Any) -> list[str]:
     """The rows of the table that apply to a machine: what it does, and its class name."""
     refines = ["refines"] if machine.get_params().get("refine") else []
-    return [*refines, type(machine).__name__]
+    subsamples = ["subsamples"] if hasattr(machine, "overlap_with") else []
+    return [*refines, *subsamples, type(machine).__name__]
 
 
 def excuses_of(machine: Any) -> dict[str, str]:

@@ -3,17 +3,20 @@
 from kompakt.estimators.compact import CompactSVC, CompactSVR
 from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
 from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
+from kompakt.estimators.local_sampling import CGLQSVC, LocalSamplingSVC
 from kompakt.estimators.projected import ProjectedSVC
 from kompakt.estimators.projection import GreedyProjection
 from kompakt.estimators.spsvc import SpSVC
 
 __all__ = [
+    "CGLQSVC",
     "CompactSVC",
     "CompactSVR",
     "FixedSizeLSSVC",
     "FixedSizeLSSVR",
     "GreedyProjection",
     "KernelFisher",
+    "LocalSamplingSVC",
     "ProjectedKernelFisher",
     "ProjectedSVC",
     "SpSVC",
