@@ -92,7 +92,7 @@ def main() -> int:
     for name in SETS[:2] if run.quick else SETS:
         for what in better:
             label = f"{name}: {'largest' if what == 'max' else 'mean'} error, peer = random vectors"
-            row = run.row(label, {"m": 100, "n": 10_000}, partial(quality, name, 100, 10_000, what))
+            row = run.row(label, {"m": m, "n": 10_000}, partial(quality, name, m, 10_000, what))
             if row is not None:
                 better[what].append(row["ours"] < row["peer"])
     for what, verdicts in better.items():
