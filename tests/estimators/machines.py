@@ -1,5 +1,7 @@
 """The one place where estimators are added to the tests that every estimator must pass."""
 
+from sklearn.metrics.pairwise import rbf_kernel
+
 from kompakt import (
     CGLQSVC,
     CompactSVC,
@@ -13,6 +15,18 @@ from kompakt import (
     ProjectedSVC,
     SpSVC,
 )
+from kompakt.kernels import RBF
+
+
+class Gaussian:
+    """A user's own kernel function, with a name that is the same in every test process."""
+
+    def __call__(self, X, Z):
+        return rbf_kernel(X, Z)
+
+    def __repr__(self):
+        return "Gaussian()"
+
 
 #: go through scikit-learn's estimator checks (test_checks.py), with their defaults and in variants
 MACHINES = [
@@ -20,6 +34,22 @@ MACHINES = [
     CompactSVR(),
     CompactSVC(selection="random", refine=False),
     CompactSVR(selection="random", refine=False),
+    # every loss, kernel, coding and selection
+    CompactSVC(n_basis=20, refine=False, loss="hinge", selection="random"),
+    CompactSVC(n_basis=20, refine=False, loss="least_squares", kernel="laplacian"),
+    CompactSVC(n_basis=20, refine=False, loss="huber", coding="one_vs_one"),
+    CompactSVC(n_basis=20, refine=False, kernel="linear", coding="minimum_output", penalize_intercept=True),
+    CompactSVC(n_basis=20, refine=False, kernel="poly", degree=2, coef0=1.0, class_weight="balanced"),
+    CompactSVC(n_basis=20, refine=False, kernel=1 + RBF(0.3), fit_intercept=False),
+    CompactSVC(n_basis=20, refine=False, kernel=Gaussian(), selection="all"),
+    CompactSVC(n_basis=20, refine=False, loss="hinge", coding="one_vs_one", kernel="laplacian"),
+    CompactSVR(n_basis=20, refine=False, loss="huber"),
+    CompactSVR(n_basis=20, refine=False, loss="epsilon_insensitive", kernel="laplacian"),
+    CompactSVR(n_basis=20, refine=False, loss="absolute", selection="random"),
+    CompactSVR(n_basis=20, refine=False, loss="quantile", kernel="linear"),
+    CompactSVC(n_basis=10, refine_iter=5, loss="hinge", gamma="learn"),
+    CompactSVC(n_basis=10, refine_iter=5, selection="renyi", loss="huber"),
+    CompactSVR(n_basis=10, refine_iter=5, loss="epsilon_insensitive", selection="random"),
     FixedSizeLSSVC(),
     FixedSizeLSSVR(),
     FixedSizeLSSVC(n_basis=10, tune=True, cv=3),
