@@ -7,9 +7,10 @@ MNIST 3 against 8 (test rows shifted and rotated: 9 x 1,984) and MNIST 3 against
 available.  kappa = 59 and retraining at every step, except where a figure is about them.  Curves are stored with the
 rows; the figures are written next to the results when matplotlib is there.
 
-Reductions, to keep the full run within an hour on two cores: training rows are the first N_ROWS of a fixed permutation,
-the same for all selections (the paper: all rows, and 20,000 for its method 1), test rows at most N_TEST; cholesky, gsvc,
-bh and kmp_prefit run once (the first three depend on the seed only through ties).  --quick uses two sets and small sizes.
+Reductions, to keep the full run within an hour on two cores: training rows are the first N_ROWS of a fixed
+permutation, the same for all selections (the paper: all rows, and 20,000 for its method 1), test rows at most N_TEST;
+cholesky, gsvc, bh and kmp_prefit run once (the first three depend on the seed only through ties).  --quick uses two
+sets and small sizes.
 
 The check: sp1 and sp2 at or below random, cholesky, gsvc and bh in test error at 100 and at 300 vectors, with 0.1
 points of tolerance, mean of 3 seeds, on at least 4 of 5 sets.

@@ -6,9 +6,9 @@ Kernel 1 + exp(-gamma |x - z|^2); lambda = 1 / C and gamma from 2^-7 .. 2^7 by 3
 number of basis vectors up to 25 (8 on titanic); 25 candidates per step; retraining at every step.  The validation error
 is the share of all held-out rows; ties go to the smaller number of vectors, then to the lower loss of those rows.
 On ten splits of so small sets the choice of folds and candidates moves a mean by more than the tolerances; it is
-therefore averaged over N_SEEDS draws per split.  "peer" is the exact L2-SVM with the same kernel, tuned on the folds of
-the first draw, run here: the column "SVM" of Table 1.  Some splits of the sets are regenerated (see the data's notes), so means agree with the
-paper's only up to sampling noise.
+therefore averaged over N_SEEDS draws per split. "peer" is the exact L2-SVM with the same kernel, tuned on the folds
+of the first draw, run here: the column "SVM" of Table 1. Some splits of the sets are regenerated (see the data's
+notes), so means agree with the paper's only up to sampling noise.
 """
 
 from __future__ import annotations
