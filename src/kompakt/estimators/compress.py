@@ -101,7 +101,8 @@ def compress(
     if n_basis is None and tol is None:
         raise ValueError("give n_basis (how many vectors), tol (how much agreement may be lost), or both.")
     if X is not None:
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        finite: Any = True if model.input_fill is None else "allow-nan"  # a model that imputes may be given NaN
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
     plan = Plan(
         sizes=_sizes(n_basis, model, by_tol=tol is not None),
         tol=None if tol is None else float(tol),
