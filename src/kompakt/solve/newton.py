@@ -21,7 +21,7 @@ import numpy as np
 from kompakt.design import Factor, factorise, weighted_gram
 from kompakt.losses import Loss
 from kompakt.rows import RowBlock
-from kompakt.solve.line_search import exact_step
+from kompakt.solve.line_search import exact_step, step_by_passes
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
@@ -274,7 +274,6 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
     """
     lengths = np.empty(int(which.sum()))
     held = None
-    along: Callable[[float], tuple[Array, ...]]
     if _in_memory(problem):
         f = problem.design.matvec(theta[:-1, which]) + theta[-1, which]
         g = problem.design.matvec(step[:-1, which]) + step[-1, which]
@@ -285,24 +284,37 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
         constant = float(np.sum(problem.penalty * theta[:, column] * step[:, column]))
         if problem.linear is not None:
             constant += float(np.sum(problem.linear[:, output[0]] * step[:, column]))
-        quadratic = float(np.sum(problem.penalty * step[:, column] ** 2))
+        line = _Line(constant, float(np.sum(problem.penalty * step[:, column] ** 2)), problem.C)
         if held is not None:
             rows: Any = problem.design.rows
             y, s = rows.targets[:, output], block_weights(rows.weights, problem.design.n_rows, output)
             along = partial(_slopes_along, loss, y, s, held[0][:, [position]], held[1][:, [position]])
-        else:
-            best = int(np.argmin(values[:, column]))
-            if best and values[best, column] < values[:best, column].min() and best < len(_TRIALS) - 1:
-                lengths[position] = _TRIALS[best]  # a minimum among longer and shorter trials
-                continue
-            along = partial(_slopes_by_pass, problem, loss, theta[:, [column]], step[:, [column]], output)
-
-        def slope(t: float, along: Any = along, a: float = constant, b: float = quadratic) -> tuple[float, float]:
-            first, second = along(t)
-            return a + t * b + problem.C * float(first), b + problem.C * float(second)
-
-        lengths[position] = exact_step(slope)
+            lengths[position] = exact_step(partial(line.at, along))
+            continue
+        best = int(np.argmin(values[:, column]))
+        if best and values[best, column] < values[:best, column].min() and best < len(_TRIALS) - 1:
+            lengths[position] = _TRIALS[best]  # a minimum among longer and shorter trials
+            continue
+        function = partial(_slopes_of_block, loss, theta[:, [column]], step[:, [column]], output)
+        lengths[position] = step_by_passes(partial(line.at_all, problem.design, function))
     return lengths
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Slope of the objective along a step: constant + t quadratic + C times that of the losses."""
+
+    constant: float
+    quadratic: float
+    C: float
+
+    def at(self, along: Callable[[float], tuple[Array, ...]], t: float) -> tuple[float, float]:
+        first, second = along(t)
+        return self.constant + t * self.quadratic + self.C * float(first), self.quadratic + self.C * float(second)
+
+    def at_all(self, design: Any, function: Any, steps: Array) -> tuple[Array, Array]:
+        first, second = design.map_reduce(partial(function, steps))
+        return self.constant + steps * self.quadratic + self.C * first, self.quadratic + self.C * second
 
 
 def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) -> tuple[Array, ...]:
@@ -311,12 +323,13 @@ def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) 
     return np.sum(s * loss.gradient(y, at) * g), np.sum(s * loss.curvature(y, at) * g * g)
 
 
-def _slopes_by_pass(
-    problem: Problem, loss: Loss, theta: Array, step: Array, output: Array, t: float
+def _slopes_of_block(
+    loss: Loss, theta: Array, step: Array, output: Array, steps: Array, Phi: Array, block: RowBlock
 ) -> tuple[Array, ...]:
-    def one(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
-        assert block.targets is not None
-        s = block_weights(block.weights, len(block), output)
-        return _slopes_along(loss, block.targets[:, output], s, predict(Phi, theta), predict(Phi, step), t)
-
-    return problem.design.map_reduce(one)
+    """`_slopes_along` of a block at many steps."""
+    assert block.targets is not None
+    s = block_weights(block.weights, len(block), output)
+    g = predict(Phi, step)
+    at = predict(Phi, theta) + g * steps  # (rows, steps)
+    y = np.broadcast_to(block.targets[:, output], at.shape)
+    return np.sum(s * g * loss.gradient(y, at), axis=0), np.sum(s * g * g * loss.curvature(y, at), axis=0)

@@ -11,7 +11,6 @@ This is the faster road to the fixed point of the reweighted least squares of se
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.design import Design, FeatureDesign
+from kompakt.design import FeatureDesign
 from kompakt.losses import LeastSquares, PiecewiseLinear
-from kompakt.rows import RowBlock, Rows
+from kompakt.rows import RowBlock
 from kompakt.solve import newton
 from kompakt.solve.active_set import Finish, NearRows, finish
+from kompakt.solve.one_output import only
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 from kompakt.solve.rounding import Followed, Rounded
 
@@ -55,7 +55,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     ends = []
     for output in range(problem.n_outputs):
         budget = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-        one = _only(problem, output)
+        one = only(problem, output)
         ends.append(_one_output(one, theta[:, output], float(coarse[-1][output]), budget))
         problem.design.n_kernel_evals, problem.design.n_passes = one.design.n_kernel_evals, one.design.n_passes
     theta = np.column_stack([end.theta for end in ends])
@@ -89,7 +89,8 @@ def _stages(
     widths: Sequence[Array],
     settings: Settings,
     *,
-    last_tol: float = _STAGE_TOL,
+    stage_tol: float | None = None,
+    last_tol: float | None = None,
     window: Array | None = None,
 ) -> tuple[Array, int, Solution]:
     """Newton at every width (one per output) in turn; returns coordinates, iterations, and the last solution."""
@@ -97,8 +98,12 @@ def _stages(
     for stage, width in enumerate(widths):
         if window is not None:
             theta = _follow(problem, theta, width, window)
-        tol = last_tol if stage == len(widths) - 1 else _STAGE_TOL
-        left = replace(settings, tol=max(tol, settings.tol), max_iter=max(1, settings.max_iter - n_iter))
+        tol = last_tol if stage == len(widths) - 1 else stage_tol
+        left = replace(
+            settings,
+            tol=max(_STAGE_TOL if tol is None else tol, settings.tol),
+            max_iter=max(1, settings.max_iter - n_iter),
+        )
         solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, left)
         theta, window = solution.coordinates, width
         n_iter += solution.n_iter
@@ -126,7 +131,7 @@ def _by_passes(problem: Problem, theta: Array, width: Array, settings: Settings,
         window = np.maximum(finest, 0.1 * window) if np.any(window > 1e3 * finest) else finest
         widths.append(window)
     left = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-    theta, more, last = _stages(problem, theta, widths, left, last_tol=settings.tol, window=width)
+    theta, more, last = _stages(problem, theta, widths, left, stage_tol=1e-3, last_tol=settings.tol, window=width)
     outputs = np.arange(problem.n_outputs)
     losses = newton.run_losses(problem, theta, np.zeros_like(theta), outputs)[0]
     return replace(
@@ -328,31 +333,6 @@ def _relative_gradient(part: NearRows, end: Finish, at: _Scan) -> float:
 
 
 # -- small helpers -----------------------------------------------------------------------------------------
-
-
-class _OneOutput(Rows):
-    """One output of a row source that holds its targets."""
-
-    def __init__(self, rows: Any, output: int) -> None:
-        self.rows, self.output = rows, output
-        self.n_rows, self.n_features, self.n_outputs, self.dtype = rows.n_rows, rows.n_features, 1, rows.dtype
-        self.targets = rows.targets[:, [output]]
-        self.weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights[:, output]
-
-    def block(self, start: int, stop: int) -> RowBlock:
-        whole = self.rows.block(start, stop)
-        weights = None if self.weights is None else self.weights[start:stop]
-        return RowBlock(start, stop, lambda *_: whole.X, self.targets[start:stop], weights)
-
-    def take(self, indices: Array) -> Any:
-        return self.rows.take(indices)
-
-
-def _only(problem: Problem, output: int) -> Problem:
-    """The problem of one output; its design shares the values."""
-    design: Design = copy.copy(problem.design)
-    design.rows = _OneOutput(problem.design.rows, output)
-    return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])
 
 
 def _linear_loss(problem: Problem) -> PiecewiseLinear:
