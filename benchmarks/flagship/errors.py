@@ -3,8 +3,8 @@
     python -m benchmarks.flagship.errors [--quick] [--fresh] [--only TEXT]
 
 C and the kind of width ("learn": one, "ard": one per feature) are chosen per set and size on a quarter of the training
-rows, never on test rows; for ijcnn1, covtype and MNIST they are fixed beforehand (`FIXED`).  Every figure is a median over
-seeds: 5, or 2 for covtype and MNIST.
+rows, never on test rows; for ijcnn1, covtype and MNIST they are fixed beforehand (`FIXED`).  Every figure is a median
+over seeds: 5, or 2 for covtype and MNIST.
 """
 
 from __future__ import annotations
