@@ -11,8 +11,7 @@ from scipy import sparse
 from sklearn.base import clone, is_classifier
 from tests.estimators.machines import EXACT, plain
 
-from kompakt import CompactSVC, CompactSVR
-from kompakt import SpSVC
+from kompakt import CompactSVC, CompactSVR, SpSVC
 from kompakt.design import design as design_module
 
 N = 1100

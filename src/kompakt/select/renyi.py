@@ -213,6 +213,7 @@ class RenyiSelector:
         if chosen.info["widened"] > 1:
             logger.info("the entropy criterion was blind; bandwidths widened %g times.", chosen.info["widened"])
         self._report(chosen.info, len(chosen.vectors), len(chosen.vectors))
+        assert chosen.indices is not None  # prototypes are rows
         return Selection(chosen.indices, kernel.take_basis(rows, chosen.indices), chosen.scores, info=chosen.info)
 
     def select_rows(
