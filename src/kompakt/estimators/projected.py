@@ -13,6 +13,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.fisher import projection_selector
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.kernels import Precomputed
 from kompakt.losses import Hinge
 from kompakt.rows import ArrayRows
 from kompakt.select import ProjectionSelector, Selection
@@ -213,9 +214,10 @@ class ProjectedSVC(MachineClassifier):
         if among is None:
             selection = selector.select(rows, kernel, int(self.n_basis), key=key)
         else:
-            part = ArrayRows(rows.X[among])
+            is_matrix = isinstance(kernel, Precomputed)
+            part = ArrayRows(rows.X[among][:, among] if is_matrix else rows.X[among])
             part.offset = rows.offset
-            part_kernel = kernel if kernel.name != "precomputed" else type(kernel)(rows.X[among][:, among])
+            part_kernel = Precomputed(part.X) if is_matrix else kernel
             found = selector.run(part, part_kernel, int(self.n_basis), key=key, keep_features=False)
             assert found.selection.indices is not None
             indices = among[found.selection.indices]
@@ -263,9 +265,7 @@ class ProjectedSVC(MachineClassifier):
         settings = Settings(tol=min(self.tol, 1e-6), max_iter=min(self.max_iter, 1000), deadline=deadline)
         found = solve(Problem(design, Hinge(), float(self.C)), None, settings)
         w, intercept = found.coordinates[:-1], found.intercept
-        return _Trained(
-            w, intercept, self._multipliers(rows, features, w, intercept), found.n_iter, found.converged
-        )
+        return _Trained(w, intercept, self._multipliers(rows, features, w, intercept), found.n_iter, found.converged)
 
     def _multipliers(self, rows: ArrayRows, features: Array, w: Array, intercept: Array) -> Array:
         """Multipliers of a primal solution: C s y inside the margin, on it what explains the rest of w."""

@@ -157,7 +157,7 @@ class GreedyProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         assert indices is not None
         exact = X[indices]
         self._publish(found, kernel, exact.toarray() if sparse.issparse(exact) else np.array(exact))
-        self.basis_indices_ = indices if kept is None else kept[indices]
+        self.basis_indices_: Array | None = indices if kept is None else kept[indices]
         return found.features if kept is None else None
 
     def partial_fit(self, X: Any, y: Any = None) -> GreedyProjection:
@@ -184,7 +184,7 @@ class GreedyProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X, _ = check_rows(self, X, reset=False)
         if isinstance(self.kernel_, Precomputed):
             raise TypeError("partial_fit is not possible with kernel='precomputed': its matrix is of one fixed set.")
-        old = self.basis_vectors_
+        old: Any = self.basis_vectors_
         union = sparse.vstack([sparse.csr_matrix(old), X]).tocsr() if sparse.issparse(X) else np.concatenate([old, X])
         with block_threads(self.n_jobs):
             rows = ArrayRows(union, offset=self._offset)
@@ -195,7 +195,7 @@ class GreedyProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             if len(found.se_max) >= limit and found.se_max[-1] >= self.epsilon:
                 other = selector.run(rows, self.kernel_, limit, **options)
                 found = other if other.se_max[-1] < found.se_max[-1] else found
-        exact = union[found.selection.indices]
+        exact: Any = union[found.selection.indices]
         self._publish(found, self.kernel_, exact.toarray() if sparse.issparse(exact) else np.array(exact))
         self.basis_indices_ = None
         return self
