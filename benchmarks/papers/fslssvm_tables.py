@@ -25,6 +25,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -281,17 +282,14 @@ def time_ratio(name: str, quick: bool) -> dict[str, Any]:
 
     def peer(make: Any, axis: np.ndarray, word: str) -> None:
         points = [{word: value, "gamma": gamma} for value, gamma in zip(axis, gammas, strict=True)]
-        scores = []
-        for point in points:
-            scores.append(
-                np.nan_to_num(cross_val_score(make(**point), X, y, cv=10, error_score=np.nan).mean(), nan=-1e9)
-            )
+        scores = np.full(len(points), -np.inf)
+        for k, point in enumerate(points):
+            with suppress(ValueError):  # some nu are infeasible on unequal classes
+                scores[k] = cross_val_score(make(**point), X, y, cv=10, error_score="raise").mean()
         for best in np.argsort(scores)[::-1]:
-            try:  # some nu are infeasible on unequal classes
+            with suppress(ValueError):
                 make(**points[int(best)]).fit(X, y)
                 break
-            except ValueError:
-                continue
 
     contenders: dict[str, Any] = {
         "ours": ours,
