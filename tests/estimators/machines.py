@@ -47,6 +47,8 @@ MACHINES = [
     CompactSVR(n_basis=20, refine=False, loss="epsilon_insensitive", kernel="laplacian"),
     CompactSVR(n_basis=20, refine=False, loss="absolute", selection="random"),
     CompactSVR(n_basis=20, refine=False, loss="quantile", kernel="linear"),
+    CompactSVC(n_basis=20, refine=False, loss="hinge", kernel="precomputed", coding="minimum_output"),
+    CompactSVR(n_basis=20, refine=False, loss="quantile", quantile=0.8, kernel="precomputed"),
     CompactSVC(n_basis=10, refine_iter=5, loss="hinge", gamma="learn"),
     CompactSVC(n_basis=10, refine_iter=5, selection="renyi", loss="huber"),
     CompactSVR(n_basis=10, refine_iter=5, loss="epsilon_insensitive", selection="random"),

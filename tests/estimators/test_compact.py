@@ -301,8 +301,15 @@ def test_precomputed_kernel(data, kind):
     assert_allclose(machine.decision_function(kind(cross)), same.decision_function(test), atol=1e-7)
     with pytest.raises(ValueError, match="square kernel matrix"):
         svc(kernel="precomputed").fit(K[:, :200], labels[:300])
-    with pytest.raises(ValueError, match="zero sample weights"):
-        svc(kernel="precomputed").fit(K, labels[:300], sample_weight=np.arange(300.0))
+    weights = np.where(np.arange(300) % 3 == 0, 0.0, 1.0)
+    some = svc(kernel="precomputed", selection="all", n_basis=300).fit(kind(K), labels[:300], sample_weight=weights)
+    kept = weights > 0
+    alone = svc(kernel="precomputed", selection="all", n_basis=300).fit(kind(K[kept][:, kept]), labels[:300][kept])
+    assert set(some.basis_indices_) == set(np.flatnonzero(kept))
+    assert_allclose(some.decision_function(kind(cross)), alone.decision_function(kind(cross[:, kept])), atol=1e-7)
+    path = CompactSVC("auto", kernel="precomputed", refine=False, random_state=0).fit(kind(K), labels[:300])
+    named = CompactSVC("auto", gamma=gamma, refine=False, random_state=0).fit(train, labels[:300])
+    assert abs(path.n_basis_ - named.n_basis_) <= 5, "parts of the rows keep their columns"
     scores = cross_val_score(svc(kernel="precomputed"), K, labels[:300], cv=3)
     assert scores.mean() > 0.8, "scikit-learn's splitters cut rows and columns alike"
 

@@ -26,6 +26,7 @@ class _Compact:
     """Fit of both flagship estimators."""
 
     _classifier: bool
+    _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the machine.

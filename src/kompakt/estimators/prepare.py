@@ -78,17 +78,18 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
             raise ValueError(
                 f"kernel='precomputed' needs the square kernel matrix of the training rows; got shape {square.shape}."
             )
-        if kept is not None:
+        if kept is not None and not getattr(estimator, "_drops_matrix_rows", False):
             raise ValueError(
                 "zero sample weights are not possible with kernel='precomputed': drop those rows and columns."
             )
-        kernel = Precomputed(X)
+        kernel = Precomputed(square)
     offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
     key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     if classifier:
         return _with_classes(estimator, X, y, weights, kernel, kept, offset, key)
     targets = np.asarray(y, dtype=np.float64)
     rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
+    rows.numbers = kept
     return Training(rows, kernel, kept, y=targets, key=key)
 
 
@@ -131,7 +132,9 @@ def _with_classes(
     targets = coding.encode(labels, len(classes))
     if np.any(targets == 0):  # one-vs-one: rows of other classes take no part in an output
         weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
-    return Training(ArrayRows(X, targets, weights, offset), kernel, kept, classes=classes, labels=labels, key=key)
+    rows = ArrayRows(X, targets, weights, offset)
+    rows.numbers = kept
+    return Training(rows, kernel, kept, classes=classes, labels=labels, key=key)
 
 
 def class_factors(class_weight: Any, classes: Array, labels: Array, weights: Array | None) -> Array | None:

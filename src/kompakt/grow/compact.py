@@ -259,6 +259,7 @@ def subset(rows: ArrayRows, index: Array) -> ArrayRows:
         None if rows.weights is None else rows.weights[index],
     )
     part.offset = rows.offset
+    part.numbers = index if rows.numbers is None else rows.numbers[index]
     return part
 
 

@@ -136,6 +136,7 @@ class GramSelector:
             None if rows.weights is None else rows.weights[index],
         )
         part.offset = rows.offset
+        part.numbers = index if rows.numbers is None else rows.numbers[index]
         share = rows.n_rows / len(index)
         if rows.weights is not None and part.weights is not None:
             share = float(np.sum(rows.weights) / np.sum(part.weights))

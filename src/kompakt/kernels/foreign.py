@@ -76,7 +76,8 @@ class Precomputed(Kernel):
         return 0.5 * (K + K.T)
 
     def take_basis(self, rows: Any, indices: Array) -> Array:
-        return np.asarray(indices, dtype=np.float64)[:, None]
+        numbers = getattr(rows, "numbers", None)
+        return np.asarray(indices if numbers is None else numbers[indices], dtype=np.float64)[:, None]
 
     def spec(self) -> dict[str, Any]:
         raise TypeError(

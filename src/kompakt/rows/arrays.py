@@ -45,6 +45,8 @@ class ArrayRows(Rows):
         self.offset = None if offset is None or self.is_sparse else offset.astype(X.dtype)
         self.n_rows, self.n_features = X.shape
         self.n_outputs = 1 if targets is None else targets.shape[1]
+        #: where the rows are some of the rows of a kernel matrix: their numbers in it (None: all, in order)
+        self.numbers: np.ndarray | None = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
         self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
 
