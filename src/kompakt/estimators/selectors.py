@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kompakt.grow.gram import GramSelector
-from kompakt.select import AllSelector, GivenSelector, RandomSelector, RenyiSelector
+from kompakt.grow.selector import GrowthSelector
+from kompakt.select import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
+
+
+def _grown(word: str, n_candidates: int | None) -> GrowthSelector:
+    return GrowthSelector(word, n_candidates=n_candidates or 10)
+
 
 #: word -> selector, given the number of candidates per round (None: the selector's own default)
 SELECTORS: dict[str, Callable[[int | None], Any]] = {
@@ -15,6 +22,8 @@ SELECTORS: dict[str, Callable[[int | None], Any]] = {
     "random": lambda n_candidates: RandomSelector(),
     # The plain criterion says nothing in many dimensions; widened bandwidths let it choose there too.
     "renyi": lambda n_candidates: RenyiSelector(on_blind="widen"),
+    "projection": lambda n_candidates: ProjectionSelector(),
+    **{word: partial(_grown, word) for word in ("sp1", "sp2", "hybrid", "cholesky", "gsvc", "bh", "mark", "kmp")},
 }
 
 
