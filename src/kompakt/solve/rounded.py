@@ -30,7 +30,7 @@ from kompakt.solve.rounding import Followed, Rounded
 logger = logging.getLogger("kompakt")
 
 #: widths that all rows pass, as shares of the scale of the residuals; then rows far from every kink are set aside
-_COARSE = (1.0, 0.3, 0.1)
+_COARSE = (1.0, 0.1)
 _COARSE_WARM = (0.1,)
 _COARSE_ITERATIONS = 40
 #: relative gradient at which a stage that others follow is left
