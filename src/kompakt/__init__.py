@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kompakt.estimators.compact import CompactSVC, CompactSVR
     from kompakt.estimators.compress import compress
+    from kompakt.estimators.fee import FEESVC, FEESVR
     from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
     from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
     from kompakt.estimators.local_sampling import CGLQSVC, LocalSamplingSVC
@@ -33,6 +34,8 @@ _HOME = {
     "CGLQSVC": "kompakt.estimators.local_sampling",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
+    "FEESVC": "kompakt.estimators.fee",
+    "FEESVR": "kompakt.estimators.fee",
     "FixedSizeLSSVC": "kompakt.estimators.fixed_size",
     "FixedSizeLSSVR": "kompakt.estimators.fixed_size",
     "GreedyProjection": "kompakt.estimators.projection",
@@ -50,6 +53,8 @@ _HOME = {
 
 __all__ = [
     "CGLQSVC",
+    "FEESVC",
+    "FEESVR",
     "CompactSVC",
     "CompactSVR",
     "FixedSizeLSSVC",

@@ -4,6 +4,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from kompakt import (
     CGLQSVC,
+    FEESVC,
+    FEESVR,
     CompactSVC,
     CompactSVR,
     FixedSizeLSSVC,
@@ -66,6 +68,8 @@ MACHINES = [
     LocalSamplingSVC(),
     LocalSamplingSVC(beta=0.5, n_basis=10),
     CGLQSVC(),
+    FEESVC(),
+    FEESVR(),
 ]
 
 

@@ -195,3 +195,15 @@ def test_refined_objective_is_nearly_that_of_permuted_rows():
     one = CompactSVC(n_basis=3, random_state=0, validation_fraction=0.0, gamma="scale").fit(X, y)
     two = CompactSVC(n_basis=3, random_state=0, validation_fraction=0.0, gamma="scale").fit(X[order], y[order])
     assert one.objective_ == pytest.approx(two.objective_, rel=1e-3)
+
+
+def test_splits_by_row_number_count_rows_of_weight_zero(moons):
+    X, y = moons
+    weights = np.ones(900)
+    weights[::3] = 0.0
+    splits = [(np.arange(600), np.arange(600, 900)), (np.arange(300, 900), np.arange(300))]
+    machine = CompactSVC(n_basis="auto", refine=False, cv=splits, random_state=0).fit(X, y, sample_weight=weights)
+    kept = weights > 0
+    local = [tuple(np.flatnonzero(np.isin(np.flatnonzero(kept), part)) for part in pair) for pair in splits]
+    alone = CompactSVC(n_basis="auto", refine=False, cv=local, random_state=0).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(machine.size_path_.errors, alone.size_path_.errors)

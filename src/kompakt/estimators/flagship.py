@@ -9,13 +9,13 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.estimators.base import deadline_of
-from kompakt.estimators.prepare import Array, Training
+from kompakt.estimators.prepare import Array, Training, splits_of
 from kompakt.grow.compact import Machine, Recipe, grow, unseen_outputs
 from kompakt.grow.path import SizePath, size_path
 from kompakt.kernels import make_kernel
 from kompakt.losses import Loss
 from kompakt.tune.flagship import Tuned, seconds_left, settings_grid, tune_flagship
-from kompakt.validate import holdout, resolve_splits
+from kompakt.validate import holdout
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
@@ -51,9 +51,7 @@ class FlagshipPlan:
         if self.estimator.cv is None:
             fraction = min(0.2, 20_000 / rows.n_rows)
             return [holdout(target, fraction, classifier=labels is not None, random_state=seed)]
-        y = labels if labels is not None else self.training.y
-        assert y is not None
-        return resolve_splits(self.estimator.cv, y, classifier=labels is not None, random_state=seed, X=rows.X)
+        return splits_of(self.training, self.estimator.cv, classifier=labels is not None, random_state=seed)
 
     def tuned(self) -> FlagshipPlan:
         """The plan with C, the starting width and epsilon chosen by validation."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.rows import ArrayRows, centre_of, steady, total_variance
+from kompakt.validate import resolve_splits
 
 Array = np.ndarray
 
@@ -34,6 +35,22 @@ class Training:
     def original(self, indices: Array | None) -> Array | None:
         """Row numbers in the user's X."""
         return indices if indices is None or self.kept is None else self.kept[indices]
+
+
+def splits_of(training: Training, cv: Any, *, classifier: bool, random_state: Any) -> list[tuple[Array, Array]]:
+    """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
+    kept = training.kept
+    if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
+        cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
+    y = training.labels if training.labels is not None else training.y
+    assert y is not None
+    return resolve_splits(cv, y, classifier=classifier, random_state=random_state, X=training.rows.X)
+
+
+def _among(kept: Array, part: Any) -> Array:
+    """Positions among the kept rows of rows given by number or by mask."""
+    part = np.asarray(part)
+    return part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)])
 
 
 def check_rows(

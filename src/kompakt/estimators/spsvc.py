@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
-from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.prepare import Training, prepare, splits_of
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
 from kompakt.grow.forward import GrowthPlan, Record, finish, grow, put_back
@@ -27,7 +27,7 @@ from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.rows import hash_rows
 from kompakt.threads import block_threads
-from kompakt.validate import holdout, pick_size, resolve_splits
+from kompakt.validate import holdout, pick_size
 
 Array = np.ndarray
 
@@ -345,7 +345,7 @@ class SpSVC(MachineClassifier):
             return parts
         training, rows = parts.training, parts.training.rows
         assert training.labels is not None
-        splits = resolve_splits(self.cv, training.labels, classifier=True, random_state=training.key, X=rows.X)
+        splits = splits_of(training, self.cv, classifier=True, random_state=training.key)
         problem = SizeProblem(
             rows=rows,
             labels=training.labels,

@@ -167,7 +167,7 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     blank = np.empty((n, 0))
     n_validation = int(np.ceil(fraction * n))
     if n_validation >= n:
-        raise ValueError(f"Holding out {fraction:g} of {n} rows leaves none to train on; use more rows.")
+        raise ValueError(f"Holding out {fraction:g} of n_samples = {n} rows leaves none to train on; use more rows.")
     if not classifier:
         splitter = ShuffleSplit(1, test_size=n_validation, random_state=random_state)
         train, validation = next(splitter.split(blank))

@@ -1,0 +1,297 @@
+"""The hyperparameter protocol of seed 000: two grids of (sigma, C), every point grown on the same folds.
+
+First sigma = 2^n sqrt(N), n = -6..3, and C = 10^n, n = -4..5, then a finer grid round the best point: 1,000 trainings
+with five folds.  All of them share the folds, the distances between rows and the order in which candidates are drawn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from kompakt.grow.fee import Candidates, ClassJudge, FeePlan, Judge, ValueJudge, grow
+from kompakt.grow.kernel_values import KernelColumns, MatrixValues, RowValues, class_means, column_source
+from kompakt.grow.semiparametric import KernelValues, SemiparametricMachine
+from kompakt.kernels import RBF
+from kompakt.losses import Hinge, Loss
+from kompakt.rows import ArrayRows
+from kompakt.threads import block_threads, current_threads
+
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+SIGMA_EXPONENTS = np.arange(-6.0, 4.0)
+C_EXPONENTS = np.arange(-4.0, 6.0)
+#: the finer grid: ten points inside the neighbours of the best
+FINE = (np.arange(10) - 4.5) / 5.0
+#: bytes that the distances between rows may take, to be kept; beyond, kernel columns are computed when asked for
+_DISTANCE_BYTES = 300 << 20
+
+
+@dataclass(frozen=True)
+class FeeProblem:
+    """What every training of a search works on.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+        Rows with targets (n, L) and weights.
+    splits : list of (train, validation)
+    hashes : ndarray of shape (n,)
+        Of the rows, for the order of the candidates.
+    key : int
+        Seed.
+    plan : FeePlan
+    loss : Loss
+    labels : ndarray of shape (n,), optional
+        Class indices; None for regression.
+    n_classes : int
+    coding : str
+    options : dict
+        Of `SemiparametricMachine`: intercept, solver, memory.
+    """
+
+    rows: ArrayRows
+    splits: list[tuple[Array, Array]]
+    hashes: Array
+    key: int
+    plan: FeePlan
+    loss: Loss = field(default_factory=Hinge)
+    labels: Array | None = None
+    n_classes: int = 2
+    coding: str = "one_vs_rest"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def judge(self, rows: Array) -> Judge:
+        """Judges predictions of these rows."""
+        assert self.rows.targets is not None
+        weights = self.rows.weights
+        mass = np.ones(self.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
+        targets = np.ascontiguousarray(self.rows.targets[rows].T, dtype=np.float64)
+        if self.labels is None:
+            return ValueJudge(targets, mass[rows])
+        return ClassJudge(self.labels[rows], targets, mass[rows], self.n_classes, self.coding)
+
+    def machine(
+        self, values: KernelValues, train: Array, n_held: int, C: float, capacity: int
+    ) -> SemiparametricMachine:
+        """An empty machine for these training rows."""
+        assert self.rows.targets is not None
+        weights = self.rows.weights
+        s = np.ones((1, len(train))) if weights is None else np.atleast_2d(weights[train].T)
+        y = np.ascontiguousarray(self.rows.targets[train].T, dtype=np.float64)
+        noise = float(np.finfo(self.rows.dtype).eps)
+        return SemiparametricMachine(values, y, s, n_held, self.loss, C, capacity, noise=noise, **self.options)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One pair of hyperparameters and what its folds stored."""
+
+    sigma: float
+    C: float
+    errors: Array  # (F,), lowest validation error of each fold
+    sizes: Array  # (F,), the size that reached it
+
+    @property
+    def error(self) -> float:
+        """Cross-validation error."""
+        return float(np.mean(self.errors))
+
+    @property
+    def gamma(self) -> float:
+        """Width of the Gaussian kernel exp(-gamma d^2) = exp(-d^2 / (2 sigma^2))."""
+        return float(0.5 / self.sigma**2)
+
+    @property
+    def size(self) -> int:
+        """Mean stored size, to which the machine is regrown on all rows."""
+        return max(1, round(float(np.mean(self.sizes))))
+
+
+@dataclass(frozen=True)
+class FeeSearch:
+    """The winner, all points in the order of the grids, and what it cost."""
+
+    best: Point
+    points: list[Point]
+    n_trainings: int
+    n_steps: int
+    seconds: float
+    cpu_seconds: float  # of all processes, as far as they ran trainings
+
+
+def search_fee(
+    problem: FeeProblem,
+    sigma_exponents: Any = SIGMA_EXPONENTS,
+    C_exponents: Any = C_EXPONENTS,
+    *,
+    fine: bool = True,
+    n_jobs: int | None = None,
+) -> FeeSearch:
+    """Search sigma and C by the paper's two grids.
+
+    Lowest mean of the folds' lowest validation errors; ties go to the smaller machine, then to the wider kernel, then
+    to the smaller C.  More than one job means processes (the growth of small machines holds the interpreter's lock),
+    each with one BLAS thread.
+
+    Parameters
+    ----------
+    problem : FeeProblem
+    sigma_exponents : array-like
+        n in sigma = 2^n sqrt(n_features).
+    C_exponents : array-like
+        n in C = 10^n.
+    fine : bool, default=True
+        Whether the second grid is searched.
+    n_jobs : int, optional
+        Processes; None follows the BLAS limit in force.
+
+    Returns
+    -------
+    FeeSearch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.grow.fee import FeePlan
+    >>> from kompakt.rows import ArrayRows, hash_rows
+    >>> from kompakt.tune.fee import FeeProblem, search_fee
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> labels = (X[:, 0] > 0).astype(int)
+    >>> folds = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    >>> rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
+    >>> problem = FeeProblem(rows, folds, hash_rows(X, 0), 0, FeePlan(10, patience=3), labels=labels)
+    >>> search_fee(problem, [-1, 0], [0, 1], fine=False, n_jobs=1).n_trainings
+    8
+    """
+    start = time.perf_counter()
+    scale = float(np.sqrt(problem.rows.n_features))
+    with block_threads(n_jobs):
+        jobs = current_threads()
+        shared = _shared(problem)
+        sigmas = scale * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
+        costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
+        points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs)
+        best = min(points, key=_order)
+        _log("first", best)
+        if fine:
+            more, steps, seconds = _grid(problem, shared, best.sigma * 2.0**FINE, best.C * 10.0**FINE, jobs)
+            points, n_steps, cpu = points + more, n_steps + steps, cpu + seconds
+            best = min(points, key=_order)
+            _log("second", best)
+    n_trainings = len(points) * len(problem.splits)
+    return FeeSearch(best, points, n_trainings, n_steps, time.perf_counter() - start, cpu)
+
+
+def _log(grid: str, best: Point) -> None:
+    logger.info("%s grid: error %.4f, sigma %.3g, C %.3g, size %d", grid, best.error, best.sigma, best.C, best.size)
+
+
+def _order(point: Point) -> tuple[float, float, float, float]:
+    return round(point.error, 12), float(np.mean(point.sizes)), -point.sigma, point.C
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What the trainings of a fold share, whatever sigma and C are."""
+
+    vectors: Array  # first basis vectors
+    distances: tuple[Array, Array] | None  # of the vectors: to all rows (m, n), to each other (m, m)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    distances: Array | None  # (n, n), squared
+    folds: list[_Fold]
+
+
+def _shared(problem: FeeProblem) -> _Shared:
+    rows, kernel = problem.rows, RBF(1.0)
+    keep = 8 * rows.n_rows**2 <= _DISTANCE_BYTES
+    distances = None
+    everything = np.arange(rows.n_rows)
+    if keep:
+        Z = np.asarray(kernel.take_basis(rows, everything), dtype=np.float64)
+        distances = kernel.pre(Z, Z)
+        np.fill_diagonal(distances, 0.0)
+    folds = []
+    for train, _ in problem.splits:
+        vectors = class_means(rows, kernel, problem.labels, train)
+        V = vectors.astype(np.float64)
+        folds.append(_Fold(vectors, (kernel.pre(V, Z), kernel.pre(V, V)) if keep else None))
+    return _Shared(distances, folds)
+
+
+def _grid(
+    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int
+) -> tuple[list[Point], int, float]:
+    """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
+    n_folds = len(problem.splits)
+    tasks = [(float(sigma), fold) for sigma in sigmas for fold in range(n_folds)]
+    if jobs == 1:
+        orders: dict[int, Array] = {}
+        results = [_train(problem, shared, sigma, costs, fold, orders) for sigma, fold in tasks]
+    else:
+        results = _in_processes(problem, shared, tasks, costs, jobs)
+    errors = np.array([[found[0] for found in result] for result in _found(results)])
+    sizes = np.array([[found[1] for found in result] for result in _found(results)])
+    points = []
+    for s, sigma in enumerate(sigmas):
+        of_sigma = slice(s * n_folds, (s + 1) * n_folds)
+        for c, C in enumerate(costs):
+            points.append(Point(float(sigma), float(C), errors[of_sigma, c], sizes[of_sigma, c]))
+    return points, sum(steps for _, steps, _ in results), sum(seconds for _, _, seconds in results)
+
+
+def _found(results: Iterable[tuple[list[tuple[float, int]], int, float]]) -> list[list[tuple[float, int]]]:
+    return [found for found, _, _ in results]
+
+
+def _in_processes(problem: FeeProblem, shared: _Shared, tasks: list[Any], costs: Array, jobs: int) -> list[Any]:
+    # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
+    run = Parallel(n_jobs=jobs, batch_size=1)
+    return list(run(delayed(_train)(problem, shared, sigma, costs, fold, {}) for sigma, fold in tasks))
+
+
+def _train(
+    problem: FeeProblem, shared: _Shared, sigma: float, costs: Array, fold: int, orders: dict[int, Array]
+) -> tuple[list[tuple[float, int]], int, float]:
+    """Grow the machines of one sigma and fold for every C: lowest validation error and its size, per C."""
+    began = time.process_time()
+    train, held = problem.splits[fold]
+    with block_threads(1):
+        candidates = Candidates.of(problem.hashes, train, problem.key, orders)
+        judge = problem.judge(held)
+        values = _values(problem, shared, sigma, fold)
+        found, steps = [], 0
+        for C in costs:
+            capacity = min(problem.plan.n_basis, len(train) + problem.n_classes)
+            machine = problem.machine(values, train, len(held), float(C), capacity)
+            growth = grow(machine, candidates, replace(problem.plan, n_basis=capacity), judge)
+            found.append((growth.error, growth.size))
+            steps += len(growth.records)
+    return found, steps, time.process_time() - began
+
+
+def _values(problem: FeeProblem, shared: _Shared, sigma: float, fold: int) -> KernelValues:
+    train, held = problem.splits[fold]
+    one = shared.folds[fold]
+    kernel = RBF(0.5 / sigma**2)
+    if shared.distances is None or one.distances is None:
+        columns: KernelColumns = column_source(problem.rows, kernel)
+        return RowValues(columns, train, held, one.vectors)
+    of_train = shared.distances[train]
+    to_rows, among = one.distances
+    vectors = (
+        kernel.finish(to_rows[:, train]),
+        kernel.finish(to_rows[:, held]),
+        kernel.finish(among.copy()),
+    )
+    return MatrixValues(kernel.finish(of_train[:, train]), kernel.finish(of_train[:, held]), vectors)

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kompakt.datasets import make_checkerboard
+from kompakt.grow.fee import FeePlan
+from kompakt.rows import ArrayRows, hash_rows
+from kompakt.tune import fee
+from kompakt.tune.fee import FeeProblem, search_fee
+from kompakt.validate import resolve_splits
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X, y = make_checkerboard(120, n_cells=2, flip=0.05)
+    labels = (y > 0).astype(int)
+    splits = resolve_splits(3, labels, classifier=True, random_state=0)
+    rows = ArrayRows(X, y[:, None].astype(float))
+    return FeeProblem(rows, splits, hash_rows(X, 0), 0, FeePlan(12, patience=4), labels=labels)
+
+
+def test_two_grids_round_the_best(problem):
+    found = search_fee(problem, [-3, -2, -1], [0, 1, 2], n_jobs=1)
+    assert len(found.points) == 9 + 100
+    assert found.n_trainings == 3 * 109
+    assert found.best.error == min(point.error for point in found.points)
+    first = min(found.points[:9], key=lambda p: (round(p.error, 12), np.mean(p.sizes), -p.sigma, p.C))
+    assert_allclose(
+        np.unique([p.sigma for p in found.points[9:]]), np.sort(first.sigma * 2.0 ** ((np.arange(10) - 4.5) / 5))
+    )
+
+
+def test_kept_distances_and_columns_on_demand_agree(problem, monkeypatch):
+    kept = search_fee(problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    monkeypatch.setattr(fee, "_DISTANCE_BYTES", 0)
+    asked = search_fee(problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    for one, other in zip(kept.points, asked.points, strict=True):
+        assert_allclose(one.errors, other.errors)
+        assert one.sizes.tolist() == other.sizes.tolist()
+
+
+def test_processes_change_nothing(problem):
+    alone = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=1)
+    many = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=2)
+    assert [p.errors.tolist() for p in alone.points] == [p.errors.tolist() for p in many.points]
+
+
+def test_the_papers_grids_are_a_thousand_trainings():
+    assert len(fee.SIGMA_EXPONENTS) * len(fee.C_EXPONENTS) * 5 + len(fee.FINE) ** 2 * 5 == 1000
