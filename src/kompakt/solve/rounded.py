@@ -33,6 +33,7 @@ logger = logging.getLogger("kompakt")
 _COARSE = (1.0, 0.1)
 _COARSE_WARM = (0.1,)
 _COARSE_ITERATIONS = 40
+_STAGE_ITERATIONS = 40
 #: relative gradient at which a stage that others follow is left
 _STAGE_TOL = 1e-2
 #: bytes that the features of the rows near a kink may take; more of them, and a stage passes over all rows instead
@@ -190,7 +191,8 @@ def _one_output(problem: Problem, theta: Array, width: float, settings: Settings
         slack = _slack(problem, at, part)
         floor = max(10 * slack, 1e-7 * typical)
         target = max(target, floor)
-        left = replace(settings, max_iter=settings.max_iter - n_iter)
+        # a part that Newton finds hard is left to the walk, which is exact
+        left = replace(settings, max_iter=min(_STAGE_ITERATIONS, settings.max_iter - n_iter))
         rough, final = target > 2e-3 * typical, target <= floor
         stage_tol = tol if final else care * _error_share(at)
         candidate, end, last = _one_stage(
