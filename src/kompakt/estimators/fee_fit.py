@@ -16,7 +16,6 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare, splits_of
-from kompakt.grow.compact import subset
 from kompakt.grow.fee import Candidates, FeePlan, Growth, Observer, Record, grow
 from kompakt.grow.kernel_values import KernelColumns, RowValues, class_means, column_source
 from kompakt.grow.semiparametric import SOLVERS, SemiparametricMachine
@@ -176,7 +175,7 @@ class FeeMachine(KernelMachine):
         selected = grown.train[np.array(machine.indices[: size - n_vectors], dtype=np.intp)]
         own = grown.vectors[machine.used_vectors[:n_vectors]]
         basis = np.concatenate([own, kernel.take_basis(rows, selected).astype(own.dtype)]) if len(selected) else own
-        part = rows if self.refit or len(grown.train) == rows.n_rows else subset(rows, grown.train)
+        part = rows if self.refit or len(grown.train) == rows.n_rows else rows.subset(grown.train)
         design = Design(part, kernel, basis, whiten=True, memory_budget=self.memory_budget)
         start = np.zeros((size + 1, machine.n_outputs))
         start[:-1] = growth.coordinates[:, first:].T

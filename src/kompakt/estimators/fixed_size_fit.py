@@ -14,7 +14,6 @@ from sklearn.utils.validation import _num_samples
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
-from kompakt.grow.compact import subset
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, make_loss
 from kompakt.select import Selection
@@ -250,7 +249,7 @@ class FixedSizeFit:
         some = np.sort(np.random.default_rng(plan.training.key).choice(rows.n_rows, enough, replace=False))
         if labels is not None and len(np.unique(labels[some])) <= labels.max():
             return None  # a class is so rare that it is missing
-        task = replace(plan.task, rows=subset(rows, some), labels=None if labels is None else labels[some])
+        task = replace(plan.task, rows=rows.subset(some), labels=None if labels is None else labels[some])
         stratum = None if getattr(self, "shared_basis", True) else plan.stratum
         parts = make_parts(task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
         logger.info("the coarse search uses %d of %d rows", enough, rows.n_rows)

@@ -144,7 +144,7 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
     """The refined machine, or the plain one where refinement did not pay on held-out rows or on the objective."""
     kernel = widened(plain.kernel, recipe.learn, rows.n_features)
     train, held = hold_out(rows, recipe, labels)
-    compact = light(rows if train is None else subset(rows, train), recipe.memory_budget)
+    compact = light(rows if train is None else rows.subset(train), recipe.memory_budget)
     result = refine(
         compact,
         recipe.problem(plain.design),
@@ -161,7 +161,7 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
     note |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations}
     unseen = None
     if train is not None and held is not None:
-        part, other = subset(rows, train), subset(rows, held)
+        part, other = rows.subset(train), rows.subset(held)
         before = held_out(part, other, plain.kernel, plain.basis, recipe)
         after = held_out(part, other, result.kernel, basis, recipe)
         note |= {"validation_before": before.error, "validation": after.error}
@@ -240,7 +240,7 @@ def unseen_outputs(rows: ArrayRows, machine: Machine, recipe: Recipe, labels: Ar
             f"calibrate=True holds out rows, which needs at least {_LEAST_ROWS_TO_HOLD_OUT} rows, two of every class "
             f"and validation_fraction > 0; got {rows.n_rows} rows. Use CalibratedClassifierCV instead."
         )
-    result = held_out(subset(rows, train), subset(rows, other), machine.kernel, machine.basis, recipe)
+    result = held_out(rows.subset(train), rows.subset(other), machine.kernel, machine.basis, recipe)
     return other, result.outputs
 
 
@@ -249,18 +249,6 @@ def widened(kernel: Kernel, learn: str | None, n_features: int) -> Kernel:
     if learn == "each" and isinstance(kernel, RBF) and np.ndim(kernel.gamma) == 0:
         return RBF(np.full(n_features, kernel.gamma))
     return kernel
-
-
-def subset(rows: ArrayRows, index: Array) -> ArrayRows:
-    """Some rows of a source, with their targets and weights, centred alike."""
-    part = ArrayRows(
-        rows.X[index],
-        None if rows.targets is None else rows.targets[index],
-        None if rows.weights is None else rows.weights[index],
-    )
-    part.offset = rows.offset
-    part.numbers = index if rows.numbers is None else rows.numbers[index]
-    return part
 
 
 def light(rows: ArrayRows, memory_budget: int | None) -> ArrayRows:

@@ -130,13 +130,7 @@ class GramSelector:
         if rows.n_rows <= limit:
             return _Sample(rows, np.arange(rows.n_rows)), C
         index = smallest_distinct(hash_rows(rows.X, key), limit)
-        part = ArrayRows(
-            rows.X[index],
-            None if rows.targets is None else rows.targets[index],
-            None if rows.weights is None else rows.weights[index],
-        )
-        part.offset = rows.offset
-        part.numbers = index if rows.numbers is None else rows.numbers[index]
+        part = rows.subset(index)
         share = rows.n_rows / len(index)
         if rows.weights is not None and part.weights is not None:
             share = float(np.sum(rows.weights) / np.sum(part.weights))

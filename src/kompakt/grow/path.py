@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.grow.compact import Array, HeldOut, Recipe, held_out, light, select, subset, widened
+from kompakt.grow.compact import Array, HeldOut, Recipe, held_out, light, select, widened
 from kompakt.grow.refine import refine
 from kompakt.kernels import Kernel
 from kompakt.rows import ArrayRows
@@ -117,7 +117,7 @@ class _Run:
         largest: int,
     ) -> None:
         self.recipe = recipe
-        self.part, self.other = subset(rows, train), subset(rows, other)
+        self.part, self.other = rows.subset(train), rows.subset(other)
         self.light = light(self.part, recipe.memory_budget) if recipe.refine else self.part
         self.selection = select(self.part, kernel, largest, recipe, None if labels is None else labels[train])
         self.kernel = kernel

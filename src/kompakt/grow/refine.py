@@ -187,13 +187,7 @@ def _subset(rows: ArrayRows, problem: Problem, count: int) -> tuple[ArrayRows, P
     if count >= rows.n_rows:
         return rows, problem
     index = np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:count])
-    part = ArrayRows(
-        rows.X[index],
-        None if rows.targets is None else rows.targets[index],
-        None if rows.weights is None else rows.weights[index],
-    )
-    part.offset = rows.offset
-    return part, replace(problem, C=problem.C * rows.n_rows / count)
+    return rows.subset(index), replace(problem, C=problem.C * rows.n_rows / count)
 
 
 def _descend(

@@ -10,7 +10,6 @@ from scipy.linalg import lapack
 
 from kompakt.codings import class_pairs, get_coding
 from kompakt.design import Design
-from kompakt.grow.compact import subset
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.rows import ArrayRows
@@ -76,7 +75,7 @@ def _part(task: Task, index: Array, columns: Array, outputs: Array, cv: Any, see
     fold = _folds(task, index, cv, seed)
     order = np.argsort(fold, kind="stable")
     index = index[order]
-    part = subset(task.rows, index)
+    part = task.rows.subset(index)
     assert task.rows.targets is not None
     part.targets = task.rows.targets[np.ix_(index, outputs)]
     part.n_outputs = len(outputs)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.grow.compact import Array, Recipe, grow, held_out, subset
+from kompakt.grow.compact import Array, Recipe, grow, held_out
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
 from kompakt.rows import ArrayRows
@@ -88,7 +88,7 @@ def tune_flagship(
             )
             machine = grow(part, kernel_of(setting.gamma), size, own, own_labels)
             evaluations += machine.n_kernel_evals
-            result = held_out(part, subset(rows, other), machine.kernel, machine.basis, own)
+            result = held_out(part, rows.subset(other), machine.kernel, machine.basis, own)
             errors.append(result.error if recipe.classifier else _squared_or_own(result, rows, other))
             losses.append(result.mean_loss)
         # among equal errors the smaller loss decides, scaled to less than one row
@@ -109,7 +109,7 @@ def tune_flagship(
 def _part(parts: dict[tuple[int, int], ArrayRows], number: int, rows: ArrayRows, index: Array) -> ArrayRows:
     key = (number, len(index))
     if key not in parts:
-        parts[key] = subset(rows, index)
+        parts[key] = rows.subset(index)
     return parts[key]
 
 
