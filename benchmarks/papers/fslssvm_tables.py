@@ -379,13 +379,13 @@ def main() -> int:
 
 def count(run: Run, held: dict[str, dict[str, bool | None]]) -> None:
     """Sets of which every mean holds; the paper's one-vs-one may be met on either basis."""
+    rbf = [name for name, rows in held.items() if any(ok for row, ok in rows.items() if row.startswith("RBF"))]
     passed = []
     for name, rows in held.items():
         shared = rows.pop("RBF, pairs, shared basis", None)
         verdicts = [verdict or (shared and row == "RBF, pairs") for row, verdict in rows.items()]
         if verdicts and all(verdicts):
             passed.append(name)
-    rbf = [name for name, rows in held.items() if any(ok for row, ok in rows.items() if row.startswith("RBF"))]
     for title, names in (("sets whose every mean holds", passed), ("sets with an RBF machine that holds", rbf)):
         values = {"ours": len(names), "note": f"of {len(held)}: {', '.join(names)}"}
         run.row(title, {"sets": names}, partial(dict, values), at_least_of(len(held)) if names is passed else None)
