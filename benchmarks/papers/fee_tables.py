@@ -1,0 +1,233 @@
+"""Tables 2 and 3 of seed 000: error and size of the exact SVM, SGMA-SVM and FEE-SVM.
+
+    python -m benchmarks.papers.fee_tables [--quick] [--fresh] [--only TEXT]
+
+Heart, Ripley, Breast, Pima, Image, Spam, Waveform, Twonorm, Ringnorm, with the training sizes of Table 2 and random
+splits.  Left out: Kwok and Add are not available; the two-class tasks made of Landsat and Handdigit are not defined in
+the paper; its error on Adult, 24 %, is that of always answering with the larger class.  Missing values of Breast are
+replaced by the training rows' means; inputs are standardised by the training rows.
+
+One search per set and method, on the training rows of the first split: sigma = 2^n sqrt(N) and C = 10^n on the paper's
+two grids with five folds, 1,000 trainings.  On the five larger sets the search sees 1,000 of the rows (the paper's took
+hours), and five folds of all training rows at the point found give the size.  Then every split grows one machine on
+all its training rows to that size.  The kernel is exp(-d^2 / (2 sigma^2)).  Seconds of a search are processor seconds
+per core of two, so that other work on the machine does not count; the note has the wall clock.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from benchmarks.harness import Run, at_most, load_data, not_worse
+
+N_SPLITS = 20
+SEARCH_ROWS = 1000
+
+# name -> file, training rows; errors of LibSVM, SGMA, FEE (Table 2); their sizes (Table 3)
+SETS: dict[str, tuple[str, int, tuple[float, float, float], tuple[int, int, int]]] = {
+    "Heart": ("heart_statlog", 202, (13.8, 13.3, 13.7), (106, 15, 17)),
+    "Ripley": ("ripley", 250, (9.7, 10.1, 10.4), (77, 24, 16)),
+    "Breast": ("wisconsin", 466, (4.3, 4.3, 4.6), (33, 19, 15)),
+    "Pima": ("pima", 512, (21.9, 23.9, 23.2), (252, 20, 18)),
+    "Image": ("ida_image", 1540, (1.9, 2.9, 2.6), (215, 107, 71)),
+    "Spam": ("spambase", 3680, (5.9, 6.6, 6.9), (613, 71, 67)),
+    "Waveform": ("ida_waveform", 4000, (8.3, 8.5, 8.4), (1218, 54, 41)),
+    "Twonorm": ("ida_twonorm", 5920, (2.8, 2.7, 2.7), (624, 20, 23)),
+    "Ringnorm": ("ida_ringnorm", 5920, (1.6, 2.1, 2.4), (779, 102, 99)),
+}
+SMALL = ("Heart", "Ripley", "Breast", "Pima")
+METHODS = ("exact", "sgma", "fee")
+
+Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def split_of(name: str, seed: int) -> Split:
+    """Training and test part of one split, imputed and standardised by the training rows; classes 0 and 1."""
+    file, n_train = SETS[name][:2]
+    data = load_data(file)
+    parts = ("X", "y") if "X" in data else ("X_train", "y_train", "X_test", "y_test")
+    X = np.concatenate([data[part] for part in parts[::2]]).astype(float)
+    y = np.concatenate([data[part] for part in parts[1::2]])
+    labels = (y == y.max()).astype(int)
+    order = np.random.default_rng(seed).permutation(len(X))
+    train, test = order[:n_train], order[n_train:]
+    X = np.where(np.isnan(X), np.nanmean(X[train], axis=0), X)
+    deviation = X[train].std(axis=0)
+    X = (X - X[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    return X[train], labels[train], X[test], labels[test]
+
+
+# -- searches -----------------------------------------------------------------------------------------------
+
+
+def search(name: str, method: str) -> dict[str, Any]:
+    """C, sigma and the size on the first split."""
+    X, labels, _, _ = split_of(name, 0)
+    part, of = X[:SEARCH_ROWS], labels[:SEARCH_ROWS]  # the order of a split is random
+    if method == "exact":
+        return exact_search(part, of)
+    from kompakt.tune.fee import search_fee
+
+    found = search_fee(problem(part, of, method), n_jobs=2)
+    best = found.best
+    size = best.size
+    sizes: Any = best.sizes
+    start = time.process_time()
+    if len(part) < len(X):
+        sizes = fold_sizes(X, labels, method, best.C, best.gamma)
+        size = max(1, round(float(np.mean(sizes))))
+    note = (
+        f"C {best.C:.3g}, sigma {best.sigma:.3g}, error {100 * best.error:.2f} %, size {size} (folds {list(sizes)}); "
+        f"{found.n_trainings} trainings, {found.n_steps} steps, wall clock {found.seconds:.0f} s"
+    )
+    return {
+        "ours": found.cpu_seconds / 2,
+        "C": best.C,
+        "gamma": best.gamma,
+        "size": size,
+        "wall": found.seconds,
+        "folds_seconds": time.process_time() - start,
+        "note": note,
+    }
+
+
+def problem(X: np.ndarray, labels: np.ndarray, method: str) -> Any:
+    from kompakt.grow.fee import FeePlan
+    from kompakt.rows import ArrayRows, hash_rows
+    from kompakt.tune.fee import FeeProblem
+    from kompakt.validate import resolve_splits
+
+    rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
+    splits = resolve_splits(5, labels, classifier=True, random_state=0)
+    return FeeProblem(rows, splits, hash_rows(X, 0), 0, FeePlan(200, method), labels=labels)
+
+
+def fold_sizes(X: np.ndarray, labels: np.ndarray, method: str, C: float, gamma: float) -> list[int]:
+    from kompakt import FEESVC
+
+    machine = FEESVC(200, C=C, gamma=gamma, selection=method, cv=5, random_state=0, n_jobs=2)
+    return machine.fit(X, labels).fold_sizes_.tolist()
+
+
+def exact_search(X: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """The same two grids for scikit-learn's SVC, one process."""
+    from sklearn.svm import SVC
+
+    from kompakt.tune.fee import C_EXPONENTS, FINE, SIGMA_EXPONENTS
+    from kompakt.validate import resolve_splits
+
+    began = time.process_time()
+    splits = resolve_splits(5, labels, classifier=True, random_state=0)
+    squares = np.maximum(0.0, (X * X).sum(1)[:, None] + (X * X).sum(1) - 2 * X @ X.T)
+
+    def grid(sigmas: np.ndarray, costs: np.ndarray) -> Iterator[tuple[float, float, float]]:
+        for sigma in sigmas:
+            K = np.exp(-0.5 * squares / sigma**2)
+            for C in costs:
+                wrong = 0.0
+                for train, held in splits:
+                    machine = SVC(C=C, kernel="precomputed", max_iter=200_000, cache_size=100)
+                    machine.fit(K[np.ix_(train, train)], labels[train])
+                    wrong += np.mean(machine.predict(K[np.ix_(held, train)]) != labels[held]) / len(splits)
+                yield round(wrong, 12), -float(sigma), float(C)
+
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # tiny sigma with huge C: cut short, and never the best
+        sigmas = np.sqrt(X.shape[1]) * 2.0**SIGMA_EXPONENTS
+        best = min(grid(sigmas, 10.0**C_EXPONENTS))
+        best = min(best, *grid(-best[1] * 2.0**FINE, best[2] * 10.0**FINE))
+    note = f"C {best[2]:.3g}, sigma {-best[1]:.3g}, error {100 * best[0]:.2f} %"
+    return {"ours": (time.process_time() - began) / 2, "C": best[2], "gamma": 0.5 / best[1] ** 2, "note": note}
+
+
+# -- splits -------------------------------------------------------------------------------------------------
+
+
+def tested(name: str, method: str, found: dict[str, Any], n_splits: int) -> dict[str, Any]:
+    """Mean test error and size over the splits."""
+    from sklearn.svm import SVC
+
+    from kompakt import FEESVC
+
+    errors, sizes = [], []
+    for seed in range(n_splits):
+        X, labels, X_test, expected = split_of(name, seed)
+        machine: Any
+        if method == "exact":
+            machine = SVC(C=found["C"], gamma=found["gamma"]).fit(X, labels)
+            sizes.append(int(machine.n_support_.sum()))
+        else:
+            machine = FEESVC(
+                found["size"], C=found["C"], gamma=found["gamma"], selection=method, validation_fraction=None,
+                random_state=seed,
+            ).fit(X, labels)  # fmt: skip
+            sizes.append(machine.n_basis_)
+        errors.append(100 * float(np.mean(machine.predict(X_test) != expected)))
+    which = METHODS.index(method)
+    spread = float(np.std(errors, ddof=1)) if n_splits > 1 else 0.0
+    return {
+        "ours": float(np.mean(errors)),
+        "paper": SETS[name][2][which],
+        "size": float(np.mean(sizes)),
+        "note": f"deviation {spread:.2f}; {np.mean(sizes):.0f} vectors (paper {SETS[name][3][which]})",
+    }
+
+
+def summary(run: Run, table: dict[tuple[str, str], dict[str, Any]]) -> None:
+    names = [name for name in SETS if all((name, method) in table for method in METHODS)]
+    of = {"sets": names}
+    for method, which in (("exact", 0), ("sgma", 1), ("fee", 2)):
+        error = float(np.mean([table[name, method]["ours"] for name in names]))
+        size = float(np.mean([table[name, method]["size"] for name in names]))
+        values = {"ours": error, "paper": float(np.mean([SETS[name][2][which] for name in names]))}
+        sizes = {"ours": size, "paper": float(np.mean([SETS[name][3][which] for name in names]))}
+        keyed = {**of, "method": method, "error": error, "size": size}
+        is_fee = method == "fee"
+        run.row(f"mean error, {method}", keyed, values.copy, not_worse(0.7) if is_fee else None, unit="%")
+        if is_fee:
+            sizes["peer"] = float(np.mean([table[name, "sgma"]["size"] for name in names]))
+            run.row("mean size, fee", keyed, sizes.copy, not_worse(0.0))
+            run.row("mean size, fee (peer: sgma)", keyed, sizes.copy, not_worse(0.0, "peer"))
+        else:
+            run.row(f"mean size, {method}", keyed, sizes.copy)
+
+
+def main() -> int:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    run = Run("fee_tables", "Tables 2 and 3 of seed 000", quick_minutes=3, full_minutes=40)
+    n_splits = 3 if run.quick else N_SPLITS
+    table: dict[tuple[str, str], dict[str, Any]] = {}
+    for name in SMALL[:2] if run.quick else SETS:
+        for method in METHODS:
+            limit = at_most(60) if name in SMALL and method == "fee" else None
+            row = f"{name}, search {method}"
+            params: dict[str, Any] = {"rows": SEARCH_ROWS}
+            found = run.row(row, params, partial(search, name, method), limit, unit="s")
+            if found is None:
+                continue
+            params = {"splits": n_splits, "C": found["C"], "gamma": found["gamma"], "size": found.get("size")}
+            values = run.row(
+                f"{name}, error {method}", params, partial(tested, name, method, found, n_splits), unit="%"
+            )
+            if values is not None:
+                table[name, method] = values
+    if table:
+        summary(run, table)
+    minutes = (time.perf_counter() - run._started) / 60
+    run.row("minutes of this run", {"at": time.time()}, lambda: {"ours": minutes}, unit="min")
+    return run.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
