@@ -47,3 +47,18 @@ def test_processes_change_nothing(problem):
 
 def test_the_papers_grids_are_a_thousand_trainings():
     assert len(fee.SIGMA_EXPONENTS) * len(fee.C_EXPONENTS) * 5 + len(fee.FINE) ** 2 * 5 == 1000
+
+
+def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoothed_surface(problem):
+    found = search_fee(problem, [-3, -2, -1], [0, 1, 2], fine=False, n_jobs=1)
+    errors = np.array([p.error for p in found.points]).reshape(3, 3)
+    padded = np.pad(errors, 1, mode="edge")
+    smooth = [padded[i : i + 3, j : j + 3].mean() for i in range(3) for j in range(3)]
+    best = found.points[int(np.argmin(smooth))]
+    limit = min(smooth) + np.std(best.errors, ddof=1) / np.sqrt(3)
+    close = [p for p, error in zip(found.points, smooth, strict=True) if error <= limit]
+    chosen = found.choose("one_se")
+    assert chosen in close
+    assert chosen.sizes.mean() == min(p.sizes.mean() for p in close)
+    with pytest.raises(ValueError, match="rule"):
+        found.choose("best")

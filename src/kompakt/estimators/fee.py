@@ -57,6 +57,9 @@ class FEESVC(FeeMachine, MachineClassifier):
         and `search_`.  Gaussian kernel only.
     sigma_exponents, C_exponents : array-like, default=None
         First grid: sigma = 2^n sqrt(n_features), n = -6..3, and C = 10^n, n = -4..5.
+    tune_rule : {"min", "one_se"}, default="min"
+        Lowest cross-validation error, as in the paper; or the smallest machine within one standard error of the lowest
+        error averaged over neighbours in the grid, which is far less deceived on small sets.
     solver : {"newton", "irwls"}, default="newton"
         Training while growing: Newton's method on slightly rounded kinks from a warm start, or the reweighted least
         squares of the paper's Table 1, which is slow (set `growth_iter` to some hundred).  The returned machine is
@@ -133,6 +136,7 @@ class FEESVC(FeeMachine, MachineClassifier):
         tune: bool = False,
         sigma_exponents: Any = None,
         C_exponents: Any = None,
+        tune_rule: str = "min",
         solver: str = "newton",
         growth_iter: int = 20,
         coding: str = "one_vs_rest",
@@ -164,6 +168,7 @@ class FEESVC(FeeMachine, MachineClassifier):
         self.tune = tune
         self.sigma_exponents = sigma_exponents
         self.C_exponents = C_exponents
+        self.tune_rule = tune_rule
         self.solver = solver
         self.growth_iter = growth_iter
         self.coding = coding
@@ -243,8 +248,8 @@ class FEESVR(FeeMachine, MachineRegressor):
     Parameters
     ----------
     n_basis, kernel, gamma, degree, coef0, C, selection, n_candidates, patience, validation_fraction, cv, refit, tune, \
-sigma_exponents, C_exponents, solver, growth_iter, fit_intercept, penalize_intercept, tol, max_iter, max_time, \
-memory_budget, n_jobs, random_state, verbose
+sigma_exponents, C_exponents, tune_rule, solver, growth_iter, fit_intercept, penalize_intercept, tol, max_iter, \
+max_time, memory_budget, n_jobs, random_state, verbose
         As for `FEESVC`.
     loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss, default="least_squares"
     epsilon : float, default=None
@@ -288,6 +293,7 @@ memory_budget, n_jobs, random_state, verbose
         tune: bool = False,
         sigma_exponents: Any = None,
         C_exponents: Any = None,
+        tune_rule: str = "min",
         solver: str = "newton",
         growth_iter: int = 20,
         fit_intercept: bool = True,
@@ -317,6 +323,7 @@ memory_budget, n_jobs, random_state, verbose
         self.tune = tune
         self.sigma_exponents = sigma_exponents
         self.C_exponents = C_exponents
+        self.tune_rule = tune_rule
         self.solver = solver
         self.growth_iter = growth_iter
         self.fit_intercept = fit_intercept

@@ -24,7 +24,7 @@ from kompakt.losses import make_loss
 from kompakt.rows import hash_rows
 from kompakt.solve import Problem, solve
 from kompakt.threads import block_threads
-from kompakt.tune.fee import C_EXPONENTS, SIGMA_EXPONENTS, FeeProblem, search_fee
+from kompakt.tune.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, FeeProblem, search_fee
 from kompakt.validate import holdout
 
 Array = np.ndarray
@@ -108,6 +108,8 @@ class FeeMachine(KernelMachine):
             value = getattr(self, name)
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+        if self.tune_rule not in RULES:
+            raise ValueError(f"tune_rule must be one of {RULES}; got {self.tune_rule!r}.")
         if self.solver not in SOLVERS:
             raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
         if not isinstance(self.n_basis, Integral):
@@ -138,7 +140,7 @@ class FeeMachine(KernelMachine):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
         sigmas = SIGMA_EXPONENTS if self.sigma_exponents is None else self.sigma_exponents
         costs = C_EXPONENTS if self.C_exponents is None else self.C_exponents
-        found = search_fee(problem, sigmas, costs, n_jobs=self.n_jobs)
+        found = search_fee(problem, sigmas, costs, rule=self.tune_rule, n_jobs=self.n_jobs)
         self.search_ = found
         self.fold_errors_, self.fold_sizes_ = found.best.errors, found.best.sizes
         plan = replace(problem.plan, n_basis=found.best.size, patience=None)
