@@ -46,6 +46,9 @@ def test_input_shift_scale_and_fill():
     holes[::7, 1], filled[::7, 1] = np.nan, 0.0
     assert_allclose(model.predict(holes), naive(model, filled)[:, 0], rtol=1e-10, atol=1e-12)
     assert np.isnan(holes[0, 1]), "the input is left alone"
+    stored = sparse.csr_matrix(holes)
+    assert_allclose(model.predict(stored), naive(model, filled)[:, 0], rtol=1e-10, atol=1e-12, err_msg="stored NaN")
+    assert np.isnan(stored.data).any(), "the sparse input is left alone"
     only_scale = model_of(input_scale=scale)
     assert_allclose(only_scale.predict(sparse.csr_matrix(X * scale)), naive(model, X)[:, 0], rtol=1e-10, atol=1e-12)
 

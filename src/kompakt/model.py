@@ -39,7 +39,8 @@ class Model:
     coding : str, optional
         How L outputs become scores of the classes.
     input_shift, input_scale, input_fill : ndarray of shape (d,), optional
-        Standardisation and imputation (fill replaces NaN, in the units of the input) stored with the machine.
+        Standardisation and imputation stored with the machine: `input_fill` replaces NaN before anything else, in the
+        units of the input, so a model with it predicts rows with missing values.
     offset : ndarray of shape (d,), optional
         Numerical centre: subtracted from rows and basis alike before distances are formed.
     feature_names : ndarray of str, optional
@@ -188,13 +189,23 @@ class Model:
                 raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
-        if self.input_fill is not None and not sparse.issparse(X):
-            X = np.where(np.isnan(X), self.input_fill.astype(X.dtype), X)
+        if self.input_fill is not None:
+            X = _filled(X, self.input_fill)
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:
             X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
         return X.tocsr() if sparse.issparse(X) else X
+
+
+def _filled(X: Any, fill: Array) -> Any:
+    """X with its NaN replaced by the values of their columns; in a sparse matrix only stored entries can be NaN."""
+    if not sparse.issparse(X):
+        return np.where(np.isnan(X), fill.astype(X.dtype), X)
+    X = X.tocsr(copy=True)
+    missing = np.flatnonzero(np.isnan(X.data))
+    X.data[missing] = fill[X.indices[missing]]
+    return X
 
 
 def _sigmoid(f: Array, a: Array, b: Array) -> Array:
