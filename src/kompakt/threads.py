@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, TypeVar
 
+from kompakt.progress import Cancelled, cancel_flag, run_unless_cancelled
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -174,18 +176,30 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """
     n_threads = current_threads()
     if n_threads == 1 or (isinstance(items, list | range) and len(items) == 1):
+        called_off = cancel_flag()  # of the caller, where this thread does a whole grid point on its behalf
         for item in items:
+            if called_off is not None and called_off.is_set():
+                raise Cancelled
             yield function(item)
         return
     pool = _pool(n_threads)
     waiting: list[Future[R]] = []
+    cancel = threading.Event()
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
+            waiting.append(pool.submit(run_unless_cancelled, cancel, function, item))
             if len(waiting) >= 2 * n_threads:
-                yield waiting.pop(0).result()
+                yield _first_result(waiting)
         while waiting:
-            yield waiting.pop(0).result()
+            yield _first_result(waiting)
     finally:
         # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
+        cancel.set()
         wait([future for future in waiting if not future.cancel()])
+
+
+def _first_result(waiting: list[Future[R]]) -> R:
+    """Wait for the first, and only then let go of it: an interrupt while waiting must leave it in the list."""
+    result = waiting[0].result()
+    del waiting[0]
+    return result

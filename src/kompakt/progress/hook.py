@@ -1,0 +1,137 @@
+"""The hook itself: tasks, steps, a listener per Python thread, and the flag by which a pool's work is called off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_local = threading.local()
+
+
+class Listener(Protocol):
+    """What watches: it is told of tasks as they open, advance and close, innermost last."""
+
+    def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
+        """A task opens inside the one that is open."""
+        ...
+
+    def advance(self, work: float) -> bool:
+        """The innermost task made a step; True asks its loop to stop."""
+        ...
+
+    def end(self, failed: bool) -> None:
+        """The innermost task closes, by an exception where `failed`."""
+        ...
+
+
+class Cancelled(BaseException):
+    """Raised on a worker thread whose work is no longer wanted; it never leaves the pool."""
+
+
+def checkpoint() -> None:
+    """Give up here if the caller of this worker thread has given up: after Ctrl-C no grid point may run to its end."""
+    flag = cancel_flag()
+    if flag is not None and flag.is_set():
+        raise Cancelled
+
+
+def cancel_flag() -> threading.Event | None:
+    """The flag that calls off the work of this worker thread; None on any other thread."""
+    return getattr(_local, "cancel", None)
+
+
+def run_unless_cancelled(cancel: threading.Event, function: Callable[[T], R], item: T) -> R:
+    """`function(item)` on a worker thread, whose checkpoints give up when `cancel` is set."""
+    _local.cancel = cancel
+    try:
+        return function(item)
+    finally:
+        _local.cancel = None
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell `listener` of the tasks of this thread."""
+    before = getattr(_local, "listener", None)
+    _local.listener = listener
+    try:
+        yield
+    finally:
+        _local.listener = before
+
+
+def current_listener() -> Listener | None:
+    """Who listens to this thread."""
+    return getattr(_local, "listener", None)
+
+
+class Task:
+    """A piece of work that is counted in steps; see `task`."""
+
+    __slots__ = ("_listener", "_parts")
+
+    def __init__(self, listener: Listener | None, *parts: Any) -> None:
+        self._listener, self._parts = listener, parts
+
+    def __enter__(self) -> Task:
+        if self._listener is not None:
+            self._listener.begin(*self._parts)
+        return self
+
+    def __call__(self, work: float = 1.0) -> bool:
+        """One step is done; returns whether the loop is asked to stop."""
+        if self._listener is not None:
+            return self._listener.advance(work)
+        checkpoint()
+        return False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listener is not None:
+            self._listener.end(kind is not None)
+
+
+def task(name: str, n_steps: int | None = None, *, work: float | None = None, minor: bool = False) -> Task:
+    """A task to be counted: ``with task("growth", 100) as step: ... step()``.
+
+    Parameters
+    ----------
+    name : str
+    n_steps : int, optional
+        How many steps it will have at most; None where nobody knows.
+    work : float, optional
+        What the steps add up to where they differ in cost, each step then telling its own: the time left is estimated
+        from it.
+    minor : bool
+        Shown in a bar, but not reported to callbacks: passes over the rows, of which a fit has thousands.
+
+    Examples
+    --------
+    >>> from kompakt.progress import task
+    >>> with task("growth", 3) as step:
+    ...     [step() for _ in range(3)]
+    [False, False, False]
+    """
+    return Task(getattr(_local, "listener", None), name, n_steps, work, minor)
+
+
+def tracked(items: Iterable[T], name: str, n_steps: int | None = None, *, minor: bool = False) -> Iterator[T]:
+    """The items, each counted as a step once the caller comes back for the next.
+
+    Examples
+    --------
+    >>> from kompakt.progress import tracked
+    >>> sum(tracked([1, 2, 3], "sum", 3))
+    6
+    """
+    with task(name, n_steps, minor=minor) as step:
+        for item in items:
+            yield item
+            step()
