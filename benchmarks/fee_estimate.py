@@ -35,7 +35,8 @@ class Growth:
     """A growing machine on the first rows of a set, with access to what its steps see."""
 
     def __init__(self, name: str, solver: str, n_rows: int = 500) -> None:
-        from kompakt.grow.fee import Candidates, ClassJudge
+        from kompakt.grow.candidates import Candidates
+        from kompakt.grow.judges import ClassJudge
         from kompakt.grow.kernel_values import RowValues, class_means, column_source
         from kompakt.grow.semiparametric import SemiparametricMachine
         from kompakt.kernels import RBF

@@ -7,11 +7,9 @@ from scipy.linalg import solve_triangular
 
 from kompakt.datasets import make_checkerboard, make_ringnorm, make_spirals
 from kompakt.grow import rounded_pieces
+from kompakt.grow.candidates import Candidates
 from kompakt.grow.fee import (
-    Candidates,
-    ClassJudge,
     FeePlan,
-    ValueJudge,
     estimate,
     fast_weights,
     grow,
@@ -20,6 +18,7 @@ from kompakt.grow.fee import (
     try_rows,
 )
 from kompakt.grow.held import held_quadratic, hold, table_weights
+from kompakt.grow.judges import ClassJudge, ValueJudge
 from kompakt.grow.kernel_values import RowValues, class_means, column_source
 from kompakt.grow.semiparametric import SemiparametricMachine
 from kompakt.kernels import RBF

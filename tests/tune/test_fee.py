@@ -3,7 +3,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kompakt.datasets import make_checkerboard
-from kompakt.grow.fee import FeePlan
+from kompakt.grow.candidates import Candidates
+from kompakt.grow.fee import FeePlan, grow
+from kompakt.grow.kernel_values import RowValues, class_means, column_source
+from kompakt.kernels import RBF
 from kompakt.rows import ArrayRows, hash_rows
 from kompakt.tune import fee
 from kompakt.tune.fee import FeeProblem, search_fee
@@ -49,16 +52,47 @@ def test_the_papers_grids_are_a_thousand_trainings():
     assert len(fee.SIGMA_EXPONENTS) * len(fee.C_EXPONENTS) * 5 + len(fee.FINE) ** 2 * 5 == 1000
 
 
-def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoothed_surface(problem):
-    found = search_fee(problem, [-3, -2, -1], [0, 1, 2], fine=False, n_jobs=1)
-    errors = np.array([p.error for p in found.points]).reshape(3, 3)
-    padded = np.pad(errors, 1, mode="edge")
+@pytest.fixture(scope="module")
+def confirmed(problem):
+    return search_fee(problem, [-3, -2, -1], [0, 1, 2], fine=False, rule="one_se", n_jobs=1)
+
+
+def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoothed_surface(confirmed):
+    points = confirmed.points
+    assert confirmed.n_trainings == 2 * 3 * 9
+    padded = np.pad(np.array([p.confirmed.mean() for p in points]).reshape(3, 3), 1, mode="edge")
     smooth = [padded[i : i + 3, j : j + 3].mean() for i in range(3) for j in range(3)]
-    best = found.points[int(np.argmin(smooth))]
-    limit = min(smooth) + np.std(best.errors, ddof=1) / np.sqrt(3)
-    close = [p for p, error in zip(found.points, smooth, strict=True) if error <= limit]
-    chosen = found.choose("one_se")
-    assert chosen in close
-    assert chosen.sizes.mean() == min(p.sizes.mean() for p in close)
+    best = points[int(np.argmin(smooth))]
+    limit = min(smooth) + np.std(best.confirmed, ddof=1) / np.sqrt(3)
+    close = [p for p, error in zip(points, smooth, strict=True) if error <= limit]
+    assert confirmed.best in close
+    assert confirmed.best.sizes.mean() == min(p.sizes.mean() for p in close)
+    assert confirmed.choose("min").error == min(p.error for p in points)
     with pytest.raises(ValueError, match="rule"):
-        found.choose("best")
+        confirmed.choose("best")
+
+
+def test_confirmed_errors_are_those_of_a_machine_that_never_saw_the_rows(problem, confirmed):
+    X = problem.rows.X
+    for point in confirmed.points[::4]:
+        kernel = RBF(point.gamma)
+        for (train, held), error in zip(problem.splits, point.confirmed, strict=True):
+            rows = ArrayRows(X[train])
+            vectors = class_means(rows, kernel, problem.labels[train], np.arange(len(train)))
+            values = RowValues(column_source(rows, kernel), np.arange(len(train)), np.empty(0, dtype=int), vectors)
+            machine = problem.machine(values, train, 0, point.C, point.size)
+            plan = FeePlan(point.size, patience=None)
+            grow(machine, Candidates.of(problem.hashes, train, 0), plan, problem.judge(train))
+            basis = np.concatenate([vectors[machine.used_vectors], X[train[machine.indices]]])
+            beta = np.linalg.solve(machine.factor_R, machine.theta[0, 1 : machine.width])
+            scores = machine.theta[0, 0] + kernel.block(X[held], basis) @ beta
+            assert_allclose(np.mean((scores > 0) != problem.labels[held]), error, atol=1e-12)
+
+
+def test_a_search_by_the_lowest_error_confirms_nothing(problem):
+    found = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=1)
+    assert all(point.confirmed is None for point in found.points)
+    with pytest.raises(ValueError, match="confirmed"):
+        found.choose("one_se")
+    with pytest.raises(ValueError, match="rule must be"):
+        search_fee(problem, [-2], [0], rule="best")

@@ -2,13 +2,14 @@
 
 Distinct rows are put in the order of a keyed hash of their content; the set of step d is drawn as positions in that
 order by a generator seeded with (key, d).  So it depends neither on C or the kernel, nor on the order of the rows, and
-cross-validation folds, which filter one common stream, try nearly the same rows.
+cross-validation folds, which filter one common stream, try nearly the same rows.  `Candidates` keeps to the support
+vectors of the present machine (seed 000, Table 1, step 2.1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -90,3 +91,50 @@ class CandidateStream:
                     yield position
         rest = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
         yield from rng.permutation(rest).tolist()
+
+
+@dataclass
+class Candidates:
+    """Candidate rows of every step: a random order of the distinct rows that depends on seed and step alone.
+
+    Machines that share a stream (folds, values of C) try the same rows in the same order, as far as these are
+    support vectors of theirs.
+
+    Parameters
+    ----------
+    distinct : ndarray of shape (P,)
+        Number of the distinct row that each training row equals.
+    place : ndarray of shape (D,)
+        Training row that stands for a distinct row; -1 where there is none.
+    key : int
+        Seed.
+    orders : dict
+        Orders by step, to be shared between machines of the same stream.
+    """
+
+    distinct: Array
+    place: Array
+    key: int
+    orders: dict[int, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, hashes: Array, train: Array, key: int, orders: dict[int, Array] | None = None) -> Candidates:
+        """Candidates among the rows `train` of all rows with these hashes."""
+        unique, distinct = np.unique(hashes, return_inverse=True)
+        stream = CandidateStream(np.unique(hashes, return_index=True)[1], key).within(hashes, train)
+        position = np.full(len(hashes), -1, dtype=np.intp)
+        position[train] = np.arange(len(train))
+        place = np.where(stream.rows >= 0, position[stream.rows], -1)
+        assert len(place) == len(unique)
+        return cls(distinct[train], place, key, {} if orders is None else orders)
+
+    def draw(self, step: int, count: int, support: Array, taken: set[int]) -> Array:
+        """Places of up to `count` training rows among the support vectors (mask over rows) that are not taken."""
+        order = self.orders.get(step)
+        if order is None:
+            order = np.random.default_rng([self.key, step]).permutation(len(self.place))
+            self.orders[step] = order
+        free = np.zeros(len(self.place), dtype=bool)
+        free[self.distinct[support]] = True
+        free[list(taken)] = False
+        return self.place[order[free[order]][:count]]

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt.codings import get_coding
-from kompakt.grow.candidates import CandidateStream
+from kompakt.grow.candidates import Candidates
+from kompakt.grow.judges import Judge
 from kompakt.grow.scores import WholeRows
 from kompakt.grow.semiparametric import SemiparametricMachine
 
@@ -24,113 +24,6 @@ Array = np.ndarray
 Record = dict[str, Any]
 
 SELECTIONS = ("fee", "sgma", "gsvc")
-
-
-# -- judging ------------------------------------------------------------------------------------------------
-
-
-class Judge(Protocol):
-    """Errors of several machines from their predictions (k, L, n): what is minimised, and what breaks ties."""
-
-    def errors(self, F: Array) -> tuple[Array, Array]:
-        """Error and mean shortfall of the margin, (k,) each."""
-        ...
-
-
-@dataclass(frozen=True)
-class ClassJudge:
-    """Weighted share of wrong labels; ties go to the smaller mean shortfall max(0, 1 - y f).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.grow.fee import ClassJudge
-    >>> judge = ClassJudge(np.array([0, 1]), np.array([[-1.0, 1.0]]), np.ones(2), 2)
-    >>> [part.tolist() for part in judge.errors(np.array([[[-1.0, 0.5]], [[0.5, 2.0]]]))]
-    [[0.0, 0.5], [0.25, 0.75]]
-    """
-
-    labels: Array  # (n,) class indices
-    targets: Array  # (L, n)
-    weights: Array  # (n,)
-    n_classes: int
-    coding: str = "one_vs_rest"
-
-    def errors(self, F: Array) -> tuple[Array, Array]:
-        """Error and mean shortfall of every machine."""
-        share = self.weights / self.weights.sum()
-        if self.n_classes == 2:
-            scores = F[:, 0]
-            wrong = (scores > 0.0) != (self.labels == 1)
-            return wrong @ share, np.maximum(0.0, 1.0 - self.targets[0] * scores) @ share
-        coding = get_coding(self.coding)
-        wrong = np.stack([coding.decode(scores.T, self.n_classes) != self.labels for scores in F])
-        short = np.where(self.targets != 0.0, np.maximum(0.0, 1.0 - self.targets * F), 0.0)
-        return wrong @ share, np.mean(short, axis=1) @ share
-
-
-@dataclass(frozen=True)
-class ValueJudge:
-    """Weighted mean squared error over rows and outputs."""
-
-    targets: Array  # (L, n)
-    weights: Array  # (n,)
-
-    def errors(self, F: Array) -> tuple[Array, Array]:
-        """Mean squared error; nothing breaks ties but the order of the candidates."""
-        share = self.weights / self.weights.sum()
-        squares = np.mean(np.square(F - self.targets), axis=1) @ share
-        return squares, np.zeros(len(F))
-
-
-# -- candidates ---------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Candidates:
-    """Candidate rows of every step: a random order of the distinct rows that depends on seed and step alone.
-
-    Machines that share a stream (folds, values of C) try the same rows in the same order, as far as these are
-    support vectors of theirs.
-
-    Parameters
-    ----------
-    distinct : ndarray of shape (P,)
-        Number of the distinct row that each training row equals.
-    place : ndarray of shape (D,)
-        Training row that stands for a distinct row; -1 where there is none.
-    key : int
-        Seed.
-    orders : dict
-        Orders by step, to be shared between machines of the same stream.
-    """
-
-    distinct: Array
-    place: Array
-    key: int
-    orders: dict[int, Array] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, hashes: Array, train: Array, key: int, orders: dict[int, Array] | None = None) -> Candidates:
-        """Candidates among the rows `train` of all rows with these hashes."""
-        unique, distinct = np.unique(hashes, return_inverse=True)
-        stream = CandidateStream(np.unique(hashes, return_index=True)[1], key).within(hashes, train)
-        position = np.full(len(hashes), -1, dtype=np.intp)
-        position[train] = np.arange(len(train))
-        place = np.where(stream.rows >= 0, position[stream.rows], -1)
-        assert len(place) == len(unique)
-        return cls(distinct[train], place, key, {} if orders is None else orders)
-
-    def draw(self, step: int, count: int, support: Array, taken: set[int]) -> Array:
-        """Places of up to `count` training rows among the support vectors (mask over rows) that are not taken."""
-        order = self.orders.get(step)
-        if order is None:
-            order = np.random.default_rng([self.key, step]).permutation(len(self.place))
-            self.orders[step] = order
-        free = np.zeros(len(self.place), dtype=bool)
-        free[self.distinct[support]] = True
-        free[list(taken)] = False
-        return self.place[order[free[order]][:count]]
 
 
 # -- scores -------------------------------------------------------------------------------------------------
@@ -178,7 +71,7 @@ def fast_weights(machine: SemiparametricMachine, trial: Trial) -> tuple[Array, A
         if first:
             intercept[:, output] = theta[:, 0]
         beta[:, output, m] = theta[:, -1] / np.sqrt(trial.squares)
-        old = theta[:, first:-1] - phi * beta[:, output, m :]
+        old = theta[:, first:-1] - phi * beta[:, output, m:]
         beta[:, output, :m] = solve_triangular(machine.factor_R, old.T, check_finite=False).T if m else old
     return intercept, beta
 
@@ -290,16 +183,23 @@ class Growth:
 
 
 def grow(
-    machine: SemiparametricMachine, candidates: Candidates, plan: FeePlan, judge: Judge, observe: Observer | None = None
+    machine: SemiparametricMachine,
+    candidates: Candidates,
+    plan: FeePlan,
+    judge: Judge,
+    observe: Observer | None = None,
+    guide: Judge | None = None,
 ) -> Growth:
     """Table 1 from step 0: grow until the error has not fallen for `patience` steps, or to the plan's size.
 
     The judge sees the held-out rows, or the training rows where none are held out.  `observe` is handed the machine,
     its candidates and the winner's place among them before each vector is added (not with `gsvc`, which tries none).
+    A `guide` judges the candidates by the training rows instead, as if no rows were held out: then the judge's error
+    is of rows that had no say in the choice of vectors.
     """
     start = time.perf_counter()
     machine.append_vectors()
-    chooser = _Chooser(machine, candidates, plan, judge, observe)
+    chooser = _Chooser(machine, candidates, plan, guide or judge, observe, held=machine.n_held > 0 and guide is None)
     what = "validation_error" if machine.n_held else "train_error"
     records: list[Record] = []
     best: tuple[float, int, Array] | None = None
@@ -340,9 +240,11 @@ class _Chooser:
         candidates: Candidates,
         plan: FeePlan,
         judge: Judge,
-        observe: Observer | None = None,
+        observe: Observer | None,
+        held: bool,
     ) -> None:
         self.machine, self.candidates, self.plan, self.judge, self.observe = machine, candidates, plan, judge, observe
+        self.held = held  # whether the judge sees the held-out rows
         self.taken: set[int] = set()  # distinct rows
         self.empty = False
         self.n_tried = 0
@@ -379,7 +281,7 @@ class _Chooser:
             scores = score_sgma(machine, trial, support)
             winner = int(np.flatnonzero(scores >= scores.max() * (1.0 - 1e-9))[0])
         else:
-            errors, shortfalls = self.judge.errors(estimate(machine, trial, held=machine.n_held > 0))
+            errors, shortfalls = self.judge.errors(estimate(machine, trial, held=self.held))
             winner = pick(errors, shortfalls)
             error = float(errors[winner])
         if self.observe is not None:

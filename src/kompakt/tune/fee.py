@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from kompakt.grow.fee import Candidates, ClassJudge, FeePlan, Judge, ValueJudge, grow
+from kompakt.grow.candidates import Candidates
+from kompakt.grow.fee import FeePlan, grow
+from kompakt.grow.judges import ClassJudge, Judge, ValueJudge
 from kompakt.grow.kernel_values import KernelColumns, MatrixValues, RowValues, class_means, column_source
 from kompakt.grow.semiparametric import KernelValues, SemiparametricMachine
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, Loss
 from kompakt.rows import ArrayRows
 from kompakt.threads import block_threads, current_threads
+from kompakt.tune.fee_points import RULES, Point, choose_point, lowest_point
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -30,7 +32,6 @@ SIGMA_EXPONENTS = np.arange(-6.0, 4.0)
 C_EXPONENTS = np.arange(-4.0, 6.0)
 #: the finer grid: ten points inside the neighbours of the best
 FINE = (np.arange(10) - 4.5) / 5.0
-RULES = ("min", "one_se")
 #: bytes that the distances between rows may take, to be kept; beyond, kernel columns are computed when asked for
 _DISTANCE_BYTES = 300 << 20
 
@@ -92,31 +93,6 @@ class FeeProblem:
 
 
 @dataclass(frozen=True)
-class Point:
-    """One pair of hyperparameters and what its folds stored."""
-
-    sigma: float
-    C: float
-    errors: Array  # (F,), lowest validation error of each fold
-    sizes: Array  # (F,), the size that reached it
-
-    @property
-    def error(self) -> float:
-        """Cross-validation error."""
-        return float(np.mean(self.errors))
-
-    @property
-    def gamma(self) -> float:
-        """Width of the Gaussian kernel exp(-gamma d^2) = exp(-d^2 / (2 sigma^2))."""
-        return float(0.5 / self.sigma**2)
-
-    @property
-    def size(self) -> int:
-        """Mean stored size, to which the machine is regrown on all rows."""
-        return max(1, round(float(np.mean(self.sizes))))
-
-
-@dataclass(frozen=True)
 class FeeSearch:
     """The winner, all points in the order of the grids, and what it cost."""
 
@@ -133,30 +109,6 @@ class FeeSearch:
         return choose_point(self.points, self.shapes, rule)
 
 
-def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) -> Point:
-    """The best point of some grids; see `search_fee` for the rules."""
-    if rule == "min":
-        return min(points, key=_order)
-    if rule != "one_se":
-        raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
-    smooth = _smoothed(np.array([point.error for point in points]), shapes)
-    best = points[int(np.argmin(smooth))]
-    n_folds = len(best.errors)
-    tolerance = float(np.std(best.errors, ddof=1)) / np.sqrt(n_folds) if n_folds > 1 else 0.0
-    close = [point for point, error in zip(points, smooth, strict=True) if error <= smooth.min() + tolerance]
-    return min(close, key=lambda point: (float(np.mean(point.sizes)), *_order(point)))
-
-
-def _smoothed(errors: Array, shapes: list[tuple[int, int]]) -> Array:
-    """Every error averaged with its neighbours in its grid, those at the border with the nearest there are."""
-    parts, start = [], 0
-    for rows, columns in shapes:
-        grid = np.pad(errors[start : start + rows * columns].reshape(rows, columns), 1, mode="edge")
-        start += rows * columns
-        parts.append(sum(grid[i : i + rows, j : j + columns] for i in range(3) for j in range(3)).ravel() / 9.0)
-    return np.concatenate(parts)
-
-
 def search_fee(
     problem: FeeProblem,
     sigma_exponents: Any = SIGMA_EXPONENTS,
@@ -170,9 +122,11 @@ def search_fee(
 
     The paper's rule, "min", is the lowest mean of the folds' lowest validation errors; ties go to the smaller machine,
     then to the wider kernel, then to the smaller C.  Those errors are lows of long paths whose vectors were chosen on
-    the same rows, and the lowest of two hundred of them flatters flexible machines.  The rule "one_se" averages each
-    error with its neighbours in the grid and takes the smallest machine within one standard error of the best.  More
-    than one job means processes (the growth of small machines holds the interpreter's lock), each with one BLAS thread.
+    the same rows, and the lowest of two hundred of them flatters flexible machines.  The rule "one_se" confirms every
+    point: each fold grows the machine that would be returned, to the mean stored size with vectors chosen by the
+    training rows alone, and its held-out rows only measure the error.  These errors are averaged with their neighbours
+    in the grid, and the smallest machine within one standard error of the best wins.  More than one job means processes
+    (the growth of small machines holds the interpreter's lock), each with one BLAS thread.
 
     Parameters
     ----------
@@ -205,6 +159,8 @@ def search_fee(
     >>> search_fee(problem, [-1, 0], [0, 1], fine=False, n_jobs=1).n_trainings
     8
     """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
     start = time.perf_counter()
     scale = float(np.sqrt(problem.rows.n_features))
     with block_threads(n_jobs):
@@ -212,26 +168,23 @@ def search_fee(
         shared = _shared(problem)
         sigmas = scale * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
         costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
-        points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs)
+        points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs, rule != "min")
         shapes = [(len(sigmas), len(costs))]
-        best = choose_point(points, shapes, "min")
+        best = lowest_point(points, shapes, rule)
         _log("first", best)
         if fine:
-            more, steps, seconds = _grid(problem, shared, best.sigma * 2.0**FINE, best.C * 10.0**FINE, jobs)
+            near = best.sigma * 2.0**FINE, best.C * 10.0**FINE
+            more, steps, seconds = _grid(problem, shared, *near, jobs, rule != "min")
             points, n_steps, cpu = points + more, n_steps + steps, cpu + seconds
             shapes.append((len(FINE), len(FINE)))
         best = choose_point(points, shapes, rule)
         _log("last", best)
-    n_trainings = len(points) * len(problem.splits)
+    n_trainings = len(points) * len(problem.splits) * (1 if rule == "min" else 2)
     return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, cpu)
 
 
 def _log(grid: str, best: Point) -> None:
     logger.info("%s grid: error %.4f, sigma %.3g, C %.3g, size %d", grid, best.error, best.sigma, best.C, best.size)
-
-
-def _order(point: Point) -> tuple[float, float, float, float]:
-    return round(point.error, 12), float(np.mean(point.sizes)), -point.sigma, point.C
 
 
 @dataclass(frozen=True)
@@ -266,54 +219,81 @@ def _shared(problem: FeeProblem) -> _Shared:
 
 
 def _grid(
-    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int
+    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool
 ) -> tuple[list[Point], int, float]:
     """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
-    n_folds = len(problem.splits)
-    tasks = [(float(sigma), fold) for sigma in sigmas for fold in range(n_folds)]
+    errors, sizes, n_steps, seconds = _all_folds(problem, shared, sigmas, costs, jobs, None)
+    points = [
+        Point(float(sigma), float(C), errors[s, :, c], sizes[s, :, c])
+        for s, sigma in enumerate(sigmas)
+        for c, C in enumerate(costs)
+    ]
+    if confirm:
+        stored = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
+        again, _, more_steps, more_seconds = _all_folds(problem, shared, sigmas, costs, jobs, stored)
+        flat = again.transpose(0, 2, 1).reshape(len(points), -1)
+        points = [replace(point, confirmed=found) for point, found in zip(points, flat, strict=True)]
+        n_steps, seconds = n_steps + more_steps, seconds + more_seconds
+    return points, n_steps, seconds
+
+
+def _all_folds(
+    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, stored: Array | None
+) -> tuple[Array, Array, int, float]:
+    """Errors and sizes (sigmas, folds, costs) of one growth per point and fold; steps and processor seconds."""
+    tasks = [
+        (float(sigma), fold, None if stored is None else stored[s])
+        for s, sigma in enumerate(sigmas)
+        for fold in range(len(problem.splits))
+    ]
     if jobs == 1:
         orders: dict[int, Array] = {}
-        results = [_train(problem, shared, sigma, costs, fold, orders) for sigma, fold in tasks]
+        results = [_train(problem, shared, sigma, costs, fold, sizes, orders) for sigma, fold, sizes in tasks]
     else:
-        results = _in_processes(problem, shared, tasks, costs, jobs)
-    errors = np.array([[found[0] for found in result] for result in _found(results)])
-    sizes = np.array([[found[1] for found in result] for result in _found(results)])
-    points = []
-    for s, sigma in enumerate(sigmas):
-        of_sigma = slice(s * n_folds, (s + 1) * n_folds)
-        for c, C in enumerate(costs):
-            points.append(Point(float(sigma), float(C), errors[of_sigma, c], sizes[of_sigma, c]))
-    return points, sum(steps for _, steps, _ in results), sum(seconds for _, _, seconds in results)
-
-
-def _found(results: Iterable[tuple[list[tuple[float, int]], int, float]]) -> list[list[tuple[float, int]]]:
-    return [found for found, _, _ in results]
-
-
-def _in_processes(problem: FeeProblem, shared: _Shared, tasks: list[Any], costs: Array, jobs: int) -> list[Any]:
-    # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
-    run = Parallel(n_jobs=jobs, batch_size=1)
-    return list(run(delayed(_train)(problem, shared, sigma, costs, fold, {}) for sigma, fold in tasks))
+        # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
+        run = Parallel(n_jobs=jobs, batch_size=1)
+        results = list(
+            run(delayed(_train)(problem, shared, sigma, costs, fold, sizes, {}) for sigma, fold, sizes in tasks)
+        )
+    shape = len(sigmas), len(problem.splits), len(costs)
+    errors = np.array([result[0] for result in results]).reshape(shape)
+    sizes = np.array([result[1] for result in results]).reshape(shape)
+    return errors, sizes, sum(result[2] for result in results), sum(result[3] for result in results)
 
 
 def _train(
-    problem: FeeProblem, shared: _Shared, sigma: float, costs: Array, fold: int, orders: dict[int, Array]
-) -> tuple[list[tuple[float, int]], int, float]:
-    """Grow the machines of one sigma and fold for every C: lowest validation error and its size, per C."""
+    problem: FeeProblem,
+    shared: _Shared,
+    sigma: float,
+    costs: Array,
+    fold: int,
+    stored: Array | None,
+    orders: dict[int, Array],
+) -> tuple[list[float], list[int], int, float]:
+    """Grow the machines of one sigma and fold for every C: validation error and size, per C.
+
+    The lowest error of each path; or, with sizes stored for every C, the error of the machine regrown to that size
+    with vectors chosen by the training rows.
+    """
     began = time.process_time()
     train, held = problem.splits[fold]
     with block_threads(1):
         candidates = Candidates.of(problem.hashes, train, problem.key, orders)
-        judge = problem.judge(held)
+        judge, guide = problem.judge(held), None if stored is None else problem.judge(train)
         values = _values(problem, shared, sigma, fold)
-        found, steps = [], 0
-        for C in costs:
+        errors, sizes, steps = [], [], 0
+        for place, C in enumerate(costs):
             capacity = min(problem.plan.n_basis, len(train) + problem.n_classes)
+            plan = replace(problem.plan, n_basis=capacity)
+            if stored is not None:
+                capacity = min(capacity, int(stored[place]))
+                plan = replace(plan, n_basis=capacity, patience=None)
             machine = problem.machine(values, train, len(held), float(C), capacity)
-            growth = grow(machine, candidates, replace(problem.plan, n_basis=capacity), judge)
-            found.append((growth.error, growth.size))
+            growth = grow(machine, candidates, plan, judge, guide=guide)
+            errors.append(growth.error)
+            sizes.append(growth.size)
             steps += len(growth.records)
-    return found, steps, time.process_time() - began
+    return errors, sizes, steps, time.process_time() - began
 
 
 def _values(problem: FeeProblem, shared: _Shared, sigma: float, fold: int) -> KernelValues:
