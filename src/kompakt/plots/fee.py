@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.plots._style import colour, pyplot
+
 Array = np.ndarray
 
 
@@ -109,13 +111,9 @@ class CandidateBoundariesDisplay:
 
     def plot(self, axes: Any = None, **line_options: Any) -> CandidateBoundariesDisplay:
         """Draw into `axes`, one per step, or into a new figure."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as missing:
-            raise ImportError("plots need matplotlib: install the extra with `pip install kompakt[plot]`.") from missing
         if axes is None:
             n = max(1, len(self.steps))
-            _, axes = plt.subplots(1, n, figsize=(3.2 * n, 3.2), squeeze=False)
+            _, axes = pyplot().subplots(1, n, figsize=(3.2 * n, 3.2), squeeze=False, layout="constrained")
         self.axes_ = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
         if len(self.axes_) < len(self.steps):
             raise ValueError(f"{len(self.steps)} steps need as many axes; got {len(self.axes_)}.")
@@ -123,7 +121,9 @@ class CandidateBoundariesDisplay:
         self.contours_ = []
         for ax, step in zip(self.axes_, self.steps, strict=False):
             for label, marker in ((0, "x"), (1, "o")):
-                ax.scatter(*self.X[self.labels == label].T, marker=marker, s=12, color="0.6", linewidths=0.8)
+                ax.scatter(
+                    *self.X[self.labels == label].T, marker=marker, s=12, color=colour(label), alpha=0.5, linewidths=0.8
+                )
             thin = [self._line(ax, values, line_options, linewidths=0.7, linestyles="dotted") for values in step.values]
             thick = self._line(ax, step.values[step.winner], line_options, linewidths=2.2, linestyles="solid")
             self.contours_.append((thin, thick))

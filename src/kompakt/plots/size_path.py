@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.plots._style import axes_or_new, colour
+
 Array = np.ndarray
 
 
@@ -64,14 +66,9 @@ class SizePathDisplay:
 
     def plot(self, ax: Any = None, **line_options: Any) -> SizePathDisplay:
         """Draw into `ax`, or into a new figure."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as missing:
-            raise ImportError("plots need matplotlib: install the extra with `pip install kompakt[plot]`.") from missing
-        if ax is None:
-            _, ax = plt.subplots()
+        ax = axes_or_new(ax)
         means = self.errors if self.errors.ndim == 1 else self.errors.mean(axis=1)
-        (self.line_,) = ax.plot(self.sizes, means, marker="o", **line_options)
+        (self.line_,) = ax.plot(self.sizes, means, **{"marker": "o", "color": colour(0), **line_options})
         if self.standard_errors is not None:
             ax.fill_between(
                 self.sizes,
@@ -81,8 +78,13 @@ class SizePathDisplay:
                 color=self.line_.get_color(),
                 label="one standard error",
             )
-        ax.axvline(self.chosen, linestyle="--", color="0.4", label=f"chosen: {self.chosen}")
+        ax.axvline(self.chosen, linestyle="--", color=colour(1), label=f"chosen: {self.chosen}")
         ax.set(xlabel="basis vectors", ylabel="validation error", xscale="log")
+        # the sizes themselves, not powers of ten; of a long path those that leave room for their numbers
+        shown = self.sizes[:: max(1, -(-len(self.sizes) // 12))]
+        ax.set_xticks(shown, [str(size) for size in shown])
+        ax.set_xticks([], minor=True)
+        ax.grid(alpha=0.3)
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
