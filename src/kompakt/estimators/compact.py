@@ -15,10 +15,12 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.flagship import FlagshipPlan
+from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
-from kompakt.grow.compact import Recipe
-from kompakt.losses import make_loss
+from kompakt.grow.compact import Recipe, select
+from kompakt.losses import Loss, make_loss
+from kompakt.select import Selection
 from kompakt.threads import block_threads
 
 
@@ -44,6 +46,7 @@ class _Compact:
         """
         me: Any = self
         deadline = deadline_of(me.max_time)
+        forget_batches(self)
         with verbose_logging(me.verbose), block_threads(me.n_jobs):
             learn = learned_widths(me.gamma, me.refine, me.kernel)
             training = prepare(self, X, y, sample_weight, classifier=self._classifier)
@@ -76,6 +79,11 @@ class _Compact:
             )
         start = me.basis_vectors_.astype(rows.dtype)
         return start if rows.offset is None else start - rows.offset
+
+    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
+        me: Any = self
+        recipe = self._recipe(training, None, None)
+        return select(training.rows, training.kernel, int(me.n_basis), recipe, training.labels)
 
     def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
         me: Any = self
@@ -120,7 +128,7 @@ def _frozen(kernel: Any) -> Any:
     return type(kernel)() if kernel.name == "precomputed" else kernel
 
 
-class CompactSVC(_Compact, MachineClassifier):
+class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     """Compact support vector classifier with a chosen number of basis vectors.
 
     Minimises ``1/2 beta' K beta + C sum_i s_i loss_i`` over the weights of `n_basis` basis vectors, with one shared
@@ -284,7 +292,7 @@ class CompactSVC(_Compact, MachineClassifier):
         return self.model_.probabilities(scores)
 
 
-class CompactSVR(_Compact, MachineRegressor):
+class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     """Compact kernel regressor with a chosen number of basis vectors.
 
     Parameters

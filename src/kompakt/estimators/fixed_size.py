@@ -6,9 +6,10 @@ from typing import Any
 
 from kompakt.estimators.base import MachineClassifier, MachineRegressor
 from kompakt.estimators.fixed_size_fit import FixedSizeFit
+from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 
 
-class FixedSizeLSSVC(FixedSizeFit, MachineClassifier):
+class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
     """Fixed-size least-squares support vector classifier.
 
     Prototypes of high entropy give Nystrom features, on which ridge regression is solved in closed form:
@@ -168,7 +169,7 @@ class FixedSizeLSSVC(FixedSizeFit, MachineClassifier):
         self.verbose = verbose
 
 
-class FixedSizeLSSVR(FixedSizeFit, MachineRegressor):
+class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
     """Fixed-size least-squares support vector regression.
 
     As `FixedSizeLSSVC`, for one or several numeric targets.

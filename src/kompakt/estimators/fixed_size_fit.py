@@ -12,10 +12,11 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
+from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, make_loss
+from kompakt.losses import LeastSquares, Loss, make_loss
 from kompakt.select import Selection
 from kompakt.solve import Solution
 from kompakt.threads import block_threads
@@ -106,6 +107,7 @@ class FixedSizeFit:
         me: Any = self
         deadline = deadline_of(me.max_time)
         self._check_words()
+        forget_batches(self)
         for name in _SOMETIMES:
             self.__dict__.pop(name, None)
         with verbose_logging(me.verbose), block_threads(me.n_jobs):
@@ -158,14 +160,7 @@ class FixedSizeFit:
     def _select(self, training: Training, deadline: float | None, folds: Any, n_given: int) -> _Plan:
         me: Any = self
         loss = make_loss(me.loss, classes=self._classifier, epsilon=me.epsilon)
-        objective = Objective(
-            loss=loss,
-            absolute=not isinstance(loss, LeastSquares),
-            fit_intercept=bool(me.fit_intercept),
-            penalize_intercept=bool(me.penalize_intercept),
-            settings=solver_settings(self, deadline),
-            memory_budget=me.memory_budget,
-        )
+        objective = self._objective(loss, deadline)
         task = Task(training.rows, training.labels, getattr(me, "coding", None))
         input_space = self._input_space(training)
         if input_space:
@@ -176,6 +171,22 @@ class FixedSizeFit:
         plan = _Plan(training, task, objective, training.kernel, float(me.C), selection, input_space, folds, n_given)
         self._cut(plan)
         return plan
+
+    def _objective(self, loss: Loss, deadline: float | None) -> Objective:
+        me: Any = self
+        return Objective(
+            loss=loss,
+            absolute=not isinstance(loss, LeastSquares),
+            fit_intercept=bool(me.fit_intercept),
+            penalize_intercept=bool(me.penalize_intercept),
+            settings=solver_settings(self, deadline),
+            memory_budget=me.memory_budget,
+        )
+
+    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
+        if self._input_space(training):
+            return Selection(None, np.eye(training.rows.n_features))
+        return self._prototypes(training, self._objective(loss, None))
 
     def _input_space(self, training: Training) -> bool:
         limit: Any = getattr(self, "n_basis", 0)
