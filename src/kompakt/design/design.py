@@ -47,7 +47,7 @@ class Design:
     whiten : bool, default=False
         Give the features K R^-1 instead of the values K.
     store : bool, default=None
-        Keep the values; None keeps them if they fit the budget.
+        Keep the values; None keeps them if they fit the budget and the rows are not streamed.
     memory_budget : int, default=None
         Bytes that stored values may take; None means 1 GiB.
     capacity : int, default=None
@@ -92,7 +92,7 @@ class Design:
             self._inverse = self.factor.inverse()
         self.block_dtype = np.result_type(rows.dtype, np.float32)
         budget = DEFAULT_BUDGET if memory_budget is None else memory_budget
-        fits = rows.n_rows * columns * self.block_dtype.itemsize <= budget
+        fits = not rows.streamed and rows.n_rows * columns * self.block_dtype.itemsize <= budget
         self.stored = fits if store is None else store
         self._values: Array | None = None
         if self.stored:
@@ -158,12 +158,10 @@ class Design:
         Bt = B.astype(self.block_dtype)
         if self._values is None:
             self.n_kernel_evals += self.n_rows * self.n_basis
-
-        def one(block: RowBlock) -> None:
-            result[block.start : block.stop] = self._block(block) @ Bt
-
-        self.rows.for_each(one, self.block_rows)
-        return result
+            inverse = self._inverse if self.whiten else None
+            run = partial(_computed_product, self.kernel, self.basis, inverse, Bt)
+            return self.rows.collect(run, self.block_rows, result)
+        return self.rows.collect(lambda block: self._block(block) @ Bt, self.block_rows, result)
 
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""
@@ -267,6 +265,10 @@ def _computed_pass(
     kernel: Kernel, basis: Array, inverse: Array | None, function: PassFunction, block: RowBlock
 ) -> tuple[Array, ...]:
     return function(compute_block(kernel, basis, inverse, block), block)
+
+
+def _computed_product(kernel: Kernel, basis: Array, inverse: Array | None, B: Array, block: RowBlock) -> Array:
+    return compute_block(kernel, basis, inverse, block) @ B
 
 
 def _gradient_pass(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel, Precomputed, make_kernel
-from kompakt.rows import ArrayRows, centre_of, steady, total_variance
+from kompakt.rows import ArrayRows, Source, centre_of, steady, total_variance
 from kompakt.validate import resolve_splits
 
 Array = np.ndarray
@@ -22,7 +22,11 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Training:
-    """What a fit works on: rows of positive weight, their targets, and the resolved kernel."""
+    """What a fit works on: rows of positive weight, their targets, and the resolved kernel.
+
+    Streamed rows have neither `labels` nor `y`; a sample of them (`kompakt.estimators.stream.sampled`) has both, and
+    knows the training it came from.
+    """
 
     rows: ArrayRows
     kernel: Kernel
@@ -31,6 +35,21 @@ class Training:
     labels: Array | None = None  # class index per row
     y: Array | None = None  # regression targets as given, (n,) or (n, L)
     key: int = 0  # seed of the keyed hash
+    one_target: bool | None = None  # whether the regression target is one column, of streamed rows
+    stored: int = 0  # entries of X, of streamed rows
+    mass_of: Array | None = None  # weight of every class, of streamed rows
+    origin: Training | None = None  # of a sample: the training on all rows
+    whole: bool = True  # of a sample: whether it is all rows
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the rows are read anew in every pass."""
+        return self.rows.streamed
+
+    @property
+    def single(self) -> bool:
+        """Whether predictions are (n,)."""
+        return self.y is None or self.y.ndim == 1 if self.one_target is None else self.one_target
 
     def original(self, indices: Array | None) -> Array | None:
         """Row numbers in the user's X."""
@@ -70,13 +89,18 @@ def check_rows(
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
+    if isinstance(X, Source):
+        from kompakt.estimators.stream import prepare_stream
+
+        return prepare_stream(estimator, X, y, sample_weight, classifier=classifier)
     check_parameters(estimator)
     if y is None:
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
     X, y = check_rows(estimator, X, y, numeric_y=not classifier)
-    _refuse_extremes(X)
+    values = X.data if sparse.issparse(X) else X
+    refuse_extremes(max(float(values.max()), -float(values.min())) if values.size else 0.0, X.dtype, sparse.issparse(X))
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -110,15 +134,13 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
     return Training(rows, kernel, kept, y=targets, key=key)
 
 
-def _refuse_extremes(X: Any) -> None:
+def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
     """Squares of the entries must neither overflow nor vanish in the type that the rows are computed in."""
-    single = X.dtype == np.float32 and not sparse.issparse(X)
+    single = dtype == np.float32 and not is_sparse
     bound = 1e15 if single else 1e150
-    values = X.data if sparse.issparse(X) else X
-    largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
     if largest > bound or 0.0 < largest < 1.0 / bound:
         raise ValueError(
-            f"the entries of X are too {'large' if largest > 1.0 else 'small'} to be squared in {X.dtype}: the largest "
+            f"the entries of X are too {'large' if largest > 1.0 else 'small'} to be squared in {dtype}: the largest "
             f"is {largest:.1e}, expected between {1.0 / bound:.0e} and {bound:.0e}. Scale the inputs, for example "
             f"with StandardScaler{', or pass float64' if single else ''}."
         )
@@ -154,11 +176,18 @@ def _with_classes(
     return Training(rows, kernel, kept, classes=classes, labels=labels, key=key)
 
 
-def class_factors(class_weight: Any, classes: Array, labels: Array, weights: Array | None) -> Array | None:
-    """Factor of every class, or None; "balanced" counts sample weights, so that weight 2 equals a row given twice."""
+def class_factors(
+    class_weight: Any, classes: Array, labels: Array | None, weights: Array | None, mass: Array | None = None
+) -> Array | None:
+    """Factor of every class, or None; "balanced" counts sample weights, so that weight 2 equals a row given twice.
+
+    `mass` is the weight of every class where it is known already.
+    """
     if class_weight is None:
         return None
-    mass = np.bincount(labels, weights=weights, minlength=len(classes))
+    if mass is None:
+        assert labels is not None
+        mass = np.bincount(labels, weights=weights, minlength=len(classes))
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
@@ -179,20 +208,20 @@ def class_factors(class_weight: Any, classes: Array, labels: Array, weights: Arr
     return factors
 
 
-def resolve_kernel(estimator: Any, X: Any, weights: Array | None) -> Kernel:
-    """The kernel object for the constructor's words."""
-    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"))
+def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
+    """The kernel object for the constructor's words; X is a matrix, or rows with their weights."""
+    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
 
-def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf") -> Any:
+def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf", centre: Array | None = None) -> Any:
     """A number, or one per feature, for `gamma`; "scale" uses the weighted variance of the entries."""
     if not isinstance(kernel, str) or kernel in ("linear", "precomputed"):
         return 1.0
     gamma = "scale" if gamma is None else gamma
     if isinstance(gamma, str):
         if gamma in ("scale", "learn", "ard"):
-            variance = total_variance(X, weights)
+            variance = total_variance(X, weights, centre=centre)
             if not np.isfinite(variance):
                 raise ValueError(
                     "the variance of X is not finite: its entries are too large for squared distances. "

@@ -20,7 +20,8 @@ import numpy as np
 from kompakt.design import Design
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.rows import ArrayRows, RowBlock, hash_rows, smallest_distinct
+from kompakt.progress import tracked
+from kompakt.rows import ArrayRows, RowBlock, smallest_distinct
 from kompakt.select import Selection
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
@@ -60,6 +61,7 @@ class GramSelector:
     settle: float = 0.005
     cache: dict[Any, Any] | None = None  # sums of the first round by kernel: they do not depend on C
     uses_targets: ClassVar[bool] = True
+    streams: ClassVar[bool] = True  # reads rows by passes, in bounded memory
 
     def candidates_for(self, n_basis: int) -> int:
         """Number of candidates for a basis of this size."""
@@ -84,13 +86,13 @@ class GramSelector:
         settings = settings or Settings(tol=1e-4)
         n_candidates = self.candidates_for(n_basis)
         sample, cost = self._sample(rows, n_candidates, key, C)
-        hashes = hash_rows(sample.rows.X, key + 1)
+        hashes = sample.rows.hashes(key + 1)
         template = Problem(sample.empty_design(kernel), loss, cost, fit_intercept, penalize_intercept)
         best: tuple[float, Array] | None = None
         outputs = np.zeros((sample.rows.n_rows, sample.rows.n_outputs))
         record: list[dict[str, Any]] = []
         evaluations = 0
-        for round_number in range(self.n_rounds):
+        for round_number in tracked(range(self.n_rounds), "selection", self.n_rounds):
             candidates = self._draw(sample.rows, hashes, n_candidates, best, outputs, loss, round_number)
             design = Design(sample.rows, kernel, kernel.take_basis(sample.rows, candidates), store=False)
             chosen = candidates[self._forward(design, replace(template, design=design), outputs, n_basis)]
@@ -110,7 +112,7 @@ class GramSelector:
         indices = sample.index[best[1]]
         return Selection(
             indices=indices,
-            vectors=kernel.take_basis(rows, indices),
+            vectors=kernel.take_basis(rows, indices),  # of streamed rows, from the sample that was kept
             info={"rounds": record, "n_kernel_evals": evaluations},
         )
 
@@ -128,12 +130,11 @@ class GramSelector:
     def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:
         limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
         if rows.n_rows <= limit:
-            return _Sample(rows, np.arange(rows.n_rows)), C
-        index = smallest_distinct(hash_rows(rows.X, key), limit)
+            everything = np.arange(rows.n_rows)
+            return _Sample(rows.subset(everything) if rows.streamed else rows, everything), C
+        index = rows.smallest(key, limit)
         part = rows.subset(index)
-        share = rows.n_rows / len(index)
-        if rows.weights is not None and part.weights is not None:
-            share = float(np.sum(rows.weights) / np.sum(part.weights))
+        share = rows.mass / part.mass
         return _Sample(part, index), C * share  # the sample stands for all rows
 
     def _draw(

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.rows.base import RowBlock, Rows
+from kompakt.rows.hashing import hash_rows, smallest_distinct
 
 
 class ArrayRows(Rows):
@@ -47,6 +48,8 @@ class ArrayRows(Rows):
         self.n_outputs = 1 if targets is None else targets.shape[1]
         #: where the rows are some of the rows of a kernel matrix: their numbers in it (None: all, in order)
         self.numbers: np.ndarray | None = None
+        #: labels or values as they were given, where the rows were taken from a source
+        self.y: np.ndarray | None = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
         self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
 
@@ -66,6 +69,28 @@ class ArrayRows(Rows):
     def take(self, indices: np.ndarray) -> Any:
         X = self.X[indices]
         return X if self.offset is None else X - self.offset
+
+    def originals(self, indices: np.ndarray) -> Any:
+        """Rows by number as they were given, not centred."""
+        return self.X[indices]
+
+    def hashes(self, key: int) -> np.ndarray:
+        """A keyed hash of every row, (n,); see `hash_rows`."""
+        return hash_rows(self.X, key)
+
+    def smallest(self, key: int, count: int) -> np.ndarray:
+        """Numbers of the rows with the `count` smallest distinct hashes, in the order of the hash."""
+        return smallest_distinct(self.hashes(key), count)
+
+    @property
+    def mass(self) -> float:
+        """Sum of the weights, over all outputs where each has its own."""
+        return float(self.n_rows) if self.weights is None else float(np.sum(self.weights))
+
+    @property
+    def weight_columns(self) -> int:
+        """0 without weights, 1 where outputs share them, else their number."""
+        return 0 if self.weights is None else 1 if self.weights.ndim == 1 else self.weights.shape[1]
 
     def subset(self, index: np.ndarray) -> ArrayRows:
         """Some of the rows with their targets and weights, centred alike, knowing their numbers here."""

@@ -55,6 +55,13 @@ class Rows(ABC):
     n_features: int
     n_outputs: int
     dtype: np.dtype
+    #: whether the rows are read anew in every pass instead of held
+    streamed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.n_rows, self.n_features
 
     @abstractmethod
     def block(self, start: int, stop: int) -> RowBlock:
@@ -69,7 +76,7 @@ class Rows(ABC):
         tasks = list(task_bounds(self.n_rows, block_rows))
 
         def run(bounds: tuple[int, int]) -> Sums:
-            return _sum_in_order(
+            return sum_in_order(
                 function(self.block(s, min(s + block_rows, bounds[1]))) for s in range(*bounds, block_rows)
             )
 
@@ -84,6 +91,15 @@ class Rows(ABC):
         for _ in ordered_map(run, range(0, self.n_rows, block_rows)):
             pass
 
+    def collect(self, function: Callable[[RowBlock], np.ndarray], block_rows: int, out: np.ndarray) -> np.ndarray:
+        """Write the values that `function` gives for the rows of each block into `out`, one entry per row."""
+
+        def one(block: RowBlock) -> None:
+            out[block.start : block.stop] = function(block)
+
+        self.for_each(one, block_rows)
+        return out
+
 
 def task_bounds(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
     """Row ranges of the tasks: a few blocks each where there are many, one block each where there are few."""
@@ -93,7 +109,8 @@ def task_bounds(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + per_task, n_rows)
 
 
-def _sum_in_order(results: Iterable[Sums]) -> Sums:
+def sum_in_order(results: Iterable[Sums]) -> Sums:
+    """Float64 sums of the results, one after the other."""
     totals: list[np.ndarray] | None = None
     for result in results:
         if totals is None:

@@ -75,6 +75,20 @@ def _hash_sparse(X: Any, keys: np.ndarray) -> np.ndarray:
         return _mix(ends[1:] - ends[:-1] + keys[0])
 
 
+def hash_numbers(start: int, stop: int, key: int) -> np.ndarray:
+    """A 64-bit hash of the row numbers start..stop: a random choice of rows that does not depend on their content.
+
+    Examples
+    --------
+    >>> from kompakt.rows import hash_numbers
+    >>> bool((hash_numbers(0, 9, 1)[4:] == hash_numbers(4, 9, 1)).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        words = np.arange(start, stop, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return _mix(_mix(words + np.uint64(key & 0xFFFFFFFFFFFFFFFF)) + np.uint64(0x9E3779B97F4A7C15))
+
+
 def smallest_distinct(hashes: np.ndarray, count: int, eligible: np.ndarray | None = None) -> np.ndarray:
     """Row numbers of the `count` smallest distinct hashes, in the order of the hash; fewer if there are fewer."""
     candidates = np.arange(len(hashes)) if eligible is None else np.flatnonzero(eligible)

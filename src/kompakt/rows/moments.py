@@ -9,9 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.rows.arrays import ArrayRows
-from kompakt.rows.base import RowBlock
+from kompakt.rows.base import RowBlock, Rows
 
 _STEADY_BITS = 40
+
+
+def _is_sparse(X: Any) -> bool:
+    return bool(X.is_sparse) if isinstance(X, Rows) else sparse.issparse(X)  # type: ignore[attr-defined]
 
 
 def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> np.ndarray:
@@ -26,7 +30,16 @@ def centre_of(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096)
     Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
     coefficients.  So the means are rounded to 2^-40 of the mean absolute value: as good a centre as any.
     """
-    total, size, mass = _reduce(X, weights, lambda rows, w: (w @ rows, w @ np.abs(rows)), block_rows)
+    return centre_from(*_reduce(X, weights, centre_sums, block_rows))
+
+
+def centre_sums(rows: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the entries and of their sizes, for `centre_from`."""
+    return w @ rows, w @ np.abs(rows)
+
+
+def centre_from(total: np.ndarray, size: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """The centre from the sums of the entries, of their sizes, and of the weights."""
     quantum = np.exp2(np.ceil(np.log2(np.maximum(size / mass, np.finfo(np.float64).tiny))) - _STEADY_BITS)
     return np.round(total / mass / quantum) * quantum
 
@@ -37,14 +50,19 @@ def steady(value: float) -> float:
     return float(np.ldexp(np.round(mantissa * 2.0**_STEADY_BITS), exponent - _STEADY_BITS))
 
 
-def total_variance(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> float:
-    """Weighted variance of all entries together: `X.var()` when unweighted.  Two passes, so offsets do no harm."""
-    if sparse.issparse(X):
+def total_variance(
+    X: Any, weights: np.ndarray | None = None, block_rows: int = 4096, centre: np.ndarray | None = None
+) -> float:
+    """Weighted variance of all entries together: `X.var()` when unweighted.  Two passes, so offsets do no harm.
+
+    X may be a matrix or rows with their weights; one pass less where their `centre_of` is known.
+    """
+    if _is_sparse(X):
         # the entries not stored are zeros: each is a squared mean away from the mean
         mean = float(column_means(X, weights, block_rows).mean())
         within, stored, mass = _reduce(X, weights, lambda rows, w: _stored_squares(rows, w, mean), block_rows)
         return float((within + (mass * X.shape[1] - stored) * mean * mean) / (mass * X.shape[1]))
-    centre = centre_of(X, weights, block_rows)
+    centre = centre_of(X, weights, block_rows) if centre is None else centre
     first, second, mass = _reduce(X, weights, lambda rows, w: _centred_powers(rows - centre, w), block_rows)
     between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
     return float(max(0.0, np.mean(second / mass + 2.0 * between * first / mass + between**2)))
@@ -71,4 +89,5 @@ def _reduce(
         w = np.ones(len(block)) if block.weights is None else block.weights
         return *sums(block.X.astype(np.float64), w), np.array(w.sum())
 
-    return ArrayRows(X, weights=weights).map_reduce(one, block_rows)
+    rows = X if isinstance(X, Rows) else ArrayRows(X, weights=weights)
+    return rows.map_reduce(one, block_rows)

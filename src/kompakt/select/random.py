@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from kompakt.kernels import Kernel
-from kompakt.rows import ArrayRows, hash_rows, smallest_distinct
+from kompakt.rows import ArrayRows
 from kompakt.select.base import Selection
 
 Array = np.ndarray
@@ -29,9 +29,11 @@ class RandomSelector:
     [np.float64(1.0), np.float64(2.0)]
     """
 
+    streams: ClassVar[bool] = True  # reads rows by passes, in bounded memory
+
     def select(self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int) -> Selection:
         """The `n_basis` distinct rows with the smallest hashes, fewer if there are fewer."""
-        indices = smallest_distinct(hash_rows(rows.X, key), n_basis)
+        indices = rows.smallest(key, n_basis)
         return Selection(indices=indices, vectors=kernel.take_basis(rows, indices))
 
 
@@ -50,6 +52,7 @@ class GivenSelector:
     """
 
     vectors: Any
+    streams: ClassVar[bool] = True  # reads no rows
 
     def select(self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int) -> Selection:
         """The given vectors, checked against the rows."""

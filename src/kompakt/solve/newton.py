@@ -25,6 +25,8 @@ from kompakt.solve.line_search import exact_step, step_by_passes
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
+#: predictions that are held at most, to shorten a step exactly: beyond, wherever the rows are, by passes
+_MOST_HELD = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,10 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
 
 def _in_memory(problem: Problem) -> bool:
     """Whether predictions of all rows can be held, so that a step can be shortened exactly."""
-    return hasattr(problem.design.rows, "targets")
+    rows = problem.design.rows
+    if rows.streamed or rows.n_rows * rows.n_outputs > _MOST_HELD:
+        return rows.n_rows * rows.n_outputs <= _MOST_HELD
+    return hasattr(rows, "targets")
 
 
 def _trials(problem: Problem) -> Array:
@@ -197,8 +202,12 @@ def _trials(problem: Problem) -> Array:
 
 def _shared_curvature(problem: Problem) -> bool:
     """Least squares with one weight per row: every output has the same Hessian."""
-    weights = getattr(problem.design.rows, "weights", None)
-    return problem.loss.name == "least_squares" and (weights is None or weights.ndim == 1)
+    if problem.design.rows.streamed:
+        shared = problem.design.rows.weight_columns <= 1  # type: ignore[attr-defined]
+    else:
+        weights = getattr(problem.design.rows, "weights", None)
+        shared = weights is None or weights.ndim == 1
+    return problem.loss.name == "least_squares" and shared
 
 
 def newton_sums(

@@ -32,5 +32,6 @@ class OneOutput(Rows):
 def only(problem: Problem, output: int) -> Problem:
     """The problem of one output; its design shares the values."""
     design: Design = copy.copy(problem.design)
-    design.rows = OneOutput(problem.design.rows, output)
+    rows: Any = problem.design.rows
+    design.rows = rows.one_output(output) if rows.streamed else OneOutput(rows, output)
     return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])

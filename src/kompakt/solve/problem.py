@@ -40,7 +40,10 @@ class Problem:
     @property
     def mass(self) -> float:
         """Sum of the weights of the rows (their number where weights are not held), a size to compare with."""
-        weights = getattr(self.design.rows, "weights", None)
+        rows: Any = self.design.rows
+        if rows.streamed:
+            return float(rows.mass) / max(1, rows.weight_columns)
+        weights = getattr(rows, "weights", None)
         return float(self.design.n_rows) if weights is None else float(np.sum(weights)) / max(1, weights[0].size)
 
     @property
