@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.projected import ProjectedSVC
     from kompakt.estimators.projection import GreedyProjection
     from kompakt.estimators.spsvc import SpSVC
+    from kompakt.export import to_c, to_libsvm, to_numpy, to_onnx
     from kompakt.formats import load, save
     from kompakt.model import Model
     from kompakt.subsample import indecision_probability
@@ -49,6 +50,10 @@ _HOME = {
     "indecision_probability": "kompakt.subsample",
     "load": "kompakt.formats",
     "save": "kompakt.formats",
+    "to_c": "kompakt.export",
+    "to_libsvm": "kompakt.export",
+    "to_numpy": "kompakt.export",
+    "to_onnx": "kompakt.export",
 }
 
 __all__ = [
@@ -71,6 +76,10 @@ __all__ = [
     "indecision_probability",
     "load",
     "save",
+    "to_c",
+    "to_libsvm",
+    "to_numpy",
+    "to_onnx",
 ]
 
 

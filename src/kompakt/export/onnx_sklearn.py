@@ -1,0 +1,152 @@
+"""skl2onnx can convert kompakt's estimators, alone or inside pipelines, once `register_skl2onnx` has been called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kompakt.export.machine import machine_of
+from kompakt.export.onnx_graph import Graph, label_array
+from kompakt.formats.files import model_of
+from kompakt.model import Model
+
+_ESTIMATORS = (
+    "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
+    "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
+)  # fmt: skip
+
+
+def register_skl2onnx() -> None:
+    """Teach skl2onnx kompakt's estimators, so that `skl2onnx.convert_sklearn` takes them, alone or in a pipeline.
+
+    A classifier has the outputs ``label`` (n,) and ``scores`` (n, n_scores), the values of `decision_function`; with
+    two classes there is one score.  A regressor and the transformer have the output ``variable``.  The precision is
+    that of the input type that `convert_sklearn` is given (float32 unless it is `DoubleTensorType`).
+
+    Raises
+    ------
+    ImportError
+        If skl2onnx is missing.
+
+    Examples
+    --------
+    >>> import kompakt
+    >>> from kompakt.export import register_skl2onnx
+    >>> from skl2onnx import to_onnx as convert
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), kompakt.CompactSVC(n_basis=10, random_state=0)).fit(X, y)
+    >>> register_skl2onnx()
+    >>> [output.name for output in convert(pipeline, X[:1]).graph.output]
+    ['label', 'scores']
+    """
+    try:
+        from skl2onnx import update_registered_converter
+    except ImportError as error:
+        raise ImportError(
+            "converting with skl2onnx needs skl2onnx, which is not installed. "
+            'Install the extra: pip install "kompakt[onnx]".'
+        ) from error
+    import kompakt
+
+    for name in _ESTIMATORS:
+        update_registered_converter(getattr(kompakt, name), _alias(name), _shapes, _convert, parser=_parse)
+
+
+def _alias(name: str) -> str:
+    """The name by which skl2onnx knows a class of ours."""
+    return f"Kompakt{name}"
+
+
+def _estimator_model(estimator: Any) -> Model:
+    """The model of an estimator; a projection is one whose outputs are the coordinates."""
+    if type(estimator).__name__ != "GreedyProjection":
+        return model_of(estimator)
+    from sklearn.utils.validation import check_is_fitted
+
+    from kompakt.design import Factor
+
+    check_is_fitted(estimator)
+    weights = Factor(estimator.factor_).inverse()
+    return Model(
+        estimator.kernel_, np.asarray(estimator.basis_vectors_), weights, np.zeros(weights.shape[1]), "regressor",
+        n_features=estimator.n_features_in_, squeeze=False,
+    )  # fmt: skip
+
+
+def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs (no ZipMap: scores are a tensor, as `decision_function` gives them)."""
+    from skl2onnx.common.data_types import guess_tensor_type
+
+    model = _estimator_model(estimator)
+    operator = scope.declare_local_operator(_alias(type(estimator).__name__), estimator)
+    operator.inputs.append(inputs[0])
+    if model.kind != "regressor":
+        operator.outputs.append(scope.declare_local_variable("label", _label_tensor(model)))
+    name = "variable" if model.kind == "regressor" else "scores"
+    operator.outputs.append(scope.declare_local_variable(name, guess_tensor_type(inputs[0].type)))
+    return operator.outputs
+
+
+def _label_tensor(model: Model, n: Any = None) -> Any:
+    from skl2onnx.common import data_types
+
+    labels = np.zeros(1, dtype=np.int64) if model.classes is None else label_array(machine_of(model).classes)  # type: ignore[arg-type]
+    kind = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
+    return getattr(data_types, kind[labels.dtype.kind])([n])
+
+
+def _shapes(operator: Any) -> None:
+    from skl2onnx.common.data_types import guess_tensor_type
+
+    machine = machine_of(model := _estimator_model(operator.raw_operator))
+    rows = operator.inputs[0].type.shape[0] if operator.inputs[0].type.shape else None
+    if model.kind != "regressor":
+        operator.outputs[0].type = _label_tensor(model, rows)
+    scores = guess_tensor_type(operator.inputs[0].type)
+    scores.shape = [rows, machine.n_scores]
+    operator.outputs[-1].type = scores
+
+
+class _Container:
+    """Nodes go to the container of skl2onnx."""
+
+    def __init__(self, scope: Any, container: Any) -> None:
+        self.scope, self.container = scope, container
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = self.scope.get_unique_variable_name(f"kompakt_{op.lower()}")
+        self.container.add_node(
+            op, list(inputs), [name], op_version=None, name=self.scope.get_unique_operator_name(op), **attributes
+        )
+        return name
+
+    def constant(self, values: np.ndarray) -> str:
+        from onnx import TensorProto, helper
+
+        name = self.scope.get_unique_variable_name("kompakt_constant")
+        kind = TensorProto.STRING if values.dtype.kind == "O" else helper.np_dtype_to_tensor_dtype(values.dtype)
+        content = [text.encode() for text in values] if values.dtype.kind == "O" else values.ravel()
+        self.container.add_initializer(name, kind, list(values.shape), content)
+        return name
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, guess_proto_type
+
+    kind = operator.inputs[0].type
+    double = isinstance(kind, DoubleTensorType)
+    model = _estimator_model(operator.raw_operator)
+    machine = machine_of(model, single=not double)
+    sink = _Container(scope, container)
+    graph = Graph(sink, machine, np.float64 if double else np.float32)
+    rows = operator.inputs[0].full_name
+    if not isinstance(kind, DoubleTensorType | FloatTensorType):
+        rows = sink.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
+    scores = graph.scores(graph.outputs(rows))
+    results = [scores] if model.kind == "regressor" else [graph.labels(scores), scores]
+    for result, output in zip(results, operator.outputs, strict=True):
+        container.add_node("Identity", [result], [output.full_name], name=scope.get_unique_operator_name("Identity"))

@@ -1,0 +1,117 @@
+"""The check that follows every export: the same rows through the machine and through what was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.export.report import ParityError
+from kompakt.model import Model
+
+Array = np.ndarray
+_MIN_ROWS, _MAX_ROWS = 64, 1024
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What the machine says of the rows of a check.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+    scores : ndarray of shape (n, n_scores)
+    labels : ndarray of shape (n,), or None for a regressor
+    decided : ndarray of bool of shape (n,)
+        Rows whose scores do not jump under rounding: where a coding votes, no output is next to zero.
+    limit : float
+        Largest difference that passes.
+    """
+
+    rows: Array
+    scores: Array
+    labels: Array | None
+    decided: Array
+    limit: float
+
+
+def check_rows_for(model: Model, given: Any, *, missing: bool = True) -> Array:
+    """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
+    if given is not None:
+        rows = np.asarray(given.toarray() if sparse.issparse(given) else given, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
+            raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
+        allowed = np.isfinite(rows) | (np.isnan(rows) & (model.input_fill is not None and missing))
+        if not allowed.all():
+            raise ValueError("check_rows hold infinite or missing values, which this machine or format cannot take.")
+        return rows
+    basis = np.asarray(model.basis_vectors_, dtype=np.float64)
+    rng = np.random.default_rng(0)
+    spread = basis.std(axis=0) if len(basis) > 1 else np.zeros(model.n_features)
+    width = 1.0 if model.input_scale is None else np.abs(np.asarray(model.input_scale, dtype=np.float64))
+    spread = np.where(spread > 0, spread, width)
+    picked = rng.permutation(len(basis))[:_MAX_ROWS]
+    picked = np.resize(picked, max(_MIN_ROWS, len(picked)))
+    rows = basis[picked] + 0.5 * spread * rng.normal(size=(len(picked), model.n_features))
+    if model.input_fill is not None and missing:
+        rows[rng.random(rows.shape) < 0.1] = np.nan
+    return rows
+
+
+def expect(model: Model, rows: Array, tolerance: float) -> Expected:
+    """The answers of the machine, and how near an export must come to them.
+
+    The limit is relative to the terms that are summed, sum_j |w_j k_j| + |b|: rounding errors grow with these, however
+    small the sum itself is.
+    """
+    outputs = model.outputs(rows)
+    sizes = replace(
+        model, weights=np.abs(model.weights), intercept=np.abs(model.intercept), kind="regressor", classes=None,
+        coding=None, calibration=None, squeeze=False,
+    )  # fmt: skip
+    terms = max(float(np.abs(outputs).max(initial=0.0)), float(np.abs(sizes.outputs(rows)).max(initial=0.0)))
+    limit = tolerance * (terms if terms > 0 else 1.0)
+    scores = model.scores(outputs)
+    labels = None if model.kind == "regressor" else model.labels(scores)
+    votes = model.kind == "classifier" and model.coding not in (None, "one_vs_rest") and len(model.classes_) > 2
+    decided = np.abs(outputs).min(axis=1) > limit if votes else np.ones(len(rows), dtype=bool)
+    return Expected(rows, scores.reshape(len(rows), -1), labels, decided, limit)
+
+
+def compare(expected: Expected, scores: Array | None, labels: Array | None, what: str) -> tuple[float, float, Any]:
+    """Largest difference, the same relative to the largest score, and share of equal labels; raises ParityError."""
+    difference, largest = 0.0, float(np.abs(expected.scores).max(initial=0.0))
+    if scores is not None:
+        if np.size(scores) != expected.scores.size:
+            raise ParityError(f"{what} gives {np.shape(scores)} values; expected {expected.scores.shape}.")
+        gaps = np.abs(np.reshape(scores, expected.scores.shape) - expected.scores)[expected.decided]
+        difference = float(gaps.max(initial=0.0))
+        if not difference <= expected.limit:  # NaN is a failure too
+            raise ParityError(
+                f"{what} differs from the machine by {difference:.3g} on {len(expected.rows)} rows; expected at most "
+                f"{expected.limit:.3g} (largest decision value {largest:.3g}). Nothing was written. Where weights are "
+                "large and cancel, single precision is not enough: export in double precision, or raise `tolerance`."
+            )
+    agreement = None
+    if expected.labels is not None and labels is not None:
+        same = np.asarray(labels) == expected.labels
+        agreement = float(np.mean(same))
+        wrong = ~same & expected.decided & (_margins(expected.scores) > 3 * expected.limit)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise ParityError(
+                f"{what} gives other labels than the machine on {int(wrong.sum())} of {len(same)} rows that are not "
+                f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
+            )
+    return difference, difference / largest if largest > 0 else difference, agreement
+
+
+def _margins(scores: Array) -> Array:
+    """How far each row is from another label."""
+    if scores.shape[1] == 1:
+        return np.abs(scores[:, 0])
+    best = np.sort(scores, axis=1)
+    return best[:, -1] - best[:, -2]
