@@ -16,11 +16,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from kompakt.design import Design
 from kompakt.estimators.prepare import Array, Training, check_rows
+from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
+from kompakt.progress import above_bar
+from kompakt.rows import StreamedRows
 from kompakt.solve import Settings, Solution
 from kompakt.threads import block_threads
 
 logger = logging.getLogger("kompakt")
+
+
+class _AboveBar(logging.StreamHandler):
+    """Records on standard error, above the bar where one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not above_bar(self.format(record)):
+            super().emit(record)
 
 
 @contextmanager
@@ -29,7 +40,7 @@ def verbose_logging(verbose: int) -> Iterator[None]:
     if not verbose:
         yield
         return
-    handler = logging.StreamHandler()
+    handler = _AboveBar()
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
@@ -51,7 +62,7 @@ def solver_settings(estimator: Any, deadline: float | None) -> Settings:
     return Settings(tol=float(estimator.tol), max_iter=int(estimator.max_iter), deadline=deadline)
 
 
-class KernelMachine(BaseEstimator):
+class KernelMachine(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators: everything after a model has been found."""
 
     model_: Model
@@ -105,6 +116,7 @@ class KernelMachine(BaseEstimator):
         self.objective_ = float(np.sum(solution.objective))
         if training.classes is not None:
             self.classes_ = training.classes
+        self.interrupted_ = False
         if model.kernel.name == "linear":
             self.coef_ = model.weights.T @ model.basis
 
@@ -124,7 +136,7 @@ class KernelMachine(BaseEstimator):
                 f"{float(np.max(solution.optimality)):.1e} of its parts (tol={self.tol}). "  # type: ignore[attr-defined]
                 "Raise the limit, scale the inputs, or lower C.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def __sklearn_tags__(self) -> Any:

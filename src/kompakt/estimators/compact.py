@@ -18,6 +18,7 @@ from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
+from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.compact import Recipe, select
 from kompakt.losses import Loss, make_loss
 from kompakt.select import Selection
@@ -30,6 +31,7 @@ class _Compact:
     _classifier: bool
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the machine.
 
@@ -57,12 +59,17 @@ class _Compact:
             if isinstance(me.n_basis, str):
                 plan = plan.sized()
             machine = plan.grown(start)
-            more = {"calibration": plan.calibration(machine)} if getattr(self, "calibrate", False) else {}
+            calibrate = getattr(self, "calibrate", False) and not machine.interrupted
+            more = {"calibration": plan.calibration(machine)} if calibrate else {}
             model = me._build_model(training, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
         me._publish(model, machine.solution, training, machine.indices)
         plan.publish()
         self.n_kernel_evals_ = machine.n_kernel_evals + plan.n_kernel_evals
         self.history_ = plan.history + machine.history
+        if machine.interrupted:
+            self.interrupted_ = True
+            warn_interrupted(self, f"the basis is kept as far as it was refined, with {machine.n_basis} vectors")
+            return self
         me._report(machine.solution, machine.design, deadline)
         return self
 

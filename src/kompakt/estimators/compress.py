@@ -18,6 +18,7 @@ from kompakt.estimators.base import deadline_of
 from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
 from kompakt.grow.compress import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.model import Model
+from kompakt.progress import showing
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -112,7 +113,7 @@ def compress(
         key=int(check_random_state(random_state).randint(2**31 - 1)),
         deadline=deadline_of(max_time),
     )
-    with block_threads(n_jobs):
+    with showing("compress"), block_threads(n_jobs):
         steps = compress_model(model, X, plan)
     path = [{**vars(step), "model": _with_facts(step, model)} for step in steps]
     return (path[-1]["model"], path) if return_path else path[-1]["model"]

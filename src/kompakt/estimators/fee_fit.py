@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from kompakt.design import Design
 from kompakt.estimators.base import (
@@ -16,15 +17,18 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare, splits_of
-from kompakt.grow.fee import Candidates, FeePlan, Growth, Observer, Record, grow
+from kompakt.estimators.watch import warn_interrupted, watched
+from kompakt.grow.candidates import Candidates
+from kompakt.grow.fee import FeePlan, Growth, Observer, Record, grow
 from kompakt.grow.kernel_values import KernelColumns, RowValues, class_means, column_source
 from kompakt.grow.semiparametric import SOLVERS, SemiparametricMachine
 from kompakt.kernels import RBF
 from kompakt.losses import make_loss
 from kompakt.rows import hash_rows
-from kompakt.solve import Problem, solve
+from kompakt.solve import Problem, Solution, solve
 from kompakt.threads import block_threads
-from kompakt.tune.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, FeeProblem, search_fee
+from kompakt.tune.fee import C_EXPONENTS, SIGMA_EXPONENTS, FeeProblem, search_fee
+from kompakt.tune.fee_points import RULES
 from kompakt.validate import holdout
 
 Array = np.ndarray
@@ -46,6 +50,7 @@ class FeeMachine(KernelMachine):
 
     _classifier: bool
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Grow the machine.
 
@@ -155,6 +160,7 @@ class FeeMachine(KernelMachine):
         everything, none = np.arange(training.rows.n_rows), np.empty(0, dtype=np.intp)
         history: list[Record] = []
         if self.cv is None and problem.splits:  # one held-out part: the machine at its best step
+            problem = replace(problem, plan=replace(problem.plan, interruptible=True))
             grown = _grow_on(training, problem, columns, *problem.splits[0], C, observe)
             return grown, grown.growth.records
         plan = replace(problem.plan, patience=None)
@@ -165,7 +171,8 @@ class FeeMachine(KernelMachine):
             self.fold_sizes_ = np.array([run.size for run in runs])
             self.fold_errors_ = np.array([run.error for run in runs])
             plan = replace(plan, n_basis=max(1, round(float(self.fold_sizes_.mean()))))
-        grown = _grow_on(training, replace(problem, plan=plan), columns, everything, none, C, observe)
+        problem = replace(problem, plan=replace(plan, interruptible=True))
+        grown = _grow_on(training, problem, columns, everything, none, C, observe)
         return grown, history + grown.growth.records
 
     def _freeze(self, training: Training, problem: FeeProblem, C: float, grown: _Grown, deadline: float | None) -> None:
@@ -177,6 +184,14 @@ class FeeMachine(KernelMachine):
         selected = grown.train[np.array(machine.indices[: size - n_vectors], dtype=np.intp)]
         own = grown.vectors[machine.used_vectors[:n_vectors]]
         basis = np.concatenate([own, kernel.take_basis(rows, selected).astype(own.dtype)]) if len(selected) else own
+        if growth.interrupted:
+            solution = _as_it_stands(machine, growth)
+            self._publish(self._build_model(training, basis, solution), solution, training, None)
+            self.interrupted_ = True
+            self.selected_indices_ = training.original(selected)
+            self.n_kernel_evals_ = grown.columns.n_evals
+            warn_interrupted(self, f"the best machine so far, with {size} basis vectors, is kept", stacklevel=5)
+            return
         part = rows if self.refit or len(grown.train) == rows.n_rows else rows.subset(grown.train)
         design = Design(part, kernel, basis, whiten=True, memory_budget=self.memory_budget)
         start = np.zeros((size + 1, machine.n_outputs))
@@ -189,6 +204,23 @@ class FeeMachine(KernelMachine):
         self.selected_indices_ = training.original(selected)
         self.n_kernel_evals_ = grown.columns.n_evals + design.n_kernel_evals
         self._report(solution, design, deadline)
+
+
+def _as_it_stands(machine: SemiparametricMachine, growth: Growth) -> Solution:
+    """The best machine of an interrupted growth, at once: with the weights of the growth, not solved to the end."""
+    first, size = machine.first, growth.size
+    w = growth.coordinates[:, first:].T
+    intercept = growth.coordinates[:, 0] if first else np.zeros(machine.n_outputs)
+    return Solution(
+        weights=solve_triangular(machine.R[:size, :size], w, check_finite=False) if size else w,
+        intercept=intercept,
+        coordinates=np.concatenate([w, intercept[None]]),
+        objective=np.full(machine.n_outputs, np.nan),
+        n_iter=max(1, machine.work.n_iter),
+        converged=False,
+        optimality=np.full(machine.n_outputs, np.nan),
+        jitter=0.0,
+    )
 
 
 def _grow_on(

@@ -10,6 +10,7 @@ from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.watch import watched
 from kompakt.rows import hash_rows
 from kompakt.select import GivenSelector, ProjectionSelector, Selection
 from kompakt.solve import fisher
@@ -21,6 +22,7 @@ Array = np.ndarray
 class _Fisher(MachineClassifier):
     """Fit of both discriminants: a basis, the moments of the classes, one small problem per output."""
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the discriminant.
 

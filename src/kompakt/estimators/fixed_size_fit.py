@@ -15,6 +15,7 @@ from kompakt.estimators.base import deadline_of, solver_settings, verbose_loggin
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.selectors import make_selector
+from kompakt.estimators.watch import watched
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, Loss, make_loss
 from kompakt.select import Selection
@@ -90,6 +91,7 @@ class FixedSizeFit:
 
     _classifier: bool
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Choose the prototypes, tune if asked to, and fit the machine.
 

@@ -115,7 +115,8 @@ class FlagshipPlan:
     def grown(self, start: Array | None) -> Machine:
         """The machine itself, on all rows."""
         begin = self.start if start is None else start
-        return grow(self.training.rows, self.kernel, self.n_basis, self.recipe, self.training.labels, begin)
+        recipe = replace(self.recipe, interruptible=True)
+        return grow(self.training.rows, self.kernel, self.n_basis, recipe, self.training.labels, begin)
 
     def calibration(self, machine: Machine) -> dict[str, Array]:
         """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""

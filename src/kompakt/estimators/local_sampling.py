@@ -9,6 +9,7 @@ import numpy as np
 
 from kompakt.estimators.base import verbose_logging
 from kompakt.estimators.reduction import LEAST_ROWS, ReducedSVC, warn_not_reduced
+from kompakt.estimators.watch import watched
 from kompakt.subsample import (
     CGLQOptions,
     LocalSamplingOptions,
@@ -155,6 +156,7 @@ class LocalSamplingSVC(ReducedSVC):
         self.random_state = random_state
         self.verbose = verbose
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LocalSamplingSVC:
         """Fit the machine.
 
@@ -333,6 +335,7 @@ class CGLQSVC(ReducedSVC):
         self.random_state = random_state
         self.verbose = verbose
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CGLQSVC:
         """Fit the machine.
 

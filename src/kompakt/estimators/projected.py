@@ -13,6 +13,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.fisher import projection_selector
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.watch import watched
 from kompakt.kernels import Precomputed
 from kompakt.losses import Hinge
 from kompakt.rows import ArrayRows
@@ -158,6 +159,7 @@ class ProjectedSVC(MachineClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ProjectedSVC:
         """Fit the machine.
 

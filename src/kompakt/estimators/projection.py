@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from kompakt.design import Factor, choose_block_rows
 from kompakt.estimators.prepare import check_parameters, check_rows, resolve_kernel
+from kompakt.estimators.watch import CallbackSupportMixin, watched
 from kompakt.kernels import Precomputed
 from kompakt.rows import ArrayRows, RowBlock, column_means
 from kompakt.select import Projection, ProjectionSelector
@@ -21,7 +22,7 @@ from kompakt.threads import block_threads
 Array = np.ndarray
 
 
-class GreedyProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Represent rows by their projections on the images of few rows, chosen greedily.
 
     ``transform`` gives coordinates gamma(x) whose dot products approximate the kernel,
@@ -105,6 +106,7 @@ class GreedyProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @watched
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
         """Choose the basis.
 

@@ -17,6 +17,7 @@ from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
 from kompakt.estimators.prepare import Training, prepare, splits_of
+from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
 from kompakt.grow.forward import GrowthPlan, Record, finish, grow, put_back
@@ -229,6 +230,7 @@ class SpSVC(MachineClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    @watched
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SpSVC:
         """Grow the machine.
 
@@ -259,7 +261,10 @@ class SpSVC(MachineClassifier):
             self.gamma_ = gamma
         self.n_kernel_evals_ = machine.columns_of.n_evals
         self.history_ = records
-        if not solution.converged:
+        if records and records[-1].get("interrupted"):
+            self.interrupted_ = True
+            warn_interrupted(self, f"the machine grown so far, with {self.n_basis_} basis vectors, is kept")
+        elif not solution.converged:
             self._warn(solution.optimality, deadline)
         return self
 
@@ -404,8 +409,9 @@ class SpSVC(MachineClassifier):
             held=held,
             patience=int(self.n_iter_no_change),
         )
-        records = grow(machine, stream, parts.plan, monitor, None if held is None else monitor.enough)
-        if held is not None and records:
+        plan = replace(parts.plan, interruptible=True)
+        records = grow(machine, stream, plan, monitor, None if held is None else monitor.enough)
+        if held is not None and records and not records[-1].get("interrupted"):
             self._keep_best(machine, records, parts)
         return machine, before + records
 
@@ -445,7 +451,7 @@ class SpSVC(MachineClassifier):
             f"SpSVC did not converge: {cause}, and the gradient is still {float(np.max(optimality)):.1e} of its parts "
             f"(tol={self.tol}). Raise the limit, scale the inputs, or lower C.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

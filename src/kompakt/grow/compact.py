@@ -15,7 +15,7 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.design import Design
-from kompakt.grow.refine import refine
+from kompakt.grow.refine import Refined, refine
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss
 from kompakt.rows import ArrayRows
@@ -49,6 +49,7 @@ class Recipe:
     memory_budget: int | None = None
     coding: str = "one_vs_rest"
     n_classes: int = 2
+    interruptible: bool = False  # whether Ctrl-C during refinement keeps the best machine so far
 
     @property
     def unhurried(self) -> Settings:
@@ -76,6 +77,12 @@ class Machine:
     history: list[dict[str, Any]]
     n_kernel_evals: int
     unseen: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
+    interrupted: bool = False  # Ctrl-C ended the refinement
+
+    @property
+    def n_basis(self) -> int:
+        """Number of basis vectors."""
+        return len(self.basis)
 
 
 def grow(
@@ -154,7 +161,10 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
         max_iter=recipe.refine_iter,
         memory_budget=recipe.memory_budget,
         deadline=recipe.settings.deadline,
+        interruptible=recipe.interruptible,
     )
+    if result.interrupted is not None:
+        return _as_it_stands(plain, result, rows.dtype, began)
     basis = result.basis.astype(rows.dtype)
     evaluations = plain.n_kernel_evals + result.n_kernel_evals
     note: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
@@ -182,6 +192,30 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
         return replace(plain, history=history, n_kernel_evals=evaluations)
     history.append(_record("weights", began, n_basis=len(basis), objective=_total(solution), n_iter=solution.n_iter))
     return Machine(result.kernel, basis, None, solution, design, history, evaluations, unseen)
+
+
+def _as_it_stands(plain: Machine, result: Refined, dtype: Any, began: float) -> Machine:
+    """The machine of an interrupted descent, at once: with its own weights, and not checked on held-out rows."""
+    assert result.interrupted is not None
+    weights, intercept = result.interrupted
+    facts = {"objective_before": result.objective_before, "objective": result.objective, "n_iter": result.n_iter}
+    solution = replace(
+        plain.solution,
+        weights=weights,
+        intercept=intercept,
+        objective=np.array([result.objective]),
+        converged=False,
+    )
+    return replace(
+        plain,
+        kernel=result.kernel,
+        basis=result.basis.astype(dtype),
+        indices=None,
+        solution=solution,
+        history=plain.history + [_record("refinement", began, kept=True, interrupted=True, **facts)],
+        n_kernel_evals=plain.n_kernel_evals + result.n_kernel_evals,
+        interrupted=True,
+    )
 
 
 @dataclass(frozen=True)

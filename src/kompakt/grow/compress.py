@@ -26,9 +26,10 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.grow.gram import forward_select
 from kompakt.grow.matching import Match, Matching
-from kompakt.grow.refine import _descend
+from kompakt.grow.refine import Limits, descend
 from kompakt.kernels import Linear
 from kompakt.model import Model
+from kompakt.progress import task, tracked
 from kompakt.rows import ArrayRows, column_means, hash_rows, smallest_distinct
 
 Array = np.ndarray
@@ -70,16 +71,16 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     """The path of machines, up to the first that agrees well enough; `X` are rows as the user has them, or None."""
     if isinstance(model.kernel, Linear):
         return _linear(model, X, plan)
-    task = _Task(model, X, plan)
+    job = _Job(model, X, plan)
     steps: list[CompressionStep] = []
     began = time.monotonic()
-    for size in plan.sizes:
-        basis = task.chosen(size)
+    for size in tracked(plan.sizes, "sizes", len(plan.sizes)):
+        basis = job.chosen(size)
         if plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
-            basis = task.refined(basis)
-        match, _, _ = task.whole.match(model.kernel, basis)
-        smaller = task.model(basis, match)
-        step = task.measure(smaller, match, time.monotonic() - began)
+            basis = job.refined(basis)
+        match, _, _ = job.whole.match(model.kernel, basis)
+        smaller = job.model(basis, match)
+        step = job.measure(smaller, match, time.monotonic() - began)
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         late = plan.deadline is not None and time.monotonic() > plan.deadline
@@ -88,7 +89,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     return steps
 
 
-class _Task:
+class _Job:
     """The machine to match, the rows to match it on, and what every size needs."""
 
     def __init__(self, model: Model, X: Any, plan: Plan) -> None:
@@ -167,7 +168,9 @@ class _Task:
 
     def refined(self, basis: Array) -> Array:
         objective: Any = self.few  # has the same interface as the objective of a training problem
-        return _descend(objective, self.kernel, basis, self.plan.refine_iter, self.plan.deadline, [])[1]
+        limits = Limits(self.plan.refine_iter, self.plan.deadline)
+        with task("refinement", limits.max_iter) as step:
+            return descend(objective, self.kernel, basis, limits, [], step)[1]
 
     def model(self, basis: Array, match: Match) -> Model:
         vectors = basis if self.offset is None else basis + self.offset

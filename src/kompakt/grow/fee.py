@@ -19,6 +19,7 @@ from kompakt.grow.candidates import Candidates
 from kompakt.grow.judges import Judge
 from kompakt.grow.scores import WholeRows
 from kompakt.grow.semiparametric import SemiparametricMachine
+from kompakt.progress import keeps_on_interrupt, task
 
 Array = np.ndarray
 Record = dict[str, Any]
@@ -157,6 +158,7 @@ class FeePlan:
     max_iter: int = 20
     tol: float = 1e-4
     deadline: float | None = None
+    interruptible: bool = False  # Ctrl-C ends the growth with the best machine so far, instead of passing through
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
@@ -180,6 +182,7 @@ class Growth:
     size: int
     error: float
     coordinates: Array  # (L, first + size)
+    interrupted: bool = False
 
 
 def grow(
@@ -204,30 +207,35 @@ def grow(
     records: list[Record] = []
     best: tuple[float, int, Array] | None = None
     estimated: float | None = None
-    while True:
-        machine.train(plan.max_iter, plan.tol)
-        F = machine.held_out if machine.n_held else machine.f
-        error = float(judge.errors(F[None])[0][0])
-        records.append(
-            {
-                "n_basis": machine.n_basis,
-                "estimated_error": estimated,
-                what: error,
-                "n_candidates": chooser.n_tried,
-                "converged": machine.converged,
-                "time": time.perf_counter() - start,
-            }
-        )
-        if best is None or error < best[0] - 1e-12 * max(1.0, abs(best[0])):
-            best = (error, *machine.snapshot())
-        waited = plan.patience is not None and machine.n_basis - best[1] >= plan.patience
-        if machine.n_basis >= plan.n_basis or waited or plan.late:
-            break
-        estimated = chooser.add()
-        if chooser.empty:
-            break
-    if plan.patience is None:
-        best = (error, *machine.snapshot())
+    try:
+        with task("growth", plan.n_basis - machine.n_basis + 1) as step:
+            while True:
+                machine.train(plan.max_iter, plan.tol)
+                F = machine.held_out if machine.n_held else machine.f
+                error = float(judge.errors(F[None])[0][0])
+                records.append(
+                    {
+                        "n_basis": machine.n_basis,
+                        "estimated_error": estimated,
+                        what: error,
+                        "n_candidates": chooser.n_tried,
+                        "converged": machine.converged,
+                        "time": time.perf_counter() - start,
+                    }
+                )
+                if best is None or error < best[0] - 1e-12 * max(1.0, abs(best[0])) or plan.patience is None:
+                    best = (error, *machine.snapshot())
+                waited = plan.patience is not None and machine.n_basis - best[1] >= plan.patience
+                if step() or machine.n_basis >= plan.n_basis or waited or plan.late:
+                    break
+                estimated = chooser.add()
+                if chooser.empty:
+                    break
+    except KeyboardInterrupt:
+        if best is None or not plan.interruptible or not keeps_on_interrupt():
+            raise
+        records[-1]["interrupted"] = True
+        return Growth(records, best[1], best[0], best[2], interrupted=True)
     return Growth(records, best[1], best[0], best[2])
 
 

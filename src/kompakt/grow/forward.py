@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from kompakt.grow.candidates import CandidateStream
-from kompakt.grow.machine import GrowingMachine
+from kompakt.grow.machine import GrowingMachine, Snapshot
 from kompakt.grow.schedules import Schedule, make_schedule
 from kompakt.grow.scores import SELECTIONS, TRIALS, Tried, WholeRows
 from kompakt.grow.shrinking import restore, shrink
+from kompakt.progress import keeps_on_interrupt, task
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -52,6 +53,8 @@ class GrowthPlan:
         Newton steps per retraining.
     deadline : float, optional
         On the clock of time.monotonic.
+    interruptible : bool
+        Whether Ctrl-C ends the growth with the machine of the last complete step, instead of passing through.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class GrowthPlan:
     tol: float = 1e-8
     max_iter: int = 200
     deadline: float | None = None
+    interruptible: bool = False
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
@@ -103,17 +107,28 @@ def grow(
     """
     growth = _Growth(machine, stream, plan)
     records: list[Record] = []
-    while machine.n_basis < plan.n_basis and (not machine.n_basis or not plan.late):
-        record = growth.step()
-        if record is None:
-            logger.info("growth ends at %d basis vectors: all other rows lie in their span.", machine.n_basis)
-            break
-        if measure is not None:
-            record.update(measure(machine))
-        records.append(record)
-        if stop is not None and stop(records):
-            break
-    finish(machine, plan)
+    last: Snapshot | None = None
+    try:
+        with task("growth", plan.n_basis - machine.n_basis) as step:
+            while machine.n_basis < plan.n_basis and (not machine.n_basis or not plan.late):
+                record = growth.step()
+                if record is None:
+                    logger.info("growth ends at %d basis vectors: all other rows lie in their span.", machine.n_basis)
+                    break
+                if measure is not None:
+                    record.update(measure(machine))
+                records.append(record)
+                last = machine.snapshot()
+                if step() or (stop is not None and stop(records)):
+                    break
+        finish(machine, plan)
+    except KeyboardInterrupt:
+        if last is None or not plan.interruptible or not keeps_on_interrupt():
+            raise
+        machine.back_to(last)
+        del records[machine.n_basis - records[0]["n_basis"] + 1 :]
+        records[-1]["interrupted"] = True
+        return records
     if records:
         # the last record describes the machine that is handed over
         records[-1].update(objective=float(np.sum(machine.objective())), retrained=True)

@@ -38,6 +38,15 @@ class Work:
     training: float = 0.0
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """Enough of a machine to hand it over as it was after a step."""
+
+    n_basis: int
+    theta: Array
+    objective: Array
+
+
 class GrowingMachine:
     """State of a growth: everything about the machine found so far.
 
@@ -393,6 +402,16 @@ class GrowingMachine:
         self.curvatures = np.zeros_like(self.y)
         self._exact, self._value = False, None
         self._refresh()
+
+    def snapshot(self) -> Snapshot:
+        """The machine as it is: columns of A and R never change once they are there, so a few numbers are enough."""
+        return Snapshot(self.n_basis, self.theta.copy(), self.objective())
+
+    def back_to(self, last: Snapshot) -> None:
+        """Be what the snapshot says, for `solution` only: growth broke off at an unknown place and cannot go on."""
+        del self.indices[last.n_basis :]
+        self.theta, self._value = last.theta, last.objective
+        self.converged = False
 
     def solution(self) -> Solution:
         """Weights of the basis vectors, intercept, and how they were found."""

@@ -16,6 +16,7 @@ import numpy as np
 from kompakt.grow.compact import Array, HeldOut, Recipe, held_out, light, select, widened
 from kompakt.grow.refine import refine
 from kompakt.kernels import Kernel
+from kompakt.progress import tracked
 from kompakt.rows import ArrayRows
 from kompakt.validate import SizeChoice, pick_size
 
@@ -81,7 +82,7 @@ def size_path(
     found: list[list[HeldOut]] = []
     history: list[dict[str, Any]] = []
     began = time.monotonic()
-    for size in sizes:
+    for size in tracked(sizes, "sizes", len(sizes)):
         found.append([run.extend(int(size)) for run in runs])
         errors = [result.error for result in found[-1]]
         history.append({"phase": "size", "time": time.monotonic() - began, "n_basis": int(size), "validation": errors})

@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, factorise
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.progress import Task, keeps_on_interrupt, task
 from kompakt.rows import ArrayRows, RowBlock
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
@@ -40,6 +41,8 @@ class Refined:
     n_evaluations: int
     n_kernel_evals: int
     trace: list[dict[str, float]] = field(default_factory=list)
+    #: weights and intercept on the rows it saw, where Ctrl-C ended the descent: there is no time to solve for better
+    interrupted: tuple[Array, Array] | None = None
 
 
 class RefinementObjective:
@@ -70,6 +73,13 @@ class RefinementObjective:
         self._intercept: Array | None = None
         self._K: Array | None = None
         self._Phi: Array | None = None
+
+    @property
+    def last_weights(self) -> tuple[Array, Array]:
+        """Weights and intercept of the point that was evaluated last."""
+        assert self._weights is not None
+        assert self._intercept is not None
+        return self._weights, self._intercept
 
     def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array]:
         """Exact weights for a basis; also returns the stored raw values and the features."""
@@ -152,11 +162,13 @@ def refine(
     sample_rows: int | None = None,
     memory_budget: int | None = None,
     deadline: float | None = None,
+    interruptible: bool = False,
 ) -> Refined:
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
-    rows, or on as many as fit the memory budget with their kernel values and features.
+    rows, or on as many as fit the memory budget with their kernel values and features.  Where it is `interruptible`,
+    Ctrl-C ends the descent, and the best point so far is returned.
     """
     trace: list[dict[str, float]] = []
     m = max(1, len(basis))
@@ -170,16 +182,31 @@ def refine(
     first: float | None = None
     last = np.nan
     n_iter = n_evaluations = n_kernel_evals = 0
-    for part, part_problem, budget in plan:
-        objective = RefinementObjective(part, part_problem, kernel, learn_width=learn_width)
-        kernel, basis, values, steps = _descend(objective, kernel, basis, budget, deadline, trace)
-        first = values[0] if first is None else first
-        last = values[-1]
-        n_iter += steps
-        n_evaluations += objective.n_evaluations
-        n_kernel_evals += objective.n_kernel_evals
+    kept: tuple[Array, Array] | None = None
+    work = float(sum(part.n_rows * budget for part, _, budget in plan))
+    with task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
+        for part, part_problem, budget in plan:
+            objective = RefinementObjective(part, part_problem, kernel, learn_width=learn_width)
+            limits = Limits(budget, deadline, interruptible)
+            kernel, basis, values, steps, kept = descend(objective, kernel, basis, limits, trace, step)
+            first = values[0] if first is None else first
+            last = values[-1]
+            n_iter += steps
+            n_evaluations += objective.n_evaluations
+            n_kernel_evals += objective.n_kernel_evals
+            if kept is not None:
+                break
     assert first is not None
-    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace)
+    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a descent ends, besides where it converges."""
+
+    max_iter: int
+    deadline: float | None = None
+    interruptible: bool = False
 
 
 def _subset(rows: ArrayRows, problem: Problem, count: int) -> tuple[ArrayRows, Problem]:
@@ -190,19 +217,19 @@ def _subset(rows: ArrayRows, problem: Problem, count: int) -> tuple[ArrayRows, P
     return rows.subset(index), replace(problem, C=problem.C * rows.n_rows / count)
 
 
-def _descend(
+def descend(
     objective: RefinementObjective,
     kernel: Kernel,
     basis: Array,
-    max_iter: int,
-    deadline: float | None,
+    limits: Limits,
     trace: list[dict[str, float]],
-) -> tuple[Kernel, Array, list[float], int]:
+    step: Task,
+) -> tuple[Kernel, Array, list[float], int, tuple[Array, Array] | None]:
     """L-BFGS from a basis; coordinates are in units of the kernel's width, so all of them are of one size."""
     shape = basis.shape
     unit = _unit(kernel, shape[1], basis)
     theta = kernel.theta if objective.learn_width else np.empty(0)
-    best: dict[str, Any] = {"value": np.inf, "x": None}
+    best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
 
     def split(x: Array) -> tuple[Kernel, Array]:
@@ -210,18 +237,25 @@ def _descend(
         return (kernel.with_theta(x[basis.size :]) if objective.learn_width else kernel), Z
 
     def function(x: Array) -> tuple[float, Array]:
-        if deadline is not None and time.monotonic() > deadline and values:
+        if limits.deadline is not None and time.monotonic() > limits.deadline and values:
             raise _OutOfTime
         value, d_basis, d_theta = objective.value_and_gradient(*split(x))
         values.append(value)
         if value < best["value"]:
-            best["value"], best["x"] = value, x.copy()
+            # in one call, so that an interrupt finds a point and weights that belong together
+            best.update({"value": value, "x": x.copy(), "weights": getattr(objective, "last_weights", None)})
         trace.append({"objective": value, "time": time.monotonic()})
         gradient = (d_basis * unit).ravel()
         return value, np.concatenate([gradient, d_theta]) if objective.learn_width else gradient
 
     start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
     steps = 0
+    kept: tuple[Array, Array] | None = None
+
+    def count(_: Array) -> None:
+        if step(float(objective.rows.n_rows)):
+            raise _OutOfTime  # a callback of the user asks to stop
+
     try:
         result = minimize(
             function,
@@ -230,13 +264,18 @@ def _descend(
             method="L-BFGS-B",
             # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
             bounds=[(None, None)] * basis.size + [(t - 7.0, t + 7.0) for t in theta],
-            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
+            options={"maxiter": limits.max_iter, "maxcor": 20, "ftol": 1e-9},
+            callback=count,
         )
         steps = int(result.nit)
     except _OutOfTime:
         steps = len(values)
+    except KeyboardInterrupt:
+        if not (limits.interruptible and best["x"] is not None and keeps_on_interrupt()):
+            raise
+        steps, kept = len(values), best["weights"]
     new_kernel, Z = split(best["x"])
-    return new_kernel, Z, [values[0], best["value"]], steps
+    return new_kernel, Z, [values[0], best["value"]], steps, kept
 
 
 class _OutOfTime(Exception):

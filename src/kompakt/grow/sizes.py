@@ -20,6 +20,7 @@ from kompakt.grow.forward import GrowthPlan, grow
 from kompakt.grow.machine import GrowingMachine
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Loss
+from kompakt.progress import tracked
 from kompakt.rows import ArrayRows
 from kompakt.threads import ordered_map
 from kompakt.validate import Split
@@ -115,7 +116,8 @@ def fold_errors(problem: SizeProblem, kernel: Kernel, C: float, fold: int, rows:
 def size_errors(problem: SizeProblem, kernel: Kernel, C: float) -> Array:
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     folds = range(len(problem.splits))
-    errors = list(ordered_map(lambda fold: fold_errors(problem, kernel, C, fold)[0], folds))
+    results = ordered_map(lambda fold: fold_errors(problem, kernel, C, fold)[0], folds)
+    errors = list(tracked(results, "folds", len(folds)))
     return np.average(errors, axis=0, weights=problem.masses)
 
 
@@ -163,7 +165,8 @@ def tune_grid(
             return K + float(plus_one)
 
         one = _batched if _can_batch(problem) else _matrix_by_matrix
-        both = np.stack(list(ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels)))
+        results = ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels)
+        both = np.stack(list(tracked(results, "search", len(kernels))))
         return Tuned.best(both[:, 0], both[:, 1])
     points = [(k, c, v) for k in range(len(kernels)) for c in range(len(C_grid)) for v in range(len(problem.splits))]
 
@@ -171,7 +174,7 @@ def tune_grid(
         kernel = kernels[at[0]] + 1.0 if plus_one else kernels[at[0]]
         return fold_errors(problem, kernel, float(C_grid[at[1]]), at[2])
 
-    found = np.stack(list(ordered_map(point, points)))
+    found = np.stack(list(tracked(ordered_map(point, points), "search", len(points))))
     shape = (len(kernels), len(C_grid), len(problem.splits), 2, problem.plan.n_basis)
     both = np.average(found.reshape(shape), axis=2, weights=problem.masses)
     return Tuned.best(both[:, :, 0], both[:, :, 1])

@@ -22,6 +22,7 @@ from scipy import sparse
 
 from kompakt.design import DEFAULT_BUDGET, Factor, border, choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
+from kompakt.progress import task
 from kompakt.rows import ArrayRows, RowBlock, hash_rows
 from kompakt.select.base import Selection
 
@@ -105,10 +106,13 @@ class ProjectionSelector:
             state.extend(np.asarray(given, dtype=np.intp))
         if not state.indices and self.first == "random" and len(state.usable):
             state.extend(state.usable[[np.argmin(state.hashes[state.usable])]])
-        while len(state.indices) < min(n_basis, rows.n_rows) and not state.finished():
-            pivots = state.propose_max() if self.pivot == "max" else state.propose_random()
-            if len(pivots):
-                state.extend(pivots)
+        most = min(n_basis, rows.n_rows)
+        with task("selection", most, work=float(most)) as step:
+            while len(state.indices) < most and not state.finished():
+                pivots = state.propose_max() if self.pivot == "max" else state.propose_random()
+                if len(pivots):
+                    state.extend(pivots)
+                    step(float(len(pivots)))
         return state.result()
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kompakt.kernels import Kernel
+from kompakt.progress import task
 from kompakt.rows import ArrayRows, hash_rows
 from kompakt.select.bandwidth import bandwidths, column_plug_ins
 from kompakt.select.base import Selection, dense_rows
@@ -337,17 +338,19 @@ class RenyiSelector:
         history = [(0, entropy())]
         proposed = accepted = 0
         converged = len(open_rows) == m  # nothing outside to swap in
-        while not converged and proposed < self.max_swaps:
-            size = min(_BATCH, self.max_swaps - proposed)
-            rows = open_rows[rng.integers(len(open_rows), size=size)]
-            stratum = pool.stratum[rows]
-            slots = pool.slot_start[stratum] + (rng.random(size) * pool.slot_count[stratum]).astype(np.intp)
-            Z = (dense_rows(X, pool.rows[rows]) - centre) * scale
-            accepted += working.try_swaps(members, inside, rows, Z, slots)
-            proposed += size
-            history.append((proposed, entropy()))
-            before = [e for p, e in history[-window // _BATCH - 2 :] if p <= proposed - window]
-            converged = bool(before) and history[-1][1] - before[-1] < self.tol
+        with task("selection", minor=True) as step:  # how many swaps it takes is known only at the end
+            while not converged and proposed < self.max_swaps:
+                size = min(_BATCH, self.max_swaps - proposed)
+                rows = open_rows[rng.integers(len(open_rows), size=size)]
+                stratum = pool.stratum[rows]
+                slots = pool.slot_start[stratum] + (rng.random(size) * pool.slot_count[stratum]).astype(np.intp)
+                Z = (dense_rows(X, pool.rows[rows]) - centre) * scale
+                accepted += working.try_swaps(members, inside, rows, Z, slots)
+                proposed += size
+                history.append((proposed, entropy()))
+                before = [e for p, e in history[-window // _BATCH - 2 :] if p <= proposed - window]
+                converged = bool(before) and history[-1][1] - before[-1] < self.tol
+                step()
         share = max(0.0, 1.0 - m / working.total)
         info = {
             "entropy": history[-1][1],

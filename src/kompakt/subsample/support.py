@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.progress import tracked
 from kompakt.subsample.plan import ReductionWarning
 from kompakt.threads import ordered_map
 
@@ -86,7 +87,7 @@ def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[A
             return None
         return rows[support_positions(fit(rows), X[rows], labels)]
 
-    found = list(ordered_map(one, list(subsamples)))
+    found = list(tracked(ordered_map(one, list(subsamples)), "subsamples", len(subsamples)))
     good = [rows for rows in found if rows is not None and len(rows)]
     one_class = sum(rows is None for rows in found)
     if not good:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.kernels import Kernel
+from kompakt.progress import task
 from kompakt.tune.record import Evaluation
 from kompakt.tune.search import search
 from kompakt.tune.space import Space
@@ -148,7 +149,11 @@ def tune_width_and_cost(
     walker = _Walker(evaluate, kernel, deadline)
     if len(kernel.theta) == 0 or strategy == "profile":
         scout = walker if evaluate_coarse is None else _Walker(evaluate_coarse, kernel, deadline)
-        stopped = _profile(walker, scout, has_width=len(kernel.theta) > 0)
+        has_width = len(kernel.theta) > 0
+        n_trials = len(_COARSE_WIDTHS) + 8 if has_width else 2  # the usual number: the coarse path may go on at its end
+        with task("search", n_trials) as step:
+            walker.count = scout.count = step
+            stopped = _profile(walker, scout, has_width=has_width)
     else:
         stopped = _jointly(walker, strategy, random_state, options)
     best = min(walker.trials, key=lambda trial: float(trial.errors.min()))
@@ -162,6 +167,7 @@ class _Walker:
     def __init__(self, evaluate: Evaluate, kernel: Kernel, deadline: float | None) -> None:
         self._evaluate, self._kernel, self._deadline = evaluate, kernel, deadline
         self.trials: list[Trial] = []
+        self.count: Callable[[], bool] | None = None  # tells whoever watches of every trial
 
     def late(self) -> bool:
         return bool(self.trials) and self._deadline is not None and time.monotonic() > self._deadline
@@ -174,6 +180,8 @@ class _Walker:
         errors = np.where(np.isfinite(errors), errors, np.inf)
         trial = Trial(kernel, factor, Cs, errors, fold_errors, time.perf_counter() - began, phase)
         self.trials.append(trial)
+        if self.count is not None:
+            self.count()
         k = int(np.argmin(errors))
         logger.info(
             "%s %d: width factor %.3g, best C %.3g of %d, error %.5g (%.1f s)",

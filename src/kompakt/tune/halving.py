@@ -11,6 +11,8 @@ from typing import Any
 
 from sklearn.exceptions import FitFailedWarning
 
+from kompakt.progress import task
+
 __all__ = ["HalvingRecord", "HalvingResult", "successive_halving"]
 
 
@@ -104,31 +106,50 @@ def successive_halving(
     records: list[HalvingRecord] = []
     alive = list(range(len(settings)))
     stopped = "finished"
-    for rung, resource in enumerate(resources):
-        for index in alive:
-            if deadline is not None and records and time.monotonic() >= deadline:
-                stopped = "deadline"
+    counts = _survivors(len(settings), len(resources), factor)
+    work = float(sum(count * resource for count, resource in zip(counts, resources, strict=True)))
+    with task("search", sum(counts), work=work) as step:
+        for rung, resource in enumerate(resources):
+            for index in alive:
+                if deadline is not None and records and time.monotonic() >= deadline:
+                    stopped = "deadline"
+                    break
+                started = time.perf_counter()
+                value = float(evaluate(settings[index], resource))
+                value = value if math.isfinite(value) else math.inf
+                record = HalvingRecord(index, rung, resource, value, time.perf_counter() - started)
+                records.append(record)
+                if callback is not None:
+                    callback(record)
+                if step(float(resource)):  # a listener asks to stop, which is what a deadline does
+                    stopped = "deadline"
+                    break
+            if stopped == "deadline":
                 break
-            started = time.perf_counter()
-            value = float(evaluate(settings[index], resource))
-            value = value if math.isfinite(value) else math.inf
-            record = HalvingRecord(index, rung, resource, value, time.perf_counter() - started)
-            records.append(record)
-            if callback is not None:
-                callback(record)
-        if stopped == "deadline":
-            break
-        ranked = sorted(
-            (record for record in records if record.rung == rung and math.isfinite(record.value)),
-            key=lambda record: (record.value, record.index),
-        )
-        if not ranked:
-            raise ValueError(
-                f"All {len(alive)} settings of round {rung} (resource {resource}) gave NaN or infinite values; "
-                "check the data, the settings, or raise min_resource."
-            )
-        alive = [record.index for record in ranked[: max(1, math.ceil(len(alive) / factor))]]
+            alive = _kept(records, rung, alive, resource, factor)
     return _result(settings, records, resources, stopped)
+
+
+def _survivors(n_settings: int, n_rounds: int, factor: float) -> list[int]:
+    """How many settings each round tries."""
+    counts = [n_settings]
+    for _ in range(n_rounds - 1):
+        counts.append(max(1, math.ceil(counts[-1] / factor)))
+    return counts
+
+
+def _kept(records: list[HalvingRecord], rung: int, alive: list[int], resource: int, factor: float) -> list[int]:
+    """The best of a round."""
+    ranked = sorted(
+        (record for record in records if record.rung == rung and math.isfinite(record.value)),
+        key=lambda record: (record.value, record.index),
+    )
+    if not ranked:
+        raise ValueError(
+            f"All {len(alive)} settings of round {rung} (resource {resource}) gave NaN or infinite values; "
+            "check the data, the settings, or raise min_resource."
+        )
+    return [record.index for record in ranked[: max(1, math.ceil(len(alive) / factor))]]
 
 
 def _check(

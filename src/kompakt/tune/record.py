@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
+from kompakt.progress import Task, task
 from kompakt.tune.space import Space
 
 __all__ = ["Evaluation", "Recorder", "SearchResult", "SearchStopped"]
@@ -105,6 +106,7 @@ class Recorder:
         self._deadline = None if max_time is None else time.monotonic() + max_time
         self._limit: int | None = None
         self._phase = "search"
+        self._task: Task | None = None
 
     def begin(self, phase: str, n_evaluations: int) -> None:
         """Start a phase that may use this many further evaluations."""
@@ -112,6 +114,14 @@ class Recorder:
             raise ValueError(f"A search needs at least 1 evaluation, got {n_evaluations}.")
         self._phase = phase
         self._limit = len(self.evaluations) + n_evaluations
+        self._close()
+        self._task = task(f"search ({phase})", n_evaluations).__enter__()
+
+    def _close(self) -> None:
+        """No more of this phase."""
+        if self._task is not None:
+            self._task.__exit__(None, None, None)
+            self._task = None
 
     @property
     def left(self) -> int:
@@ -139,6 +149,8 @@ class Recorder:
             logger.debug("%s %d: %s -> %g", record.phase, record.number, self.space.as_dict(point), value)
         if self._callback is not None:
             self._callback(record)
+        if self._task is not None and self._task():
+            raise SearchStopped("deadline")  # a listener asks to stop, which is what a deadline does
         return value
 
     def known(self) -> tuple[FloatArray, FloatArray]:
@@ -147,6 +159,7 @@ class Recorder:
 
     def result(self, stopped: str) -> SearchResult:
         """Result so far; warns when evaluations failed and raises when all did."""
+        self._close()
         n_failed = sum(record.failed for record in self.evaluations)
         if self.best is None:
             raise ValueError(
