@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kompakt.export import to_c, to_libsvm, to_numpy, to_onnx
     from kompakt.formats import load, save
     from kompakt.model import Model
+    from kompakt.reporting import report
     from kompakt.subsample import indecision_probability
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ _HOME = {
     "compress": "kompakt.estimators.compress",
     "indecision_probability": "kompakt.subsample",
     "load": "kompakt.formats",
+    "report": "kompakt.reporting",
     "save": "kompakt.formats",
     "to_c": "kompakt.export",
     "to_libsvm": "kompakt.export",
@@ -75,6 +77,7 @@ __all__ = [
     "compress",
     "indecision_probability",
     "load",
+    "report",
     "save",
     "to_c",
     "to_libsvm",

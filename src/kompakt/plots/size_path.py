@@ -55,6 +55,9 @@ class SizePathDisplay:
                 f"{type(estimator).__name__} has no size path: it has one after a fit with n_basis='auto'. "
                 "Use from_predictions for errors of your own."
             )
+        if isinstance(path, dict):  # the fixed-size machines' table
+            parts = path["n_basis"], path["mean_test_error"], estimator.n_basis_, path["std_error"]
+            return cls(*parts).plot(ax=ax, **line_options)
         return cls(path.sizes, path.errors, path.size, path.standard_errors).plot(ax=ax, **line_options)
 
     @classmethod

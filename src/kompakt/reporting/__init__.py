@@ -1,0 +1,5 @@
+"""One self-contained page about a trained machine; nothing imports it but the command line."""
+
+from kompakt.reporting.report import report
+
+__all__ = ["report"]
