@@ -31,7 +31,7 @@ from kompakt.estimators.prepare import (
 from kompakt.kernels import Precomputed
 from kompakt.rows import ArrayRows, Passes, Raw, RowReader, Source, StreamedRows, tree_sum
 from kompakt.rows.moments import centre_from, centre_sums
-from kompakt.rows.streamed import Bounds
+from kompakt.rows.tasks import Bounds
 
 logger = logging.getLogger("kompakt")
 

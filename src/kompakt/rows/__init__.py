@@ -6,7 +6,8 @@ from kompakt.rows.hashing import hash_numbers, hash_rows, smallest_distinct
 from kompakt.rows.iterables import IterableSource, as_source
 from kompakt.rows.moments import centre_of, column_means, steady, total_variance
 from kompakt.rows.source import ChunkedSource, Raw, Source
-from kompakt.rows.streamed import Passes, RowReader, StreamedRows
+from kompakt.rows.streamed import Passes, StreamedRows
+from kompakt.rows.tasks import RowReader
 
 __all__ = [
     "ArrayRows",

@@ -5,9 +5,9 @@ Who does what, from the file to the solver:
 - a `Source` reads raw rows (X, y, w) by number (`kompakt.rows.source`);
 - a `RowReader` turns raw rows into what solvers see: standardised and centred inputs, targets, weights.  It is a small
   frozen record without rows, and can be pickled;
-- a *task* is a pure function of (reader, function, block_rows, bounds, raw): `reduce_task` sums a function over the
-  blocks of its rows, `map_task` returns the results block by block.  `raw=None` reads the rows through the reader's
-  source, else they are given;
+- a *task* is a pure function of (reader, function, block_rows, bounds, raw) in `kompakt.rows.tasks`: `reduce_task` sums
+  a function over the blocks of its rows, `map_task` returns the results block by block.  `raw=None` reads the rows
+  through the reader's source, else they are given;
 - `StreamedRows` is the `Rows` that designs and solvers use.  All its passes go through one method,
   ``_run(task, bounds)``, which yields the tasks' results in order.  Here it is the thread pool; a scheduler on many
   machines overrides `_run` (and hands `raw` where the rows already lie in a partition), nothing else.
@@ -21,24 +21,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.progress import task as progress_task
 from kompakt.rows.arrays import ArrayRows
-from kompakt.rows.base import BlockFunction, RowBlock, Sums, sum_in_order, task_bounds, tree_sum
-from kompakt.rows.hashing import hash_numbers, hash_rows
-from kompakt.rows.source import Raw, Source, join
+from kompakt.rows.base import BlockFunction, RowBlock, Sums, task_bounds, tree_sum
+from kompakt.rows.source import Raw, join
+from kompakt.rows.tasks import (
+    Array,
+    Bounds,
+    RowReader,
+    as_they_are,
+    choose_task,
+    hashes_of,
+    map_task,
+    merge_smallest,
+    one_column,
+    pick_task,
+    raw_task,
+    reduce_task,
+    smallest_task,
+    targets_and_weights,
+    task_blocks,
+)
 from kompakt.threads import ordered_map
 
-Array = np.ndarray
-Bounds = tuple[int, int]
-#: raw rows -> targets (n, L) and weights (n,) or (n, L), None where there are none; picklable
-Encode = Callable[[Raw], tuple[Array | None, Array | None]]
 Task = Callable[..., Any]
 logger = logging.getLogger("kompakt")
 
@@ -60,89 +71,6 @@ class Passes:
                 yield result
                 step()
         logger.debug("pass %d read %.0f %% of the rows in %d tasks", self.count, 100 * share, n_tasks)
-
-
-@dataclass(frozen=True)
-class RowReader:
-    """From raw rows to the rows that solvers see.
-
-    Parameters
-    ----------
-    source : Source or None
-        None where every task is handed its raw rows.
-    encode : callable, optional
-        Targets and weights from raw rows.
-    shift, scale : ndarray of shape (d,), optional
-        Standardisation; sparse rows are scaled only.
-    offset : ndarray of shape (d,), optional
-        Subtracted from dense rows after standardisation (numerical centre).
-    kept : ndarray, optional
-        Numbers of the source's rows that take part, ascending; None means all.
-    """
-
-    source: Source | None
-    encode: Encode | None = None
-    shift: Array | None = None
-    scale: Array | None = None
-    offset: Array | None = None
-    kept: Array | None = None
-
-    def raw(self, start: int, stop: int) -> Raw:
-        """Raw rows by their number among those that take part."""
-        assert self.source is not None
-        if self.kept is None:
-            return self.source.read(start, stop)
-        wanted = self.kept[start:stop]
-        first = int(wanted[0])
-        return self.source.read(first, int(wanted[-1]) + 1).part(wanted - first)
-
-    def inputs(self, X: Any) -> Any:
-        """Standardised inputs, computed exactly as a stored model does, not centred."""
-        if self.shift is not None and not sparse.issparse(X):
-            X = X - self.shift
-        if self.scale is not None:
-            X = X.multiply(1.0 / self.scale).tocsr() if sparse.issparse(X) else X / self.scale
-        return X
-
-    def rows(self, bounds: Bounds, raw: Raw | None = None) -> ArrayRows:
-        """The rows of a task in memory: standardised, centred, with targets and weights."""
-        raw = self.raw(*bounds) if raw is None else raw
-        targets, weights = (None, None) if self.encode is None else self.encode(raw)
-        X = self.inputs(raw.X)
-        return ArrayRows(X if self.offset is None or sparse.issparse(X) else X - self.offset, targets, weights)
-
-
-def task_blocks(reader: RowReader, block_rows: int, bounds: Bounds, raw: Raw | None) -> Iterator[RowBlock]:
-    """Blocks of a task, numbered as in the whole."""
-    here = reader.rows(bounds, raw)
-    first = bounds[0]
-    for start in range(*bounds, block_rows):
-        stop = min(start + block_rows, bounds[1])
-        block = here.block(start - first, stop - first)
-        yield RowBlock(start, stop, partial(_shifted, here, first), block.targets, block.weights)
-
-
-def _shifted(here: ArrayRows, first: int, start: int, stop: int) -> Any:
-    return here.X[start - first : stop - first]
-
-
-def reduce_task(
-    reader: RowReader, function: BlockFunction, block_rows: int, bounds: Bounds, raw: Raw | None = None
-) -> Sums:
-    """Sums of `function` over the blocks of a task."""
-    return sum_in_order(function(block) for block in task_blocks(reader, block_rows, bounds, raw))
-
-
-def map_task(
-    reader: RowReader, function: Callable[[RowBlock], Any], block_rows: int, bounds: Bounds, raw: Raw | None = None
-) -> list[Any]:
-    """Results of `function` for the blocks of a task, in order."""
-    return [function(block) for block in task_blocks(reader, block_rows, bounds, raw)]
-
-
-def raw_task(reader: RowReader, function: Callable[[int, Raw], Any], bounds: Bounds, raw: Raw | None = None) -> Any:
-    """`function(first row, raw rows)` of a task: for passes that see rows before they are encoded."""
-    return function(bounds[0], reader.raw(*bounds) if raw is None else raw)
 
 
 class StreamedRows(ArrayRows):
@@ -252,7 +180,7 @@ class StreamedRows(ArrayRows):
             for pair in self._tasks(READ_ROWS)
             if np.searchsorted(ascending, pair[0]) < np.searchsorted(ascending, pair[1])
         ]
-        parts = list(self._pass(partial(_picked, self.reader, ascending), bounds))
+        parts = list(self._pass(partial(pick_task, self.reader, ascending), bounds))
         raw = join(parts).part(np.argsort(order, kind="stable")) if parts else self.reader.raw(0, 0)
         return self._in_memory(raw, index)
 
@@ -287,27 +215,27 @@ class StreamedRows(ArrayRows):
         """Numbers of the rows with the smallest distinct hashes; one pass, which keeps the rows for `subset`."""
         found: list[tuple[Array, Array, Raw]] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)
-        for hashes, numbers, raw in self._pass(partial(_hashed, self.reader, key, count), self._tasks(READ_ROWS)):
+        for hashes, numbers, raw in self._pass(partial(smallest_task, self.reader, key, count), self._tasks(READ_ROWS)):
             keep = hashes <= limit
             if not keep.any():
                 continue
             found.append((hashes[keep], numbers[keep], raw.part(keep)))
             pending += int(keep.sum())
             if pending > max(count, 4 * READ_ROWS):
-                found, pending = [_merged(found, count)], 0
+                found, pending = [merge_smallest(found, count)], 0
                 limit = found[0][0][-1] if len(found[0][0]) == count else limit
-        _, numbers, raw = _merged(found, count)
+        _, numbers, raw = merge_smallest(found, count)
         self._known = (numbers, self._in_memory(raw, numbers))
         return numbers
 
     def everything(self) -> ArrayRows:
         """All rows in memory, in order: for those who know that they fit."""
-        parts = list(self._pass(partial(raw_task, self.reader, _as_they_are), self._tasks(READ_ROWS)))
+        parts = list(self._pass(partial(raw_task, self.reader, as_they_are), self._tasks(READ_ROWS)))
         return self._in_memory(join(parts), np.arange(self.n_rows))
 
     def sample(self, chance: Callable[[Raw], Array], key: int) -> ArrayRows:
         """Rows chosen by hash of their number, each with the chance that `chance(raw)` gives it (n,); one pass."""
-        task = partial(_chosen, self.reader, chance, key)
+        task = partial(choose_task, self.reader, chance, key)
         found = [part for part in self._pass(task, self._tasks(READ_ROWS)) if len(part[0])]
         if not found:
             raise ValueError("no row was chosen for the sample; expected a larger chance or more rows.")
@@ -333,7 +261,7 @@ class StreamedRows(ArrayRows):
     def _values_per_row(self) -> tuple[Array | None, Array | None]:
         if self._per_row is None:
             L, width = (0 if self.reader.encode is None else self.n_outputs), self.weight_columns
-            both = self.collect(_targets_and_weights, READ_ROWS, np.empty((self.n_rows, L + width)))
+            both = self.collect(targets_and_weights, READ_ROWS, np.empty((self.n_rows, L + width)))
             weights = both[:, L] if width == 1 else both[:, L:]
             self._per_row = (both[:, :L] if L else None, weights if width else None)
         return self._per_row
@@ -352,7 +280,7 @@ class StreamedRows(ArrayRows):
         out = np.empty(self.n_rows, dtype=np.uint64)
         at = 0
         for part in self._pass(
-            partial(raw_task, self.reader, partial(_hashes, self.reader, key)), self._tasks(READ_ROWS)
+            partial(raw_task, self.reader, partial(hashes_of, self.reader, key)), self._tasks(READ_ROWS)
         ):
             out[at : at + len(part)] = part
             at += len(part)
@@ -361,64 +289,6 @@ class StreamedRows(ArrayRows):
     def one_output(self, output: int) -> StreamedRows:
         """The same rows with one of the outputs."""
         assert self.reader.encode is not None
-        part = self.with_reader(encode=partial(_one_column, self.reader.encode, output))
+        part = self.with_reader(encode=partial(one_column, self.reader.encode, output))
         part.n_outputs, part._weight_columns = 1, min(1, self.weight_columns)
         return part
-
-
-# -- pure functions of tasks -------------------------------------------------------------------------------
-
-
-def _as_they_are(first: int, raw: Raw) -> Raw:
-    return raw
-
-
-def _picked(reader: RowReader, ascending: Array, bounds: Bounds, raw: Raw | None = None) -> Raw:
-    here = ascending[np.searchsorted(ascending, bounds[0]) : np.searchsorted(ascending, bounds[1])]
-    return (reader.raw(*bounds) if raw is None else raw).part(here - bounds[0])
-
-
-def _chosen(
-    reader: RowReader, chance: Callable[[Raw], Array], key: int, bounds: Bounds, raw: Raw | None = None
-) -> tuple[Array, Raw]:
-    raw = reader.raw(*bounds) if raw is None else raw
-    uniform = (hash_numbers(*bounds, key) >> np.uint64(11)).astype(np.float64) / 2.0**53
-    here = np.flatnonzero(uniform < chance(raw))
-    return bounds[0] + here, raw.part(here)
-
-
-def _hashes(reader: RowReader, key: int, first: int, raw: Raw) -> Array:
-    return hash_rows(reader.inputs(raw.X), key)
-
-
-def _hashed(
-    reader: RowReader, key: int, count: int, bounds: Bounds, raw: Raw | None = None
-) -> tuple[Array, Array, Raw]:
-    """Hashes, numbers and raw rows of the distinct rows of a task with the smallest hashes."""
-    raw = reader.raw(*bounds) if raw is None else raw
-    hashes = _hashes(reader, key, bounds[0], raw)
-    distinct, first = np.unique(hashes, return_index=True)
-    return distinct[:count], bounds[0] + first[:count], raw.part(first[:count])
-
-
-def _merged(found: list[tuple[Array, Array, Raw]], count: int) -> tuple[Array, Array, Raw]:
-    """The smallest distinct hashes of several lists, the earliest row of each."""
-    hashes = np.concatenate([part[0] for part in found])
-    numbers = np.concatenate([part[1] for part in found])
-    distinct, first = np.unique(hashes, return_index=True)
-    first = first[:count]
-    return distinct[:count], numbers[first], join([part[2] for part in found]).part(first)
-
-
-def _targets_and_weights(block: RowBlock) -> Array:
-    n = len(block)
-    given = [values.reshape(n, -1) for values in (block.targets, block.weights) if values is not None]
-    return np.concatenate(given, axis=1) if given else np.empty((n, 0))
-
-
-def _one_column(encode: Encode, output: int, raw: Raw) -> tuple[Array | None, Array | None]:
-    targets, weights = encode(raw)
-    assert targets is not None
-    if weights is not None and weights.ndim == 2:
-        weights = weights[:, output]
-    return targets[:, [output]], weights
