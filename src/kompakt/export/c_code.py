@@ -284,8 +284,6 @@ def _class_lines(name: str, machine: Machine) -> tuple[list[str], int]:
         kind, body, size = "double", ", ".join(map(repr, labels.astype(float).tolist())), 8 * len(labels)
     else:
         wide = int(np.abs(labels.astype(object)).max()) > 2**31 - 1
-        if wide and int(np.abs(labels.astype(object)).max()) > 2**63 - 1:
-            raise UnsupportedModelError("a label is beyond the 64-bit integers of C.")
         kind, size = ("int64_t", 8 * len(labels)) if wide else ("int32_t", 4 * len(labels))
         body = ", ".join(f"INT64_C({int(label)})" if wide else str(int(label)) for label in labels)
     declared = f"const {kind} {name}_classes[{len(labels)}]"

@@ -156,6 +156,8 @@ def plain_classes(classes: Array) -> Array:
         raise UnsupportedModelError(
             f"labels of dtype {labels.dtype} cannot be exported; expected text, whole numbers, floats or booleans."
         )
+    if labels.dtype.kind == "u" and np.any(labels > np.uint64(2**63 - 1)):
+        raise UnsupportedModelError("a label is beyond the 64-bit integers of the other side.")
     return labels
 
 

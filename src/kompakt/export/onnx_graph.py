@@ -42,6 +42,7 @@ class Graph:
 
     def __init__(self, sink: Sink, machine: Machine, dtype: Any) -> None:
         self.sink, self.machine, self.dtype = sink, machine, np.dtype(dtype)
+        self._centred_rows: dict[str, str] = {}
 
     def _number(self, values: Any) -> str:
         return self.sink.constant(np.asarray(values, dtype=self.dtype))
@@ -122,6 +123,7 @@ class Graph:
                 total = add(op, total, more)
             return total
         if isinstance(kernel, RBF):
+            X, Z = self._centred(X)
             # exp(2 g x.z - g |x|^2 - g |z|^2), never above 1
             widths = np.broadcast_to(np.asarray(kernel.gamma, dtype=np.float64), Z.shape[1:])
             products = add("MatMul", X, self._number(2.0 * (Z * widths).T))
@@ -140,6 +142,19 @@ class Graph:
         assert isinstance(kernel, Polynomial)
         base = add("Add", add("MatMul", X, self._number(kernel.gamma * Z.T)), self._number(kernel.coef0))
         return self._power(base, int(kernel.degree))
+
+    def _centred(self, X: str) -> tuple[str, Array]:
+        """Rows and basis around the basis: distances from dot products lose the digits that both share.
+
+        Already so where the whole kernel allows it; beside a kernel of dot products only the distances are centred.
+        """
+        Z = self.machine.basis
+        if self.machine.kernel.shift_invariant or not len(Z):
+            return X, Z
+        centre = Z.mean(axis=0).astype(self.dtype).astype(np.float64)
+        if X not in self._centred_rows:
+            self._centred_rows[X] = self.sink.add("Sub", X, self._number(centre))
+        return self._centred_rows[X], Z - centre
 
     def _power(self, base: str, degree: int) -> str:
         """Integer power by squaring, as the kernel itself computes it."""

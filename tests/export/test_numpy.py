@@ -1,0 +1,97 @@
+"""The NumPy file answers as the machine, in a process that has nothing but NumPy."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+
+from kompakt.export import ParityError, numpy_file, to_numpy
+from kompakt.kernels import RBF, Constant, Laplacian
+
+
+def names_of(path):
+    names = {"__name__": "tested"}
+    exec(compile(path.read_text(), path.name, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(("kernel", "task", "scaled"), CASES, ids=IDS)
+def test_forty_two_machines(kernel, task, scaled, tmp_path):
+    machine, (X, _) = fitted(kernel, task, scaled), data(task)
+    report = to_numpy(machine, tmp_path / "machine.py", check_rows=X)
+    names, expected = names_of(tmp_path / "machine.py"), decisions(machine, X)
+    values = names["decision_function"](X)
+    assert values.shape == expected.shape
+    assert np.abs(values - expected).max() <= 1e-12 * np.abs(expected).max()
+    assert report.max_difference <= 1e-12 * np.abs(expected).max()
+    predicted = names["predict"](X)
+    assert np.array_equal(predicted, machine.predict(X)) or task == "regression"
+    assert predicted.dtype.kind == machine.predict(X).dtype.kind
+
+
+MODELS = {
+    "every field": full_classifier(),
+    "outlier": outlier_detector(),
+    "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
+    "two classes": make_model(classes=[0, 1], calibration={"a": np.array([-1.3]), "b": np.array([0.2])}),
+    "one class": make_model(classes=["only"]),
+    "constant": make_model(kernel=Constant(2.0) * 3.0, classes=[1, 2]),
+    "several outputs": make_model("regressor", n_outputs=3, kernel=np.float64(0.3) * Laplacian(np.float64(0.3))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_codings_labels_and_odd_shapes(name, tmp_path):
+    model = MODELS[name]
+    to_numpy(model, tmp_path / "model.py")
+    names, X = names_of(tmp_path / "model.py"), np.tile(rows(), (300, 1))
+    if model.input_fill is not None:
+        X[::3, 1] = np.nan
+    assert_allclose(names["decision_function"](X), model.decision_function(X), atol=1e-11)
+    if model.kind != "regressor":
+        assert names["predict"](X).tolist() == model.predict(X).tolist()
+    if model.calibration is not None:
+        assert_allclose(names["predict_proba"](X), model.predict_proba(X), atol=1e-12)
+    with pytest.raises(ValueError, match="X must have shape"):
+        names["predict"](X[:, :3])
+
+
+def test_as_a_program_it_needs_numpy_only(tmp_path):
+    model = make_model(classes=["no", "yes"], kernel=RBF(0.3), input_fill=np.zeros(4))
+    to_numpy(model, tmp_path / "model.py")
+    X = rows(n=5)
+    X[0, 0] = np.nan
+    text = "\n".join(",".join("" if np.isnan(v) else repr(v) for v in row) for row in X.tolist()) + "\n"
+    (tmp_path / "rows.csv").write_text(text)
+    guard = (
+        "import sys, runpy\n"
+        "class Guard:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.split('.')[0] in ('kompakt', 'sklearn', 'scipy', 'numba'): raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Guard())\n"
+        "sys.argv = ['model.py', *sys.argv[1:]]\n"
+        "runpy.run_path('model.py', run_name='__main__')\n"
+    )
+    for words, given in ((["rows.csv"], ""), ([], text)):
+        done = subprocess.run(
+            [sys.executable, "-c", guard, *words], input=given, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == model.predict(X).tolist()
+
+
+def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(numpy_file, "_BODY", numpy_file._BODY.replace("+ _INTERCEPT", "- _INTERCEPT"))
+    with pytest.raises(ParityError, match="the NumPy file differs"):
+        to_numpy(make_model(), tmp_path / "model.py")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_no_identifier_does_no_harm(tmp_path):
+    path = tmp_path / '"""; raise SystemExit  # .py'
+    to_numpy(make_model(), path)
+    assert "decision_function" in names_of(path)

@@ -1,0 +1,292 @@
+"""ONNX files answer in onnxruntime as the machines do."""
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+
+import kompakt
+from kompakt.export import ParityError, register_skl2onnx, to_onnx
+from kompakt.formats import UnsupportedModelError
+from kompakt.kernels import RBF, Constant, Laplacian, Linear
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+def run(path, X):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: X})
+
+
+@pytest.mark.parametrize(("kernel", "task", "scaled"), CASES, ids=IDS)
+def test_forty_two_machines_in_both_precisions(kernel, task, scaled, tmp_path):
+    machine, (X, _) = fitted(kernel, task, scaled), data(task)
+    for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):
+        report = to_onnx(machine, tmp_path / "machine.onnx", dtype=dtype, check_rows=X)
+        expected = decisions(machine, X.astype(dtype).astype(float))
+        results = run(tmp_path / "machine.onnx", X.astype(dtype))
+        scale = np.abs(expected).max()
+        assert results[-1].shape == expected.shape
+        assert results[-1].dtype == dtype
+        difference = np.abs(results[-1] - expected).max()
+        assert difference <= tolerance * scale
+        assert report.max_difference == pytest.approx(difference, rel=1e-3, abs=2e-15 * scale)
+        assert report.n_bytes == (tmp_path / "machine.onnx").stat().st_size
+        if task != "regression":
+            assert np.array_equal(results[0], machine.predict(X))
+            assert report.label_agreement == 1.0
+
+
+MODELS = {
+    "every field": full_classifier(),
+    "outlier": outlier_detector(),
+    "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
+    "booleans": make_model(classes=[False, True], kernel=2.7 * Linear()),
+    "objects": make_model(classes=np.array(["x", "y", "z"], dtype=object)),
+    "one class": make_model(classes=["only"]),
+    "constant": make_model(kernel=Constant(2.0), classes=[1, 2]),
+    "several outputs": make_model("regressor", n_outputs=3),
+    "one column": make_model("regressor", d=1, m=1, kernel=0.37 * Laplacian(0.3), input_scale=np.array([0.77])),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_codings_labels_and_odd_shapes(name, tmp_path):
+    model = MODELS[name]
+    to_onnx(model, tmp_path / "model.onnx")
+    X = rows(d=model.n_features)
+    results = run(tmp_path / "model.onnx", X)
+    if model.kind != "regressor":
+        assert results[0].tolist() == model.predict(X).tolist()
+        results = results[1:]
+    assert_allclose(results[0], model.decision_function(X), rtol=0, atol=1e-12 * max(1, np.abs(results[0]).max()))
+    assert results[0].shape == model.decision_function(X).shape
+    if model.calibration is not None:
+        assert_allclose(results[1], model.predict_proba(X), atol=1e-12)
+
+
+def test_probabilities_of_two_classes(tmp_path):
+    model = make_model(classes=[0, 1], calibration={"a": np.array([-1.3]), "b": np.array([0.2])})
+    to_onnx(model, tmp_path / "model.onnx")
+    assert_allclose(run(tmp_path / "model.onnx", rows())[2], model.predict_proba(rows()), atol=1e-12)
+
+
+def test_missing_values_are_filled_inside(tmp_path):
+    model = make_model(input_fill=np.array([0.0, 1.0, 2.0, 3.0]), input_shift=np.ones(4))
+    X = rows()
+    X[::3, 1] = np.nan
+    to_onnx(model, tmp_path / "model.onnx", check_rows=X)
+    assert_allclose(run(tmp_path / "model.onnx", X)[1], model.decision_function(X), atol=1e-12)
+
+
+def test_rows_far_from_the_origin_keep_their_digits_in_float32(tmp_path):
+    X, y = data("three classes")
+    far = X + 1000.0
+    machine = clone(fitted("rbf", "three classes", False)).fit(far, y)
+    report = to_onnx(machine, tmp_path / "far.onnx", dtype="float32", check_rows=far)
+    assert report.relative_difference < 1e-5
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [SimpleImputer(strategy="median"), StandardScaler()],
+        [MinMaxScaler((-1, 2))],
+        [MaxAbsScaler(), RobustScaler(), "passthrough"],
+        [StandardScaler(with_mean=False), StandardScaler(with_std=False)],
+    ],
+    ids=repr,
+)
+def test_pipelines_are_folded_in(before, tmp_path):
+    X, y = data("three classes")
+    X = X.copy()
+    if len(before) and "Imputer" in repr(before[0]):
+        X[::5, 2] = np.nan
+    machine = make_pipeline(*before, clone(fitted("rbf", "three classes", False))).fit(X, y)
+    to_onnx(machine, tmp_path / "p.onnx", check_rows=X)
+    labels, scores = run(tmp_path / "p.onnx", X)
+    assert np.array_equal(labels, machine.predict(X))
+    assert_allclose(scores, machine.decision_function(X), atol=1e-11)
+
+
+def test_a_pipeline_around_a_model_that_scales_itself(tmp_path):
+    class Wrapped:
+        steps = ()
+
+    inner = make_model(
+        "regressor", input_shift=np.arange(4.0), input_scale=np.full(4, 2.0), input_fill=np.array([3.0, 2.0, 1.0, 0.0])
+    )
+    X = rows()
+    scaler, step = StandardScaler().fit(X * 3 + 1), Wrapped()
+    step.model_, pipeline = inner, Wrapped()
+    pipeline.steps = [("scale", scaler), ("machine", step)]
+    holes = X.copy()
+    holes[::4, 1] = np.nan
+    to_onnx(pipeline, tmp_path / "p.onnx", check_rows=holes)
+    assert_allclose(run(tmp_path / "p.onnx", holes)[0], inner.predict(scaler.transform(holes)), atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [MinMaxScaler(clip=True), SimpleImputer(add_indicator=True)])
+def test_other_steps_are_named(step, tmp_path):
+    X, y = data("two classes")
+    X = np.where(np.arange(X.size).reshape(X.shape) % 7 == 0, np.nan, X) if "Imputer" in repr(step) else X
+    if "Imputer" in repr(step):
+        machine = make_pipeline(step, kompakt.CompactSVC(5, refine=False, random_state=0)).fit(X, y)
+    else:
+        machine = make_pipeline(step, clone(fitted("rbf", "two classes", False))).fit(X, y)
+    with pytest.raises(UnsupportedModelError, match="cannot be folded"):
+        to_onnx(machine, tmp_path / "p.onnx")
+
+
+# -- errors ----------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
+    from kompakt.export import onnx_file
+
+    sound = onnx_file.machine_of
+
+    def spoiled(model, **options):
+        machine = sound(model, **options)
+        machine.weights[0] += 1e-6
+        return machine
+
+    monkeypatch.setattr(onnx_file, "machine_of", spoiled)
+    with pytest.raises(ParityError, match=r"differs from the machine by \d.*e-07"):
+        to_onnx(make_model(), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    assert to_onnx(make_model(), tmp_path / "model.onnx", tolerance=1e-3).max_difference > 1e-8
+
+
+def test_wrong_labels_are_noticed(tmp_path, monkeypatch):
+    from kompakt.export import onnx_file
+
+    real = onnx_file._run
+    monkeypatch.setattr(onnx_file, "_run", lambda *given: (real(*given)[0][::-1], real(*given)[1]))
+    with pytest.raises(ParityError, match="other labels"):
+        to_onnx(make_model(), tmp_path / "model.onnx")
+
+
+def test_foreign_kernels_say_why(tmp_path):
+    X, y = data("two classes")
+    machine = kompakt.CompactSVC(5, kernel=lambda a, b: a @ b.T, selection="random", refine=False).fit(X, y)
+    with pytest.raises(TypeError, match="would have to hold code"):
+        to_onnx(machine, tmp_path / "model.onnx")
+    machine = kompakt.CompactSVC(5, kernel="precomputed", selection="random", refine=False).fit(X @ X.T, y)
+    with pytest.raises(TypeError, match="column numbers"):
+        to_onnx(machine, tmp_path / "model.onnx")
+
+    class Own(Linear):
+        pass
+
+    with pytest.raises(UnsupportedModelError, match="must write its formula"):
+        to_onnx(make_model(kernel=1.0 + Own()), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float16"}, "float64' or 'float32"),
+        ({"check_rows": np.zeros((3, 2))}, "check_rows must have shape"),
+        ({"check_rows": np.full((3, 4), np.nan)}, "missing values"),
+    ],
+)
+def test_wrong_options(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        to_onnx(make_model(), tmp_path / "model.onnx", **options)
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "onnxruntime" else find(name, *a))
+    with pytest.raises(ImportError, match=r"onnxruntime.*kompakt\[onnx\]"):
+        to_onnx(make_model(), tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "skl2onnx", None)
+    with pytest.raises(ImportError, match=r"skl2onnx.*kompakt\[onnx\]"):
+        register_skl2onnx()
+
+
+# -- skl2onnx --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def skl2onnx():
+    module = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    register_skl2onnx()
+    return module
+
+
+@pytest.mark.parametrize("task", ["two classes", "three classes", "regression"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_convert_sklearn_of_a_pipeline(task, dtype, skl2onnx, tmp_path):
+    X, _ = data(task)
+    machine = fitted("1 + rbf", task, True)
+    path = tmp_path / "pipeline.onnx"
+    path.write_bytes(skl2onnx.to_onnx(machine, X[:1].astype(dtype)).SerializeToString())
+    results = run(path, X.astype(dtype))
+    expected = decisions(machine, X)
+    scale = np.abs(expected).max()
+    assert_allclose(
+        results[-1].reshape(expected.shape), expected, atol=(1e-12 if dtype == np.float64 else 2e-5) * scale
+    )
+    if task != "regression":
+        assert np.array_equal(results[0], machine.predict(X))
+
+
+def estimators():
+    options = {"n_basis": 6, "random_state": 0}
+    return [
+        kompakt.SpSVC(**options, gamma=0.4),
+        kompakt.FEESVC(**options, gamma=0.4),
+        kompakt.FEESVR(**options, gamma=0.4),
+        kompakt.FixedSizeLSSVC(**options, gamma=0.4, tune=False),
+        kompakt.FixedSizeLSSVR(**options, gamma=0.4, tune=False),
+        kompakt.ProjectedSVC(**options, gamma=0.4),
+        kompakt.KernelFisher(gamma=0.4),
+        kompakt.ProjectedKernelFisher(n_basis=6, gamma=0.4),
+        kompakt.LocalSamplingSVC(n_basis=6, random_state=0),
+        kompakt.CGLQSVC(n_basis=6, random_state=0),
+    ]
+
+
+@pytest.mark.parametrize("machine", estimators(), ids=lambda machine: type(machine).__name__)
+def test_every_estimator_converts(machine, skl2onnx, tmp_path):
+    X, y = data("regression" if type(machine).__name__.endswith("SVR") else "two classes")
+    machine = clone(machine).fit(X, y)
+    path = tmp_path / "machine.onnx"
+    path.write_bytes(skl2onnx.to_onnx(machine, X[:1]).SerializeToString())
+    expected = decisions(machine, X)
+    # KernelFisher keeps every row and large weights of both signs: rounding is relative to these
+    assert_allclose(run(path, X)[-1].ravel(), expected, atol=1e-9 * np.abs(expected).max())
+    assert to_onnx(machine, tmp_path / "own.onnx", check_rows=X).label_agreement in (1.0, None)
+
+
+def test_the_projection_is_a_transformer_in_a_pipeline(skl2onnx, tmp_path):
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = data("two classes")
+    machine = make_pipeline(StandardScaler(), kompakt.GreedyProjection(n_basis=6), LogisticRegression()).fit(X, y)
+    path = tmp_path / "machine.onnx"
+    path.write_bytes(skl2onnx.to_onnx(machine, X[:1], options={"zipmap": False}).SerializeToString())
+    labels, probabilities = run(path, X)
+    assert np.array_equal(labels, machine.predict(X))
+    assert_allclose(probabilities, machine.predict_proba(X), atol=1e-6)
+
+
+def test_text_and_whole_inputs_of_skl2onnx(skl2onnx, tmp_path):
+    """Columns of whole numbers are cast; a machine of our own kernel objects converts as well."""
+    X, y = data("two classes")
+    whole = np.rint(X * 10).astype(np.int64)
+    machine = kompakt.CompactSVC(6, kernel=RBF(0.01), selection="random", refine=False, random_state=0).fit(whole, y)
+    path = tmp_path / "machine.onnx"
+    path.write_bytes(skl2onnx.to_onnx(machine, whole[:1]).SerializeToString())
+    assert np.array_equal(run(path, whole)[0], machine.predict(whole))
