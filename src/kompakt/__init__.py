@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kompakt.formats import load, save
     from kompakt.model import Model
     from kompakt.reporting import report
+    from kompakt.rows.opening import open_rows
     from kompakt.subsample import indecision_probability
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ _HOME = {
     "compress": "kompakt.estimators.compress",
     "indecision_probability": "kompakt.subsample",
     "load": "kompakt.formats",
+    "open_rows": "kompakt.rows.opening",
     "report": "kompakt.reporting",
     "save": "kompakt.formats",
     "to_c": "kompakt.export",
@@ -77,6 +79,7 @@ __all__ = [
     "compress",
     "indecision_probability",
     "load",
+    "open_rows",
     "report",
     "save",
     "to_c",

@@ -59,7 +59,13 @@ def deadline_of(max_time: float | None) -> float | None:
 
 def solver_settings(estimator: Any, deadline: float | None) -> Settings:
     """The stopping rule from the constructor's words."""
-    return Settings(tol=float(estimator.tol), max_iter=int(estimator.max_iter), deadline=deadline)
+    return Settings(tol=float(estimator.tol), max_iter=int(estimator.max_iter), deadline=deadline, resumable=True)
+
+
+def streamed_rows(training: Training) -> StreamedRows | None:
+    """The streamed rows behind a training or behind the sample of one."""
+    rows = training.rows if training.origin is None else training.origin.rows
+    return rows if isinstance(rows, StreamedRows) else None
 
 
 class KernelMachine(CallbackSupportMixin, BaseEstimator):
@@ -90,8 +96,11 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             "coding": None if training.classes is None else getattr(self, "coding", "one_vs_rest"),
             "offset": None if rows.offset is None else rows.offset.astype(np.float64),
             "feature_names": None if names is None else np.asarray(names, dtype=str),
-            "squeeze": training.y is None or training.y.ndim == 1,
+            "squeeze": training.single,
         }
+        streamed = streamed_rows(training)
+        if streamed is not None:
+            fields |= {"input_shift": streamed.reader.shift, "input_scale": streamed.reader.scale}
         return Model(**{**fields, **more})
 
     def _publish(self, model: Model, solution: Solution, training: Training, indices: Array | None) -> None:
@@ -103,20 +112,26 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             self.gamma_ = gamma
         self.basis_vectors_ = model.basis_vectors_
         self.basis_indices_ = training.original(indices)
-        if self.basis_indices_ is not None and self.basis_vectors_ is not None:
+        if indices is not None and self.basis_vectors_ is not None:
             # exactly the user's rows: centring and back may have changed the last bit
-            exact = training.rows.X[indices]
-            self.basis_vectors_ = exact.toarray() if training.rows.is_sparse else np.array(exact)
+            exact = training.rows.originals(indices)
+            exact = exact.toarray() if training.rows.is_sparse else np.array(exact)
+            self.basis_vectors_ = exact if model.input_scale is None else model.basis_vectors_
         self.dual_coef_ = model.weights.T
         self.intercept_ = model.intercept
         self.n_basis_ = model.n_basis_
         self.n_iter_ = solution.n_iter
         self.converged_ = solution.converged
+        self.interrupted_ = False
         self.jitter_ = solution.jitter
         self.objective_ = float(np.sum(solution.objective))
         if training.classes is not None:
             self.classes_ = training.classes
-        self.interrupted_ = False
+        streamed = streamed_rows(training)
+        if streamed is not None:
+            self.n_passes_ = streamed.passes.count
+        elif hasattr(self, "n_passes_"):
+            del self.n_passes_  # of an earlier fit
         if model.kernel.name == "linear":
             self.coef_ = model.weights.T @ model.basis
 

@@ -329,6 +329,11 @@ def sample_rows(estimator: Any, training: Training) -> int:
     return int(np.clip(budget / (12 * entries + 16 * m + 64 * rows.n_outputs), 1000, SAMPLE_ROWS))
 
 
+def held_rows(estimator: Any, training: Training) -> Training:
+    """The training itself, or on a sample that fits where its rows are streamed."""
+    return sampled(training, sample_rows(estimator, training)) if training.streamed else training
+
+
 def sampled(training: Training, count: int) -> Training:
     """The same training on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
 

@@ -70,6 +70,10 @@ class ArrayRows(Rows):
         X = self.X[indices]
         return X if self.offset is None else X - self.offset
 
+    def as_inputs(self, X: Any) -> Any:
+        """Vectors in the user's units as these rows have them before centring."""
+        return X
+
     def originals(self, indices: np.ndarray) -> Any:
         """Rows by number as they were given, not centred."""
         return self.X[indices]

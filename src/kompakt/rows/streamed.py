@@ -196,6 +196,9 @@ class StreamedRows(ArrayRows):
             self._known = (np.asarray(index), self.gather(index))
         return self._known[1]
 
+    def as_inputs(self, X: Any) -> Any:
+        return self.reader.inputs(X)
+
     def originals(self, indices: Array) -> Any:
         """Rows by number, standardised but not centred, from the last rows taken if they are among them."""
         indices = np.asarray(indices, dtype=np.intp)
