@@ -1,10 +1,15 @@
-"""Seeded mutators that know the two formats, so that changes get past the checksum and the first check."""
+"""Seeded mutators that know the formats, so that changes get past the checksum and the first check.
+
+Each takes a sound file and a generator, and returns a damaged one; the same generator gives the same damage.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +19,7 @@ ODD_NUMBERS = [
     0, 1, -1, 2, 3, 4, 7, 8, 28, 64, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308,
     1e-320, True, False,
 ]  # fmt: skip
-ODD_VALUES = [
+ODD_VALUES: list[Any] = [
     *ODD_NUMBERS, None, "", "basis", "weights", "classes.text", "\ud800", "\0", "x" * 5000, [], {}, [[]], [0], [-1],
     [2**31 - 1, 2**31 - 1], [0, 2**31 - 1], [28], [7, 4, 1], "<f8", "<f4", "|O", ">f8", "<U9", "|b1", "<i8", "|u1",
     {"array": "basis"}, {"array": "offset"}, {"name": "linear"}, {"name": "sum", "parts": []}, {"$float": "nan"},
@@ -31,7 +36,7 @@ def seal(text: bytes, data: bytes, length: int | None = None, size: int | None =
     return preamble + hashlib.sha256(preamble + bytes(40) + body).digest() + bytes(8) + body
 
 
-def _places(value, found):
+def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Every (container, key) inside a JSON value."""
     for key in list(value) if isinstance(value, dict) else range(len(value)):
         found.append((value, key))
@@ -41,11 +46,12 @@ def _places(value, found):
 
 
 def _flip(raw: bytes, rng: np.random.Generator) -> bytes:
-    raw = bytearray(raw)
+    changed = bytearray(raw)
     for _ in range(int(rng.integers(1, 5))):
-        if raw:
-            raw[int(rng.integers(len(raw)))] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256))]))
-    return bytes(raw)
+        if changed:
+            odd = (0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256)))
+            changed[int(rng.integers(len(changed)))] = odd[int(rng.integers(len(odd)))]
+    return bytes(changed)
 
 
 def _cut(raw: bytes, rng: np.random.Generator) -> bytes:
@@ -69,9 +75,9 @@ def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
     if kind == 4:
         return seal(text, _flip(data, rng))
     if kind == 5:
-        odd = [0, 1, 63, 64, length, 2**22, 2**32 - 1]
+        lengths = [0, 1, 63, 64, length, 2**22, 2**32 - 1]
         size = None if rng.random() < 0.5 else int(rng.choice([0, 64, len(raw), 2**40, 2**63 - 1]))
-        return seal(text, _cut(data, rng) if rng.random() < 0.3 else data, int(rng.choice(odd)), size)
+        return seal(text, _cut(data, rng) if rng.random() < 0.3 else data, int(rng.choice(lengths)), size)
     header = json.loads(text)
     for _ in range(int(rng.integers(1, 4))):
         places = _places(header, [])
@@ -96,8 +102,8 @@ WORDS = [
 ]  # fmt: skip
 
 
-def mutate_libsvm(raw: bytes, rng: np.random.Generator) -> bytes:
-    """A changed text model: bytes, words, lines and cuts."""
+def _mutate_words(raw: bytes, rng: np.random.Generator, words: Sequence[bytes], separator: bytes) -> bytes:
+    """Bytes, words, lines and cuts of a text."""
     kind = rng.integers(6)
     if kind == 0:
         return _flip(raw, rng)
@@ -106,18 +112,58 @@ def mutate_libsvm(raw: bytes, rng: np.random.Generator) -> bytes:
     lines = raw.split(b"\n")
     for _ in range(int(rng.integers(1, 4))):
         number = int(rng.integers(len(lines)))
-        words = lines[number].split(b" ")
-        place = int(rng.integers(len(words)))
-        word = WORDS[int(rng.integers(len(WORDS)))]
+        parts = lines[number].split(separator)
+        place = int(rng.integers(len(parts)))
+        word = words[int(rng.integers(len(words)))]
         if kind == 2:
-            words[place] = word
+            parts[place] = word
         elif kind == 3:
-            words.insert(place, word)
+            parts.insert(place, word)
         elif kind == 4:
-            del words[place]
+            del parts[place]
         else:
             other = int(rng.integers(len(lines)))
             lines[number], lines[other] = lines[other], lines[number]
             continue
-        lines[number] = b" ".join(words)
+        lines[number] = separator.join(parts)
     return b"\n".join(lines)
+
+
+def mutate_libsvm(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed text model of LIBSVM."""
+    return _mutate_words(raw, rng, WORDS, b" ")
+
+
+def mutate_range(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed range file of svm-scale."""
+    return _mutate_words(raw, rng, [*WORDS, b"x", b"y", b"x\n", b"-1 1"], b" ")
+
+
+DATA_WORDS = [
+    *WORDS, b"#", b"# comment", b"qid:3", b"qid:", b"qid:-1", b"1:1e-400", b"1:+-1", b"1 :1", b"1: 1", b"0:0",
+    b"1:1 1:1", b"3:1 2:1", b"4294967296:1", b"9223372036854775808:1", b"1.5:1", b"a:1", b"1,2,3", b"1,2", b"\r",
+    b"\r\n", b"\n\n", b"\t", b"\x0b", b"\x1a", b"\xef\xbb\xbf", b"\xfe\xff", b"\x00\x00", b"\xc3\x28",
+    b"9" * 400 + b":1", b"1:" + b"9" * 400,
+]  # fmt: skip
+
+
+def mutate_svmlight(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed svmlight file of rows."""
+    return _mutate_words(raw, rng, DATA_WORDS, b":" if rng.random() < 0.2 else b" ")
+
+
+CSV_WORDS = [
+    b"", b"0", b"1", b"-1", b"nan", b"NaN", b"NA", b"null", b"inf", b"-inf", b"1e999", b"1e-400", b"0x10", b"1_0",
+    b"1.5.2", b"--1", b"9" * 400, b"true", b"False", b"2024-01-31", b"12:30:00", b"text", b'"', b'""', b'"a', b'a"',
+    b'"a,b"', b'"a\nb"', b"'", b";", b"\t", b",", b",,,,,,,,", b"\r", b"\n", b"\r\n", b"\n\n\n", b"\x00", b"\xff",
+    b"\xef\xbb\xbf", b"\xc3\x28", b"\xe2\x80\xa8", b"x" * 5000, b"label", b"width", b" 1 ", b"1 ", b"=1+1", b"\\",
+    b"#",
+]  # fmt: skip
+
+
+def mutate_csv(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed CSV file of rows."""
+    if rng.random() < 0.05:  # another separator or line end throughout
+        old, new = [(b",", b";"), (b"\n", b"\r\n"), (b"\n", b"\r"), (b",", b"\t"), (b'"', b"")][int(rng.integers(5))]
+        raw = raw.replace(old, new)
+    return _mutate_words(raw, rng, CSV_WORDS, b",")
