@@ -17,6 +17,7 @@ from kompakt.estimators.base import (
 from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.resuming import checkpoints
 from kompakt.estimators.selectors import make_selector
 from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.compact import Recipe, select
@@ -32,7 +33,7 @@ class _Compact:
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Fit the machine.
 
         Parameters
@@ -41,6 +42,10 @@ class _Compact:
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same machine to the last bit; the file is
+            removed at the end.
 
         Returns
         -------
@@ -49,9 +54,9 @@ class _Compact:
         me: Any = self
         deadline = deadline_of(me.max_time)
         forget_batches(self)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs):
+        with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
             learn = learned_widths(me.gamma, me.refine, me.kernel)
-            training = prepare(self, X, y, sample_weight, classifier=self._classifier)
+            training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
             plan = FlagshipPlan(self, training, self._recipe(training, learn, deadline))
             start = self._start(training)
             if me.tune:

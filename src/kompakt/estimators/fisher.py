@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import step
 from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.resuming import checkpoints
 from kompakt.estimators.watch import watched
 from kompakt.rows import hash_rows
 from kompakt.select import GivenSelector, ProjectionSelector, Selection
@@ -23,7 +25,7 @@ class _Fisher(MachineClassifier):
     """Fit of both discriminants: a basis, the moments of the classes, one small problem per output."""
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Fit the discriminant.
 
         Parameters
@@ -32,6 +34,10 @@ class _Fisher(MachineClassifier):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same machine to the last bit; the file is
+            removed at the end.
 
         Returns
         -------
@@ -43,8 +49,8 @@ class _Fisher(MachineClassifier):
         bias = self.bias  # type: ignore[attr-defined]
         if bias not in fisher.BIASES:
             raise ValueError(f"bias must be one of {fisher.BIASES}; got {bias!r}.")
-        with block_threads(self.n_jobs):  # type: ignore[attr-defined]
-            training = prepare(self, X, y, sample_weight, classifier=True)
+        with block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:  # type: ignore[attr-defined]
+            training = resume(prepare(self, X, y, sample_weight, classifier=True))
             assert training.classes is not None
             assert training.labels is not None
             rows, kernel = training.rows, training.kernel
@@ -259,7 +265,11 @@ class ProjectedKernelFisher(_Fisher):
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         selector = projection_selector(self)
-        selection = selector.select(training.rows, training.kernel, int(self.n_basis), key=training.key)
+        selection = step(
+            "selection",
+            lambda: selector.select(training.rows, training.kernel, int(self.n_basis), key=training.key),
+            Selection,
+        )
         return selection, int(selection.info.get("n_kernel_evals", 0)), None
 
 

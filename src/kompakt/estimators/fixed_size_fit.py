@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import _num_samples
 
+from kompakt.checkpoint import step
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.resuming import checkpoints
 from kompakt.estimators.selectors import make_selector
 from kompakt.estimators.watch import watched
 from kompakt.kernels import Kernel
@@ -90,9 +92,12 @@ class FixedSizeFit:
     """Fit of both fixed-size machines."""
 
     _classifier: bool
+    C_: float
+    history_: list[dict[str, Any]]
+    n_kernel_evals_: int
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Choose the prototypes, tune if asked to, and fit the machine.
 
         Parameters
@@ -101,6 +106,10 @@ class FixedSizeFit:
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same machine to the last bit; the file is
+            removed at the end.
 
         Returns
         -------
@@ -112,8 +121,8 @@ class FixedSizeFit:
         forget_batches(self)
         for name in _SOMETIMES:
             self.__dict__.pop(name, None)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs):
-            training = prepare(self, X, y, sample_weight, classifier=self._classifier)
+        with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
+            training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
             plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
             plan.note("selection", n_basis=plan.selection.n_basis)
             if me.tune:
@@ -207,7 +216,11 @@ class FixedSizeFit:
                 "penalize_intercept": objective.penalize_intercept,
             }
         n_basis = max(self._sizes(training.rows.n_rows)) if me.n_basis == "auto" else int(me.n_basis)
-        return selector.select(training.rows, training.kernel, n_basis, key=training.key, **told)
+        return step(
+            "selection",
+            lambda: selector.select(training.rows, training.kernel, n_basis, key=training.key, **told),
+            Selection,
+        )
 
     def _sizes(self, n_rows: int) -> list[int]:
         """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
@@ -230,7 +243,7 @@ class FixedSizeFit:
 
         def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
             plan.count(plan.parts)
-            return held_out_errors(plan.task, plan.parts, kernel, plan.basis, Cs, fast)
+            return step("evaluation", lambda: held_out_errors(plan.task, plan.parts, kernel, plan.basis, Cs, fast))
 
         tuned: Tuned = tune_width_and_cost(
             evaluate,
@@ -269,7 +282,7 @@ class FixedSizeFit:
 
         def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
             plan.count(parts)
-            return held_out_errors(task, parts, kernel, plan.basis, Cs, objective)
+            return step("evaluation", lambda: held_out_errors(task, parts, kernel, plan.basis, Cs, objective))
 
         return evaluate
 
@@ -283,7 +296,10 @@ class FixedSizeFit:
         n = plan.selection.n_basis
         sizes = np.array(sorted({min(size, n) for size in self._sizes(plan.training.rows.n_rows)}))
         Cs = plan.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if me.tune else np.ones(1))
-        errors, fold_errors = size_errors(plan.task, plan.parts, plan.kernel, plan.basis, sizes, Cs, plan.objective)
+        errors, fold_errors = step(
+            "sizes",
+            lambda: size_errors(plan.task, plan.parts, plan.kernel, plan.basis, sizes, Cs, plan.objective),
+        )
         plan.count(plan.parts)
         at_best = np.argmin(errors, axis=1)
         of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]

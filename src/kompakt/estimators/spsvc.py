@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kompakt.checkpoint import current, step
 from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
 from kompakt.estimators.prepare import Training, prepare, splits_of
+from kompakt.estimators.resuming import checkpoints
 from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
 from kompakt.grow.forward import GrowthPlan, Record, finish, grow, put_back
 from kompakt.grow.machine import GrowingMachine, require_memory
 from kompakt.grow.monitor import Monitor
-from kompakt.grow.sizes import SizeProblem, size_errors, tune_grid
+from kompakt.grow.sizes import SizeProblem, Tuned, size_errors, tune_grid
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.rows import hash_rows
@@ -231,7 +233,7 @@ class SpSVC(MachineClassifier):
         self.verbose = verbose
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SpSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> SpSVC:
         """Grow the machine.
 
         Parameters
@@ -240,14 +242,19 @@ class SpSVC(MachineClassifier):
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same machine to the last bit; the file is
+            removed at the end.
 
         Returns
         -------
         self
         """
         deadline = deadline_of(self.max_time)
-        with verbose_logging(self.verbose), block_threads(self.n_jobs):
-            parts = self._choose_size(self._resolve(X, y, sample_weight, deadline))
+        with verbose_logging(self.verbose), block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:
+            training = resume(prepare(self, X, y, sample_weight, classifier=True))
+            parts = self._choose_size(self._resolve(training, deadline))
             machine, records = self._grow(parts)
             solution = machine.solution()
             training = replace(parts.training, kernel=parts.kernel)
@@ -270,8 +277,7 @@ class SpSVC(MachineClassifier):
 
     # -- names into parts ----------------------------------------------------------------------------
 
-    def _resolve(self, X: Any, y: Any, sample_weight: Any, deadline: float | None) -> _Resolved:
-        training = prepare(self, X, y, sample_weight, classifier=True)
+    def _resolve(self, training: Training, deadline: float | None) -> _Resolved:
         kernel = training.kernel
         if self.plus_one:
             if isinstance(kernel, Precomputed):
@@ -335,6 +341,8 @@ class SpSVC(MachineClassifier):
         tries = plan.n_basis * (1 if plan.selection in ("random", "cholesky", "gsvc", "bh") else plan.n_candidates)
         enough = slots >= len(parts.stream.rows) and tries >= len(parts.stream.rows)
         wanted = enough if self.cache == "auto" else bool(self.cache)
+        # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
+        wanted = wanted and current() is None
         cache = ColumnCache(rows.n_rows, slots) if pool or (wanted and slots > 0) else None
         columns = KernelColumns(rows, parts.kernel, choose_block_rows(rows.n_features), cache)
         if pool:
@@ -363,7 +371,7 @@ class SpSVC(MachineClassifier):
             options=parts.options,
         )
         if not self.tune:
-            errors = size_errors(problem, parts.kernel, parts.C)
+            errors = step("sizes", lambda: size_errors(problem, parts.kernel, parts.C))
             chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12))
             self.cv_errors_ = chosen.mean_errors
             return replace(parts, plan=replace(parts.plan, n_basis=chosen.size))
@@ -373,7 +381,11 @@ class SpSVC(MachineClassifier):
             kernels = [training.kernel]
         else:
             kernels = [make_kernel(self.kernel, gamma=g, coef0=self.coef0, degree=self.degree) for g in gammas]
-        tuned = tune_grid(problem, kernels, C_grid, plus_one=self.plus_one, memory_budget=parts.budget)
+        tuned = step(
+            "search",
+            lambda: tune_grid(problem, kernels, C_grid, plus_one=self.plus_one, memory_budget=parts.budget),
+            Tuned,
+        )
         self.cv_errors_ = tuned.errors
         kernel = kernels[tuned.kernel] + 1.0 if self.plus_one else kernels[tuned.kernel]
         size = tuned.n_basis if by_folds else parts.plan.n_basis
@@ -409,7 +421,7 @@ class SpSVC(MachineClassifier):
             held=held,
             patience=int(self.n_iter_no_change),
         )
-        plan = replace(parts.plan, interruptible=True)
+        plan = replace(parts.plan, interruptible=True, resumable=True)
         records = grow(machine, stream, plan, monitor, None if held is None else monitor.enough)
         if held is not None and records and not records[-1].get("interrupted"):
             self._keep_best(machine, records, parts)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import step
 from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.grow.refine import Refined, refine
@@ -122,7 +123,9 @@ def select(rows: ArrayRows, kernel: Kernel, n_basis: int, recipe: Recipe, labels
             "fit_intercept": recipe.fit_intercept,
             "penalize_intercept": recipe.penalize_intercept,
         }
-    selection = recipe.selector.select(rows, kernel, n_basis, key=recipe.key, **told)
+    selection = step(
+        "selection", lambda: recipe.selector.select(rows, kernel, n_basis, key=recipe.key, **told), Selection
+    )
     if recipe.refine and 0 < selection.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         vectors = extended(rows, kernel, selection.vectors, n_basis, recipe)

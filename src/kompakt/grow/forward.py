@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import Progress, progress
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.machine import GrowingMachine, Snapshot
+from kompakt.grow.saving import growth_state, restore_growth
 from kompakt.grow.schedules import Schedule, make_schedule
 from kompakt.grow.scores import SELECTIONS, TRIALS, Tried, WholeRows
 from kompakt.grow.shrinking import restore, shrink
@@ -55,6 +57,8 @@ class GrowthPlan:
         On the clock of time.monotonic.
     interruptible : bool
         Whether Ctrl-C ends the growth with the machine of the last complete step, instead of passing through.
+    resumable : bool
+        Whether the growth is written to the fit's checkpoint, where it has one.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class GrowthPlan:
     max_iter: int = 200
     deadline: float | None = None
     interruptible: bool = False
+    resumable: bool = False
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
@@ -107,6 +112,9 @@ def grow(
     """
     growth = _Growth(machine, stream, plan)
     records: list[Record] = []
+    place = progress("growth") if plan.resumable else Progress()
+    if place.last is not None:
+        records = restore_growth(growth, place.last)
     last: Snapshot | None = None
     try:
         with task("growth", plan.n_basis - machine.n_basis) as step:
@@ -121,6 +129,8 @@ def grow(
                 last = machine.snapshot()
                 if step() or (stop is not None and stop(records)):
                     break
+                if place.due():
+                    place.save(growth_state(growth, records))
         finish(machine, plan)
     except KeyboardInterrupt:
         if last is None or not plan.interruptible or not keeps_on_interrupt():

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kompakt.checkpoint import progress
 from kompakt.design import Design
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, PiecewiseLinear
@@ -92,7 +93,10 @@ class GramSelector:
         outputs = np.zeros((sample.rows.n_rows, sample.rows.n_outputs))
         record: list[dict[str, Any]] = []
         evaluations = 0
-        for round_number in tracked(range(self.n_rounds), "selection", self.n_rounds):
+        place, first = progress("gram"), 0
+        if place.last is not None:
+            first, best, outputs, record, evaluations = place.last
+        for round_number in tracked(range(first, self.n_rounds), "selection", self.n_rounds - first):
             candidates = self._draw(sample.rows, hashes, n_candidates, best, outputs, loss, round_number)
             design = Design(sample.rows, kernel, kernel.take_basis(sample.rows, candidates), store=False)
             chosen = candidates[self._forward(design, replace(template, design=design), outputs, n_basis)]
@@ -108,6 +112,7 @@ class GramSelector:
                 break
             if round_number + 1 < self.n_rounds:
                 outputs = fitted.matvec(solution.coordinates[:-1]) + solution.intercept
+                place.save((round_number + 1, best, outputs, record, evaluations))
         assert best is not None
         indices = sample.index[best[1]]
         return Selection(

@@ -11,12 +11,16 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
+from kompakt.checkpoint import progress
+from kompakt.checkpoint import step as once
 from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, factorise
+from kompakt.grow.replay import Replay
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.progress import Task, keeps_on_interrupt, task
@@ -80,6 +84,15 @@ class RefinementObjective:
         assert self._weights is not None
         assert self._intercept is not None
         return self._weights, self._intercept
+
+    @property
+    def carried(self) -> tuple[Any, ...]:
+        """What an evaluation leaves behind: the start of the next solve, and the counts."""
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals
+
+    @carried.setter
+    def carried(self, values: tuple[Any, ...]) -> None:
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals = values
 
     def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array]:
         """Exact weights for a basis; also returns the stored raw values and the features."""
@@ -151,7 +164,13 @@ def smooth(loss: Loss, rows: ArrayRows) -> Loss:
     return Rounded(loss, 0.1 * spread if spread > 0 else 0.1)
 
 
-def refine(
+def refine(rows: ArrayRows, problem: Problem, kernel: Kernel, basis: Array, **options: Any) -> Refined:
+    """Descend from a basis, as a step of the fit's checkpoint; see `descend_in_stages` for the options."""
+    run = partial(descend_in_stages, rows, problem, kernel, basis, **options)
+    return once("refinement", run, Refined, complete=lambda refined: refined.interrupted is None)
+
+
+def descend_in_stages(
     rows: ArrayRows,
     problem: Problem,
     kernel: Kernel,
@@ -188,12 +207,14 @@ def refine(
         for part, part_problem, budget in plan:
             objective = RefinementObjective(part, part_problem, kernel, learn_width=learn_width)
             limits = Limits(budget, deadline, interruptible)
-            kernel, basis, values, steps, kept = descend(objective, kernel, basis, limits, trace, step)
+            run = partial(descend, objective, kernel, basis, limits, trace, step)
+            stage = once("descent", lambda: (*run(), objective.carried[2:]), complete=lambda stage: stage[4] is None)  # noqa: B023
+            kernel, basis, values, steps, kept, (evaluations, kernel_evals) = stage
             first = values[0] if first is None else first
             last = values[-1]
             n_iter += steps
-            n_evaluations += objective.n_evaluations
-            n_kernel_evals += objective.n_kernel_evals
+            n_evaluations += evaluations
+            n_kernel_evals += kernel_evals
             if kept is not None:
                 break
     assert first is not None
@@ -231,6 +252,7 @@ def descend(
     theta = kernel.theta if objective.learn_width else np.empty(0)
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
+    replay = Replay(progress("evaluations"), objective)
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
@@ -239,14 +261,19 @@ def descend(
     def function(x: Array) -> tuple[float, Array]:
         if limits.deadline is not None and time.monotonic() > limits.deadline and values:
             raise _OutOfTime
-        value, d_basis, d_theta = objective.value_and_gradient(*split(x))
+        known = replay.recall(x)
+        if known is None:
+            value, d_basis, d_theta = objective.value_and_gradient(*split(x))
+            gradient = (d_basis * unit).ravel()
+            known = value, np.concatenate([gradient, d_theta]) if objective.learn_width else gradient
+            replay.add(x, *known)
+        value = known[0]
         values.append(value)
         if value < best["value"]:
             # in one call, so that an interrupt finds a point and weights that belong together
             best.update({"value": value, "x": x.copy(), "weights": getattr(objective, "last_weights", None)})
         trace.append({"objective": value, "time": time.monotonic()})
-        gradient = (d_basis * unit).ravel()
-        return value, np.concatenate([gradient, d_theta]) if objective.learn_width else gradient
+        return known
 
     start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
     steps = 0

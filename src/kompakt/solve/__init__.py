@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kompakt.checkpoint import step
 from kompakt.losses import LeastSquares
 from kompakt.solve import least_squares, newton, rounded
 from kompakt.solve.problem import Array, Problem, Settings, Solution
@@ -28,8 +31,15 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
     >>> solution.weights.round(3), solution.intercept.round(3)
     (array([[3.]]), array([1.]))
     """
+    if settings is not None and settings.resumable:
+        return step("weights", lambda: _solved(problem, start, settings), Solution)
+    return _solved(problem, start, settings)
+
+
+def _solved(problem: Problem, start: Array | None, settings: Settings | None) -> Solution:
     if isinstance(problem.loss, LeastSquares):
         return least_squares.minimise(problem, start, settings)
     if problem.loss.piecewise_quadratic:
         return newton.minimise(problem, start, settings)
-    return rounded.minimise(problem, start, settings)
+    # its many short solves are one step together
+    return rounded.minimise(problem, start, None if settings is None else replace(settings, resumable=False))

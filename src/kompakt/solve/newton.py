@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import Progress, progress
 from kompakt.design import Factor, factorise, weighted_gram
 from kompakt.losses import Loss
 from kompakt.rows import RowBlock
@@ -48,12 +49,17 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
-    moving = np.arange(L)
-    sums = run_pass(problem, theta, None, moving, None)
-    objective = penalised(problem, theta, sums.losses[0])
-    optimality = relative_gradient(problem, theta, sums)
-    n_iter, done = 0, optimality <= tol
-    jitter = problem.design.jitter
+    place = progress("newton") if settings.resumable else Progress()
+    if place.last is None:
+        moving = np.arange(L)
+        sums = run_pass(problem, theta, None, moving, None)
+        objective = penalised(problem, theta, sums.losses[0])
+        optimality = relative_gradient(problem, theta, sums)
+        n_iter, done = 0, optimality <= tol
+        jitter = problem.design.jitter
+    else:  # goes on after the iteration that was written down last
+        theta, held, moving, objective, optimality, done, n_iter, jitter = place.last
+        sums = Sums(**held)
     while not done.all() and n_iter < settings.max_iter and not settings.out_of_time():
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
@@ -79,6 +85,8 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         objective[moving] = penalised(problem, theta[:, moving], sums.losses[0])
         optimality[moving] = relative_gradient(problem, theta[:, moving], sums)
         done[moving] = (optimality[moving] <= tol) | settled
+        if place.due():
+            place.save((theta, vars(sums), moving, objective, optimality, done, n_iter, jitter))
     return Solution(
         weights=problem.design.to_weights(theta[:-1]),
         intercept=theta[-1].copy(),

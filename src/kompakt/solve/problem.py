@@ -61,6 +61,7 @@ class Settings:
     tol: float = 1e-8
     max_iter: int = 200
     deadline: float | None = None  # on the clock of time.monotonic
+    resumable: bool = False  # a step of the fit's checkpoint, if it has one: solves that take long
 
     def out_of_time(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import step
 from kompakt.grow.compact import Array, Recipe, grow, held_out
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
@@ -68,6 +69,13 @@ def tune_flagship(
 
     def evaluate(setting: Setting, n_rows: int) -> float:
         nonlocal evaluations
+        error, spent = step("evaluation", lambda: measure(setting, n_rows))
+        evaluations += spent
+        return error
+
+    def measure(setting: Setting, n_rows: int) -> tuple[float, int]:
+        """Error of a setting, and the kernel evaluations it took."""
+        spent = 0
         errors, losses = [], []
         for number, ((train, other), order) in enumerate(zip(splits, orders, strict=True)):
             share = n_rows / len(train)
@@ -87,12 +95,12 @@ def tune_flagship(
                 validation_fraction=0.0,
             )
             machine = grow(part, kernel_of(setting.gamma), size, own, own_labels)
-            evaluations += machine.n_kernel_evals
+            spent += machine.n_kernel_evals
             result = held_out(part, rows.subset(other), machine.kernel, machine.basis, own)
             errors.append(result.error if recipe.classifier else _squared_or_own(result, rows, other))
             losses.append(result.mean_loss)
         # among equal errors the smaller loss decides, scaled to less than one row
-        return float(np.mean(errors)) + (1e-6 * float(np.mean(losses)) if recipe.classifier else 0.0)
+        return float(np.mean(errors)) + (1e-6 * float(np.mean(losses)) if recipe.classifier else 0.0), spent
 
     parts: dict[tuple[int, int], ArrayRows] = {}
     result = successive_halving(

@@ -1,0 +1,397 @@
+"""Checkpoints: a fit that was killed goes on where it was, and ends in the same machine to the last bit.
+
+A fit is a deterministic sequence of steps.  A checkpoint is the journal of those that are done: `step(kind, compute)`
+computes and writes down, or, in a fit that resumes, reads what was written.  Everything between steps is computed
+again, from the same numbers, so the machine comes out the same.  A long step writes down where it is with
+`progress(kind)`; its steps and progress are dropped when it ends.
+
+Recipes call both at the ends of their rounds without knowing whether there is a checkpoint: it belongs to the thread
+that runs the fit, as the limit of BLAS threads does.  Work handed to other threads is part of the step that waits for
+it.
+
+The file is the container of model files (JSON and numbers, checked; reading it runs no code), replaced as a whole.
+Writing may take a twentieth of the time: where it is slow, some rounds share one write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+import kompakt
+from kompakt.formats import container
+from kompakt.formats.errors import ModelFileError
+from kompakt.formats.files import opened, write_atomically
+from kompakt.kernels import Kernel, from_spec
+
+KIND = "kompakt checkpoint"
+#: share of the time that writing may take
+_SHARE = 0.05
+_local = threading.local()
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that does not belong to this fit, or cannot be read.
+
+    Examples
+    --------
+    >>> from kompakt.checkpoint import CheckpointError
+    >>> issubclass(CheckpointError, ValueError)
+    True
+    """
+
+
+@dataclass
+class _Record:
+    """One entry of the journal: a value as plain JSON and arrays, or None for progress not yet written."""
+
+    kind: str
+    depth: int
+    running: bool  # progress of a step that is not finished
+    value: Any = None
+    arrays: tuple[np.ndarray, ...] = ()
+
+
+class Checkpoint:
+    """The journal of one fit in a file; see `checkpointing`.
+
+    Parameters
+    ----------
+    path : path-like
+    identity : dict
+        Plain facts that tell this fit from others, by name; a file with other facts is refused.
+    """
+
+    def __init__(self, path: Any, identity: dict[str, Any]) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self.identity = {"kompakt": kompakt.__version__, **identity}
+        self.records: list[_Record] = []
+        self.resumed = os.path.exists(self.path)
+        self.keep_file = False
+        self._cursor = self._depth = 0
+        self._dirty = False
+        self._written = -math.inf
+        self._cost = 0.0
+        if self.resumed:
+            self.records = _read(self.path, self.identity)
+        for leftover in glob.glob(os.path.join(glob.escape(os.path.dirname(self.path)), self._temporary_names())):
+            with contextlib.suppress(OSError):
+                os.unlink(leftover)  # of a process that was killed while writing
+
+    def _temporary_names(self) -> str:
+        return f".{glob.escape(os.path.basename(self.path))}.????????????????.tmp"
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def step(self, kind: str, compute: Callable[[], Any], cls: type | None, complete: Callable[[Any], bool]) -> Any:
+        """The value of a finished step, or of `compute`, which is then written down."""
+        begin = self._cursor
+        if begin < len(self.records) and self.records[begin].depth == self._depth:
+            record = self.records[begin]
+            if record.kind != kind or record.running:
+                raise CheckpointError(self._disagrees(record.kind, kind))
+            self._cursor += 1
+            return _decoded(record, cls)
+        self._depth += 1
+        try:
+            value = compute()
+        finally:
+            self._depth -= 1
+        if not complete(value):
+            self.keep_file = True
+            return value
+        record = _encoded(kind, self._depth, False, value)
+        self.records[begin:] = [record]
+        self._cursor = begin + 1
+        self._dirty = True
+        self.write()
+        # the fit that wrote it goes on from what a fit that resumes will read
+        return _decoded(record, cls)
+
+    def open_progress(self, kind: str) -> Progress:
+        """Where a step is that is not finished."""
+        at = self._cursor
+        known = at < len(self.records) and self.records[at].depth == self._depth
+        if known and not (self.records[at].running and self.records[at].kind == kind):
+            raise CheckpointError(self._disagrees(self.records[at].kind, kind))
+        if not known:
+            self.records.insert(at, _Record(kind, self._depth, True))
+        self._cursor += 1
+        return Progress(self, at)
+
+    def _disagrees(self, found: str, expected: str) -> str:
+        return (
+            f"the checkpoint {self.path} has the step {found!r} where this fit comes to {expected!r}: it was written "
+            "by other code or other library versions. Delete it to start anew."
+        )
+
+    # -- the file ------------------------------------------------------------------------------------
+
+    def write(self, urgent: bool = False) -> None:
+        """Replace the file, unless the last write was so long and so recent that writing would take its toll."""
+        if not urgent and time.monotonic() - self._written < self._cost / _SHARE:
+            return
+        began = time.monotonic()
+        write_atomically(self.path, container.pack(*_file_of(self.identity, self.records)))
+        self._written = time.monotonic()
+        self._cost = self._written - began
+        self._dirty = False
+
+    def close(self, finished: bool) -> None:
+        """Remove the file of a finished fit; write what is not yet written of one that ends early."""
+        if finished and not self.keep_file:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+        elif self._dirty:
+            self.write(urgent=True)
+
+
+class Progress:
+    """Where a long step is: `last` is what was saved last, None at the start."""
+
+    def __init__(self, checkpoint: Checkpoint | None = None, at: int = 0) -> None:
+        self._checkpoint, self._at = checkpoint, at
+
+    @property
+    def active(self) -> bool:
+        """Whether saving has an effect."""
+        return self._checkpoint is not None
+
+    @property
+    def last(self) -> Any:
+        """The value saved last, in this process or before."""
+        if self._checkpoint is None:
+            return None
+        record = self._checkpoint.records[self._at]
+        return None if record.value is None else _decoded(record, None)
+
+    def save(self, value: Any) -> None:
+        """Write down where the step is; steps inside what is done so far are dropped."""
+        owner = self._checkpoint
+        if owner is None:
+            return
+        old = owner.records[self._at]
+        owner.records[self._at :] = [_encoded(old.kind, old.depth, True, value)]
+        owner._cursor = self._at + 1
+        owner._dirty = True
+        owner.write()
+
+    def due(self) -> bool:
+        """Whether a save would be written now: values that are costly to put together need not be before."""
+        owner = self._checkpoint
+        return owner is not None and time.monotonic() - owner._written >= owner._cost / _SHARE
+
+
+# -- what recipes call ------------------------------------------------------------------------------------
+
+
+def current() -> Checkpoint | None:
+    """The checkpoint of the fit that this thread runs."""
+    return getattr(_local, "checkpoint", None)
+
+
+def step(
+    kind: str,
+    compute: Callable[[], Any],
+    cls: type | None = None,
+    complete: Callable[[Any], bool] = lambda value: True,
+) -> Any:
+    """`compute()`, or what it gave before the fit was killed.
+
+    Parameters
+    ----------
+    kind : str
+        Names the step.
+    compute : callable
+        Gives numbers, strings, arrays, kernels, and lists, tuples and dicts of them; or a dataclass `cls` of them.
+    cls : type, optional
+        Dataclass to make of the value.
+    complete : callable, optional
+        Whether a value is what the whole step gives; one that is not (interrupted) is not written down.
+
+    Examples
+    --------
+    >>> from kompakt.checkpoint import step
+    >>> step("sum", lambda: 1 + 1)  # no checkpoint: just computed
+    2
+    """
+    checkpoint = current()
+    return compute() if checkpoint is None else checkpoint.step(kind, compute, cls, complete)
+
+
+def progress(kind: str) -> Progress:
+    """The progress of a long step; without a checkpoint, one that keeps nothing.
+
+    Examples
+    --------
+    >>> from kompakt.checkpoint import progress
+    >>> place = progress("rounds")
+    >>> place.save(1)
+    >>> place.last is None, place.active
+    (True, False)
+    """
+    checkpoint = current()
+    return Progress() if checkpoint is None else checkpoint.open_progress(kind)
+
+
+@contextlib.contextmanager
+def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | None]:
+    """Steps inside are written to `path`, and read from it where they are there; None writes nothing.
+
+    The file is removed when the context ends without an error.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from kompakt.checkpoint import checkpointing, step
+    >>> path = os.path.join(tempfile.mkdtemp(), "fit.checkpoint")
+    >>> try:
+    ...     with checkpointing(path, {"data": "a"}):
+    ...         print(step("first", lambda: 1.5))
+    ...         raise KeyboardInterrupt
+    ... except KeyboardInterrupt:
+    ...     pass
+    1.5
+    >>> with checkpointing(path, {"data": "a"}):
+    ...     step("first", lambda: print("not computed again"))
+    1.5
+    >>> os.path.exists(path)
+    False
+    """
+    if path is None:
+        yield None
+        return
+    checkpoint = Checkpoint(path, identity)
+    checkpoint.write(urgent=True)  # a place that cannot be written to is an error now, not after an hour
+    outer, _local.checkpoint = current(), checkpoint
+    try:
+        yield checkpoint
+    except BaseException:
+        checkpoint.close(finished=False)
+        raise
+    else:
+        checkpoint.close(finished=True)
+    finally:
+        _local.checkpoint = outer
+
+
+# -- values as JSON and arrays -----------------------------------------------------------------------------
+
+
+def _encoded(kind: str, depth: int, running: bool, value: Any) -> _Record:
+    arrays: list[np.ndarray] = []
+    if is_dataclass(value) and not isinstance(value, type | Kernel):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    return _Record(kind, depth, running, _plain(value, arrays), tuple(arrays))
+
+
+def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, Kernel):
+        return {"$kernel": _plain(value.spec(), arrays)}
+    if isinstance(value, np.ndarray):
+        arrays.append(value.copy(order="K"))
+        return {"$array": len(arrays) - 1, "F": bool(value.flags.f_contiguous and not value.flags.c_contiguous)}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, tuple):
+        return {"$tuple": [_plain(item, arrays) for item in value]}
+    if isinstance(value, list):
+        return [_plain(item, arrays) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) and not key.startswith("$") for key in value):
+        return {key: _plain(item, arrays) for key, item in value.items()}
+    raise TypeError(f"a checkpoint keeps numbers, strings, arrays and kernels; got {type(value).__name__}.")
+
+
+def _decoded(record: _Record, cls: type | None) -> Any:
+    value = _restored(record.value, record.arrays)
+    return value if cls is None else cls(**value)
+
+
+def _restored(value: Any, arrays: tuple[np.ndarray, ...]) -> Any:
+    if isinstance(value, list):
+        return [_restored(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$array" in value:
+        return np.array(arrays[value["$array"]], order="F" if value["F"] else "C")
+    if "$kernel" in value:
+        return from_spec(_restored(value["$kernel"], arrays))
+    if "$float" in value:
+        return float(value["$float"])
+    if "$tuple" in value:
+        return tuple(_restored(item, arrays) for item in value["$tuple"])
+    return {key: _restored(item, arrays) for key, item in value.items()}
+
+
+def _file_of(identity: dict[str, Any], records: list[_Record]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays: all arrays of one dtype lie behind each other in one."""
+    flat: dict[str, list[np.ndarray]] = {}
+    used: dict[str, int] = {}
+    table = []
+    for record in records:
+        places = []
+        for array in record.arrays:
+            plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).ravel()
+            name = plain.dtype.str
+            places.append([name, used.get(name, 0), list(array.shape)])
+            used[name] = used.get(name, 0) + plain.size
+            flat.setdefault(name, []).append(plain)
+        table.append([record.kind, record.depth, record.running, record.value, places])
+    header = {"kind": KIND, "identity": identity, "records": table}
+    return header, {name: np.concatenate(parts) for name, parts in flat.items()}
+
+
+def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
+    """The journal in a file of this fit; other files are refused."""
+    try:
+        with opened(path) as (file, size):
+            header, entries, begin = container.read_header(file, size)
+            if header.get("kind") != KIND:
+                raise ModelFileError("not a checkpoint of kompakt.")
+            _refuse_others(path, header.get("identity"), identity)
+            flat = dict(container.read_arrays(file, entries, begin))
+        return [_record_of(row, flat) for row in header["records"]]
+    except (ModelFileError, KeyError, TypeError, IndexError) as error:
+        raise CheckpointError(
+            f"{path} cannot be used as a checkpoint: {error} Give another path, or delete the file to start anew."
+        ) from error
+
+
+def _record_of(row: Any, flat: dict[str, np.ndarray]) -> _Record:
+    kind, depth, running, value, places = row
+    arrays = []
+    for name, start, shape in places:
+        count = math.prod(shape)
+        values = flat[name][start : start + count]
+        if len(values) != count:
+            raise ModelFileError(f"step {kind!r} lacks numbers.")
+        arrays.append(values.reshape(shape))
+    return _Record(str(kind), int(depth), bool(running), value, tuple(arrays))
+
+
+def _refuse_others(path: str, found: Any, expected: dict[str, Any]) -> None:
+    """An error that says what differs between the fit that wrote the file and this one."""
+    if not isinstance(found, dict):
+        raise ModelFileError("it does not say what it belongs to.")
+    names = [name for name in [*expected, *found] if found.get(name) != expected.get(name)]
+    if names:
+        what = "; ".join(
+            f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in dict.fromkeys(names)
+        )
+        raise CheckpointError(
+            f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was made "
+            "with, give another path, or delete the file to start anew."
+        )

@@ -1,0 +1,73 @@
+"""`fit(..., checkpoint=path)`: which fit a checkpoint belongs to, and going on from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from kompakt.checkpoint import checkpointing, step
+from kompakt.estimators.prepare import Training
+from kompakt.rows.digest import content_of
+
+#: parameters that change how a fit runs, not what it gives
+_FREE = ("n_jobs", "verbose", "max_time")
+
+
+@contextmanager
+def checkpoints(estimator: Any, path: Any) -> Iterator[Callable[[Training], Training]]:
+    """Around a fit: yields what the fit calls with its training, as soon as that is known, to go on from `path`.
+
+    A fit with ``random_state=None`` has drawn its seed before it was killed: the one that resumes takes it over.
+    """
+    with ExitStack() as stack:
+
+        def resume(training: Training) -> Training:
+            if path is None:
+                return training
+            stack.enter_context(checkpointing(path, identity_of(estimator, training)))
+            return replace(training, key=int(step("seed", lambda: int(training.key))))
+
+        yield resume
+
+
+def identity_of(estimator: Any, training: Training) -> dict[str, Any]:
+    """Data and parameters of a fit as plain values by name."""
+    rows = training.rows
+    identity: dict[str, Any] = {"estimator": type(estimator).__name__}
+    for name, value in estimator.get_params(deep=False).items():
+        if name not in _FREE:
+            identity[name] = _seed(value) if name == "random_state" else _words(value)
+    identity["shape"] = f"{rows.n_rows} rows of {rows.n_features} {rows.dtype} features, {rows.n_outputs} outputs"
+    if training.classes is not None:
+        identity["classes"] = _words(np.asarray(training.classes).astype(str))
+    identity |= content_of(rows)
+    if estimator.get_params(deep=False).get("warm_start") and getattr(estimator, "basis_vectors_", None) is not None:
+        identity["warm start"] = _words(estimator.basis_vectors_)
+    return identity
+
+
+def _seed(value: Any) -> str:
+    """A seed that is drawn cannot be compared; the one in use is in the checkpoint."""
+    return repr(int(value)) if isinstance(value, Integral) else "drawn"
+
+
+def _words(value: Any) -> str:
+    """A parameter as text that is the same in every process; long ones by their digest."""
+    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+        array = np.asarray(value)
+        return f"array {array.shape} {array.dtype} {_digest(array)}"
+    if callable(value) and not hasattr(value, "select"):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__name__)}"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:80]}... {_digest(np.frombuffer(text.encode(), dtype=np.uint8))}"
+
+
+def _digest(array: np.ndarray) -> str:
+    plain = np.ascontiguousarray(array if array.dtype != object else array.astype(str))
+    return hashlib.sha256(plain.tobytes()).hexdigest()[:16]
