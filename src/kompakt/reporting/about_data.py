@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,19 +42,19 @@ def data_section(subject: Subject, sample: Sample, relevant: Array) -> str:
     shown = relevant[:_MOST_FEATURES] if model.n_features > _MOST_FEATURES else np.arange(model.n_features)
     part = X[:_MOST_ROWS][:, shown]
     part = part.toarray() if sparse.issparse(part) else part
-    rows = [_feature_row(sample.feature_names[j], part[:, i]) for i, j in enumerate(shown)]
+    lines = [_feature_row(sample.feature_names[j], part[:, i]) for i, j in enumerate(shown)]
     which = f"{len(shown)} of {model.n_features:,} features" if len(shown) < model.n_features else "All features"
     note = f"{which}; numbers from {len(part):,} rows"
     head = ["feature", "least", "mean", "greatest", "standard deviation", "spread"]
     closed = "<details" + (" open" if len(shown) <= 8 else "") + f"><summary>{note}</summary>"
-    parts.append(closed + table(head, rows, caption="The features", css="numbers") + "</details>")
-    return section("data", "The data", facts(pairs), *parts)
+    parts.append(closed + table(head, lines, caption="The features", css="numbers") + "</details>")
+    return section("data", "The data", facts(pairs), f'<div class="pair">{"".join(parts)}</div>')
 
 
 def _feature_row(name: str, values: Array) -> list[str]:
     known = values[np.isfinite(values)]
     if not len(known):
-        return [esc(name), "–", "–", "–", "–", "no values"]
+        return [esc(name), *["?"] * 4, "no values"]
     cells = [number(v) for v in (known.min(), known.mean(), known.max(), known.std())]
     return [esc(name), *cells, _spark(known)]
 
@@ -94,7 +95,9 @@ def settings_section(subject: Subject, sample: Sample) -> str:
     gamma = getattr(model.kernel, "gamma", None)
     pairs = [("machine", esc(subject.name)), ("kernel", esc(model.kernel.name)), ("vectors", number(model.n_basis_))]
     if gamma is not None:
-        width = number(gamma) if np.ndim(gamma) == 0 else f"one per feature, {number(min(gamma))} to {number(max(gamma))}"
+        width = (
+            number(gamma) if np.ndim(gamma) == 0 else f"one per feature, {number(min(gamma))} to {number(max(gamma))}"
+        )
         pairs.append(("gamma", width))
     for name, label in (("C_", "C"), ("epsilon_", "epsilon")):
         value = getattr(estimator, name, getattr(estimator, label, None))
@@ -106,13 +109,17 @@ def settings_section(subject: Subject, sample: Sample) -> str:
         pairs.append(("inputs", "shifted and scaled by the machine itself"))
     if hasattr(estimator, "converged_"):
         pairs.append(("converged", "yes" if estimator.converged_ else "<strong>no</strong>"))
-    parts = [facts(pairs), f"<ul>{''.join(f'<li>{reason}</li>' for reason in _reasons(estimator, model))}</ul>"]
+    error = percent if sample.classes else number
+    parts = [facts(pairs), f"<ul>{''.join(f'<li>{reason}</li>' for reason in _reasons(estimator, model, error))}</ul>"]
+    pictures = ""
     search = search_of(estimator)
     if search is not None:
-        parts.append(_search_figure(search))
+        pictures += _search_figure(search)
     widths = np.atleast_1d(gamma) if gamma is not None else np.zeros(1)
     if len(widths) > 1:
-        parts.append(_relevance_figure(widths, sample))
+        pictures += _relevance_figure(widths, sample)
+    if pictures:
+        parts.append(f'<div class="pair">{pictures}</div>')
     if estimator is not None and hasattr(estimator, "get_params"):
         rows = [
             [f"<code>{esc(name)}</code>", f"<code>{esc(value)}</code>", "set" if changed else "default"]
@@ -126,9 +133,11 @@ def settings_section(subject: Subject, sample: Sample) -> str:
     return section("settings", "Chosen parameters, and why", *parts)
 
 
-def _reasons(estimator: Any, model: Any) -> list[str]:
+def _reasons(estimator: Any, model: Any, error: Callable[[Any], str]) -> list[str]:
     if estimator is None:
-        return ["This is a model without its training: a file keeps what prediction needs, not the search or the steps."]
+        return [
+            "This is a model without its training: a file keeps what prediction needs, not the search or the steps."
+        ]
     reasons = []
     search = search_of(estimator)
     if search is not None:
@@ -136,7 +145,7 @@ def _reasons(estimator: Any, model: Any) -> list[str]:
         setting = f"C = {number(search.C[search.chosen])}"
         if np.isfinite(search.gamma[search.chosen]):
             setting += f", gamma = {number(search.gamma[search.chosen])}"
-        reasons.append(f"{setting}: the best validation error ({number(best)}) of {search.how}.")
+        reasons.append(f"{setting}: the best validation error ({error(best)}) of {search.how}.")
         if np.ndim(getattr(model.kernel, "gamma", 0.0)):
             reasons.append("Refinement then moved the widths away from that start, one for every feature.")
     elif hasattr(estimator, "C"):
@@ -146,7 +155,7 @@ def _reasons(estimator: Any, model: Any) -> list[str]:
     if choice is not None:
         reasons.append(
             f"{number(choice.size)} vectors: the smallest size with a validation error of at most "
-            f"{number(choice.threshold)}, which is the best one plus its allowance."
+            f"{error(choice.threshold)}: the best one plus its allowance (one standard error, or size_tol)."
         )
     elif getattr(estimator, "n_basis", None) not in (None, "auto"):
         reasons.append(f"At most {esc(estimator.n_basis)} vectors were asked for.")
@@ -163,8 +172,12 @@ def _search_figure(search: Search) -> str:
     c_range = (float(search.C.min()) / 1.6, float(search.C.max()) * 1.6)
     alone = not np.isfinite(search.gamma).all()
     if alone:
-        chart = Chart(c_range, (max(0.0, low - 0.1 * (high - low)), high + 0.1 * (high - low)), "C", "error", log_x=True)
-        chart.dots(search.C[finite], search.error[finite], "c0", 4.5, [t for t, ok in zip(texts, finite, strict=True) if ok])
+        chart = Chart(
+            c_range, (max(0.0, low - 0.1 * (high - low)), high + 0.1 * (high - low)), "C", "error", log_x=True
+        )
+        chart.dots(
+            search.C[finite], search.error[finite], "c0", 4.5, [t for t, ok in zip(texts, finite, strict=True) if ok]
+        )
         at = float(chart.across(search.C[search.chosen])), float(chart.up(search.error[search.chosen]))
     else:
         g_range = (float(search.gamma.min()) / 1.6, float(search.gamma.max()) * 1.6)
@@ -175,7 +188,8 @@ def _search_figure(search: Search) -> str:
         for i in np.argsort(-share, kind="stable"):
             shade = ramp(1.0 - share[i] ** 0.5)[0]
             x, y = float(chart.across(search.C[i])), float(chart.up(search.gamma[i]))
-            chart.add(f'<circle class="try" cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{shade}"><title>{texts[i]}</title></circle>')
+            place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}"'
+            chart.add(f'<circle class="try" {place} fill="{shade}"><title>{texts[i]}</title></circle>')
         at = float(chart.across(search.C[search.chosen])), float(chart.up(search.gamma[search.chosen]))
     chart.add(f'<circle class="chosen" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="11"/>')
     said = f"Validation errors of {len(search.C)} settings; chosen: {texts[search.chosen]}"
@@ -184,7 +198,10 @@ def _search_figure(search: Search) -> str:
 
 
 def _scale(low: float, high: float) -> str:
-    stops = ", ".join(f"{shade} {100 * share:.0f}%" for share, shade in zip((0, 0.25, 0.5, 0.75, 1), ramp([1.0, 0.5, 0.293, 0.134, 0.0]), strict=True))
+    stops = ", ".join(
+        f"{shade} {100 * share:.0f}%"
+        for share, shade in zip((0, 0.25, 0.5, 0.75, 1), ramp([1.0, 0.5, 0.293, 0.134, 0.0]), strict=True)
+    )
     return (
         f'<p class="scale"><span>error {number(low)}</span>'
         f'<span class="ramp" style="background:linear-gradient(90deg,{stops})"></span><span>{number(high)}</span></p>'
@@ -217,17 +234,18 @@ def relevance_of(widths: Array, sample: Sample) -> Array:
 def timings_section(subject: Subject, own: list[tuple[str, float]]) -> str:
     """Phases of the fit, as recorded, and of this page."""
     phases = timings(subject.estimator) if subject.estimator is not None else []
-    parts = []
+    evaluations = getattr(subject.estimator, "n_kernel_evals_", None)
+    kernel = "" if evaluations is None else f" Kernel evaluations: {number(evaluations)}."
     if phases:
         rows = [(name, value, seconds(value)) for name, value in phases]
         total = sum(value for _, value in phases)
-        parts.append(figure(bar_list(rows, "seconds per phase of the fit"), f"The fit: {seconds(total)} in recorded phases."))
+        fit = figure(
+            bar_list(rows, "seconds per phase of the fit"), f"The fit: {seconds(total)} in recorded phases.{kernel}"
+        )
     else:
-        parts.append("<p>The times of the fit are not known: a model file does not keep them.</p>")
-    evaluations = getattr(subject.estimator, "n_kernel_evals_", None)
-    if evaluations is not None:
-        parts.append(f"<p>Kernel evaluations of the fit: {number(evaluations)}.</p>")
+        unknown = "a model file does not keep them" if subject.estimator is None else "it recorded none"
+        fit = f"<p>The times of the fit are not known: {unknown}.{kernel}</p>"
     rows = [(name, value, seconds(value)) for name, value in own]
     total = sum(value for _, value in own)
-    parts.append(figure(bar_list(rows, "seconds per phase of this report", "c1"), f"This report: {seconds(total)}."))
-    return section("timings", "Time per phase", *parts)
+    page = figure(bar_list(rows, "seconds per phase of this report", "c1"), f"This report: {seconds(total)}.")
+    return section("timings", "Time per phase", f'<div class="pair">{fit}{page}</div>')

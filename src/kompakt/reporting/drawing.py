@@ -41,7 +41,7 @@ def ticks(low: float, high: float, *, log: bool = False, most: int = 6) -> Array
     power = 10.0 ** np.floor(np.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     found = np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
-    return np.where(np.abs(found) < 1e-9 * step, 0.0, found)
+    return np.round(found, int(2 - np.floor(np.log10(step)))) + 0.0  # 0.6, not 0.6000000000000001, nor -0
 
 
 class Chart:

@@ -38,7 +38,7 @@ def number(value: Any, digits: int = 3) -> str:
     ('100,000', '0.0123', '3', '1.2e-09')
     """
     if value is None:
-        return "–"
+        return "unknown"
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | np.integer):
@@ -81,7 +81,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, c
     )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
-        f'<table class="{css}"><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<table class="{css}"><caption>{caption}</caption><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
@@ -102,4 +103,5 @@ def code(text: str) -> str:
 
 def section(name: str, title: str, *parts: str) -> str:
     """A section of the page with its heading."""
-    return f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{title}</h2>{"".join(parts)}</section>'
+    head = f'<h2 id="{name}-title">{title}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{head}{"".join(parts)}</section>'

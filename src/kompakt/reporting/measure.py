@@ -181,6 +181,7 @@ def reliability(model: Model, sample: Sample, outputs: Array, n_bins: int = 10) 
         truth = np.zeros((len(guess), max(len(sample.classes), probabilities.shape[1])))
         truth[np.arange(len(guess)), sample.y] = 1.0
         brier = float(np.mean(np.sum((truth[:, : probabilities.shape[1]] - probabilities) ** 2, axis=1)))
+        brier *= 0.5 if scores.ndim == 1 else 1.0  # of two classes one is counted, as is usual
         said = probabilities[:, 1] if scores.ndim == 1 else probabilities.max(axis=1)
     elif scores.ndim == 1:
         said = scores

@@ -28,7 +28,9 @@ def page(title: str, header: str, sections: list[tuple[str, str, str]], data: di
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Nothing may be loaded, and no script but this one may run, even if a name found its way into the markup.
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    )
     links = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text, _ in sections)
     body = "".join(content for _, _, content in sections)
     return (
@@ -46,13 +48,13 @@ def page(title: str, header: str, sections: list[tuple[str, str, str]], data: di
 
 
 def as_data(data: Any) -> str:
-    """JSON that cannot end the script element it stands in.
+    r"""JSON that cannot end the script element it stands in.
 
     Examples
     --------
     >>> from kompakt.reporting.page import as_data
     >>> print(as_data(["</script>"]))
-    ["\\u003c/script\\u003e"]
+    ["\u003c/script\u003e"]
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -20,8 +20,8 @@ from kompakt.reporting.about_machine import (
     error_text,
     interval_text,
     path_section,
-    vectors_section,
 )
+from kompakt.reporting.about_vectors import vectors_section
 from kompakt.reporting.markup import code, esc, facts, number, percent, seconds, section
 from kompakt.reporting.measure import Measured, measure
 from kompakt.reporting.nested import nested_path
@@ -110,21 +110,21 @@ def report(
             relevant = _relevant_features(subject, sample)
             sizes, data = path_section(subject, sample, nested, measured)
             parts = [
-                ("path", "Size, error and time", sizes),
-                ("data", "The data", data_section(subject, sample, relevant)),
-                ("settings", "Chosen parameters, and why", settings_section(subject, sample)),
+                ("path", "Size and error", sizes),
+                ("data", "Data", data_section(subject, sample, relevant)),
+                ("settings", "Parameters", settings_section(subject, sample)),
                 ("calibration", "Calibration", calibration_section(subject, sample, measured)),
-                ("vectors", "The vectors", vectors_section(subject, sample, nested, relevant, image_shape)),
+                ("vectors", "Vectors", vectors_section(subject, sample, nested, relevant, image_shape)),
             ]
-    parts.append(("timings", "Time per phase", timings_section(subject, clock.phases)))
-    parts.append(("use", "Use this machine", _use_section(subject, sample, model_path)))
-    parts.append(("origin", "How this page was made", _origin_section(subject, path, command)))
+    parts.append(("timings", "Timings", timings_section(subject, clock.phases)))
+    parts.append(("use", "Use it", _use_section(subject, sample, model_path)))
+    parts.append(("origin", "Origin", _origin_section(subject, path, command)))
     name = title or f"{subject.name}: report"
     header = _header(name, subject, sample, measured, seen)
     text = page(name, header, parts, data, _footer()).encode("utf-8", errors="replace")
     if len(text) > MOST_BYTES:
         raise ValueError(
-            f"the page would have {len(text):,} bytes, more than {MOST_BYTES:,}: shorten title, command or class labels."
+            f"the page would have {len(text):,} bytes, more than {MOST_BYTES:,}: shorten the title or the command."
         )
     write_atomically(path, [text])
     return Path(path)
@@ -153,7 +153,9 @@ def _relevant_features(subject: Subject, sample: Sample) -> Array:
     if vectors is None or len(vectors) < 2:
         return np.arange(d)
     spread = np.sqrt(np.maximum(relevance_of(np.ones(d), sample), 0.0))
-    return np.argsort(-np.where(spread > 0, np.std(vectors, axis=0) / np.where(spread > 0, spread, 1.0), 0.0), kind="stable")
+    return np.argsort(
+        -np.where(spread > 0, np.std(vectors, axis=0) / np.where(spread > 0, spread, 1.0), 0.0), kind="stable"
+    )
 
 
 def _header(name: str, subject: Subject, sample: Sample, measured: Measured, seen: bool) -> str:
@@ -203,16 +205,18 @@ def _cautions(subject: Subject, sample: Sample) -> list[str]:
 def _use_section(subject: Subject, sample: Sample, model_path: Any) -> str:
     model = subject.model
     if model.kernel.name in ("precomputed", "callable"):
-        text = f"A machine with a {esc(model.kernel.name)} kernel cannot be saved or exported: its kernel is not in the machine."
-        return section("use", "Use this machine", f"<p>{text}</p>")
+        text = "cannot be saved or exported: what makes its kernel values is not in the machine."
+        kernel = f"A machine with a {esc(model.kernel.name)} kernel"
+        return section("use", "Use this machine", f"<p>{kernel} {text}</p>")
     name = "model.kompakt" if model_path is None else os.fspath(model_path)
     saved = "" if model_path is not None else f"kompakt.save(machine, {name!r})  # once, from the fitted machine\n"
-    python = f"import kompakt\n\n{saved}model = kompakt.load({name!r})\nmodel.predict(X)  # X has {model.n_features:,} features\n"
+    python = f"import kompakt\n\n{saved}model = kompakt.load({name!r})\n"
+    python += f"model.predict(X)  # X has {model.n_features:,} features\n"
     if sample.classes:
         python += "model.decision_function(X)\n"
     export = (
         'kompakt.to_onnx(model, "model.onnx")\nkompakt.to_c(model, "model.c")\n'
-        'kompakt.to_libsvm(model, "model.libsvm")\nkompakt.to_numpy(model, "model.npz")\n'
+        'kompakt.to_libsvm(model, "model.libsvm")\nkompakt.to_numpy(model, "model_numpy.py")\n'
     )
     shell = f"kompakt predict rows.csv {name}\nkompakt export {name} model.onnx --to onnx\n"
     return section(
@@ -220,7 +224,7 @@ def _use_section(subject: Subject, sample: Sample, model_path: Any) -> str:
         "Use this machine",
         "<p>Load it:</p>",
         code(python),
-        "<p>Export it, to ONNX, C, LIBSVM’s text format, or a file that needs NumPy only:</p>",
+        "<p>Export it, to ONNX, C, the text format of LIBSVM, or a file that needs NumPy only:</p>",
         code(export),
         "<p>Or in a terminal:</p>",
         code(shell),
@@ -247,4 +251,6 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def _footer() -> str:
-    return f"<p>Written by kompakt, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. This file is complete: it loads nothing.</p>"
+    return (
+        f"<p>Written by kompakt, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. This file is complete: it loads nothing.</p>"
+    )

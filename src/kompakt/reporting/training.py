@@ -94,11 +94,10 @@ def recorded_path(estimator: Any) -> Recorded | None:
     if path is not None:
         errors = np.asarray(path.errors, dtype=float)
         errors = errors if errors.ndim == 1 else errors.mean(axis=1)
-        spread = getattr(path, "standard_errors", None)
-        return Recorded(np.asarray(path.sizes), errors, None if spread is None else np.asarray(spread), "held-out rows")
-    errors = getattr(estimator, "cv_errors_", None)
-    if errors is not None and np.ndim(errors) == 1:
-        return Recorded(np.arange(1, len(errors) + 1), np.asarray(errors, dtype=float), None, "cross-validation")
+        return Recorded(np.asarray(path.sizes), errors, np.asarray(path.standard_errors), "held-out rows")
+    by_size = getattr(estimator, "cv_errors_", None)
+    if by_size is not None and np.ndim(by_size) == 1:
+        return Recorded(np.arange(1, len(by_size) + 1), np.asarray(by_size, dtype=float), None, "cross-validation")
     history = getattr(estimator, "history_", None) or []
     for name, what in (("validation_error", "held-out rows"), ("train_error", "training rows")):
         found = [(r["n_basis"], r[name]) for r in history if r.get(name) is not None and r.get("n_basis")]
@@ -114,7 +113,7 @@ def timings(estimator: Any) -> list[tuple[str, float]]:
     phases: dict[str, float] = {}
     given = getattr(estimator, "phase_seconds_", None)
     if given:
-        return [(str(name), float(value)) for name, value in given.items() if np.isscalar(value)]
+        return [(str(name), float(np.sum(value))) for name, value in given.items()]
     table = getattr(estimator, "cv_results_", None) or {}
     if "fit_time" in table:
         phases["tuning"] = float(np.sum(table["fit_time"]))
