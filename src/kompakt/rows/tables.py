@@ -257,8 +257,11 @@ class CsvSource(ChunkedSource):
     def _header(self, path: str, header: bool) -> tuple[list[str], int]:
         """Names of the columns, and the byte where the rows begin."""
         with open(path, "rb") as file:
-            line = file.readline().decode("utf-8-sig")
-            names = next(csv.reader([line], delimiter=self._delimiter), [])
+            try:
+                line = file.readline().decode("utf-8-sig")
+                names = next(csv.reader([line], delimiter=self._delimiter), [])
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise ValueError(f"the first line of {path} is no CSV in UTF-8: {error}.") from error
             if not names:
                 raise ValueError(f"{path} is empty; expected {'a header and ' if header else ''}rows.")
             return (names, file.tell()) if header else ([str(number) for number in range(len(names))], 0)

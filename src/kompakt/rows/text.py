@@ -120,7 +120,7 @@ def _parse(part: ByteRange) -> tuple[Any, np.ndarray]:
         return sparse.csr_matrix((0, 0)), np.empty(0)
     try:
         return load_svmlight_file(io.BytesIO(text), zero_based=True)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
             f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "
             "like '1 3:0.5 7:2' with ascending feature numbers."

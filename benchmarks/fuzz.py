@@ -1,0 +1,327 @@
+"""Damaged files through every reader: no crash, no hang, little memory, and no exception that is not documented.
+
+    python -m benchmarks.fuzz            # 200,000 model files and 200,000 files of rows, and more
+    python -m benchmarks.fuzz --quick    # 2,000 of each kind
+
+Each case is a sound file that a seeded mutator has changed (kompakt.testing.mutators); the case number alone makes it
+again: `damaged(TARGETS["model files"], 17)`.  Batches run in forked processes under a limit on memory, with a timer of
+processor seconds for each case and a watchdog for the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from benchmarks.harness import Run, at_most
+from kompakt.formats import ModelFileError
+from kompakt.testing import mutators
+
+ROOT = Path(__file__).resolve().parent.parent
+SEED = 20261115
+MAX_SECONDS = 2.0  # of the processor, per case
+MAX_BYTES = 512 << 20  # beyond what the process had before the batch
+SILENCE = 30.0  # seconds without a new case after which a batch counts as hanging
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader, sound files for it, how they are damaged, and the exceptions it documents."""
+
+    read: Callable[[str], Any]
+    mutate: Callable[[bytes, np.random.Generator], bytes]
+    sources: Callable[[], Sequence[bytes]]
+    documented: tuple[type[BaseException], ...]
+    suffix: str = ""
+
+
+@dataclass
+class Found:
+    """What a run of cases found."""
+
+    cases: int = 0
+    accepted: int = 0
+    reasons: set[str] = field(default_factory=set)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    seconds: float = 0.0
+    megabytes: float = 0.0
+
+    def add(self, other: Found) -> None:
+        """Take in the findings of another batch."""
+        self.cases += other.cases
+        self.accepted += other.accepted
+        self.reasons |= other.reasons
+        self.failures += other.failures
+        self.seconds, self.megabytes = max(self.seconds, other.seconds), max(self.megabytes, other.megabytes)
+
+
+# ------------------------------------------------------------------------------------------- readers
+
+
+def _use(model: Any) -> None:
+    """What was accepted must work: it predicts."""
+    if model.n_features <= 50:
+        with np.errstate(all="ignore"):
+            model.predict(np.zeros((2, model.n_features)))
+
+
+def _read_model_file(path: str) -> None:
+    import kompakt
+    from kompakt.formats import read_header
+
+    read_header(path)
+    _use(kompakt.load(path))
+
+
+def _read_libsvm(path: str) -> None:
+    from kompakt.formats import read_libsvm, to_model
+
+    _use(to_model(read_libsvm(path), memory_budget=1 << 20))
+
+
+def _read_range(path: str) -> None:
+    from kompakt.formats import read_range
+
+    ranges = read_range(path)
+    if len(ranges.index) and ranges.index[-1] < 1000:
+        with np.errstate(all="ignore"):
+            ranges.apply(np.zeros((2, int(ranges.index[-1]) + 1)))
+
+
+def _read_svmlight(path: str) -> None:
+    from kompakt import open_rows
+
+    rows = open_rows(path, format="svmlight")
+    rows.read(0, rows.n_rows)
+
+
+def _read_csv(path: str) -> None:
+    from kompakt import open_rows
+
+    rows = open_rows(path, format="csv", target="label")
+    rows.read(0, rows.n_rows)
+
+
+def _files(pattern: str) -> Callable[[], list[bytes]]:
+    return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "formats").glob(pattern))]
+
+
+def _svmlight_samples() -> list[bytes]:
+    rng = np.random.default_rng(0)
+    rows = [
+        " ".join([str(rng.integers(-1, 2)), *(f"{f}:{rng.normal():.4g}" for f in range(1, 9) if rng.random() < 0.6)])
+        for _ in range(30)
+    ]
+    text = "\n".join(rows) + "\n"
+    return [text.encode(), ("# made for a test\n\n" + text.replace("1:", "0:")).encode(), b"1.5 1:1 # note\n-2e3 3:4\n"]
+
+
+def _csv_samples() -> list[bytes]:
+    rng = np.random.default_rng(1)
+    lines = [f"{rng.normal():.4g},{rng.integers(9)},{rng.random():.3f},{'ab'[int(rng.integers(2))]}" for _ in range(30)]
+    text = "length,width,height,label\n" + "\n".join(lines) + "\n"
+    quoted = '"length","the ""width""",label\n1,,"yes, it is"\n2.5,NA,no\n-3e2,4,\n'
+    return [text.encode(), quoted.encode(), text.replace(",a\n", ",1\n").replace(",b\n", ",2.5\n").encode()]
+
+
+_RANGES = (b"x\n-1 1\n1 4.3 7.9\n2 2 4.4\n4 0.1 2.5\n", b"y\n-1 1\n0 10\nx\n0 1\n1 -1e3 1e3\n")
+
+TARGETS = {
+    "model files": Target(_read_model_file, mutators.mutate_model_file, _files("golden/*.kompakt"), (ModelFileError,)),
+    "svmlight rows": Target(_read_svmlight, mutators.mutate_svmlight, _svmlight_samples, (ValueError,), ".svm"),
+    "CSV rows": Target(_read_csv, mutators.mutate_csv, _csv_samples, (ValueError,), ".csv"),
+    "LIBSVM models": Target(_read_libsvm, mutators.mutate_libsvm, _files("libsvm/*.model"), (ModelFileError,)),
+    "range files": Target(_read_range, mutators.mutate_range, lambda: list(_RANGES), (ModelFileError,)),
+}
+
+
+# -------------------------------------------------------------------------------------------- batches
+
+
+class _TooLong(BaseException):
+    """The timer of a case; no reader may catch it."""
+
+
+def damaged(target: Target, case: int) -> bytes:
+    """The file of a case."""
+    sources = target.sources()
+    return target.mutate(sources[case % len(sources)], np.random.default_rng([SEED, case]))
+
+
+def fuzz(target: Target, start: int, stop: int, batch: int = BATCH) -> Found:
+    """Run the cases start..stop in forked batches; a batch that dies goes on behind the case that killed it."""
+    found = Found()
+    sources = list(target.sources())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, f"case{target.suffix}")
+        for source in sources:  # sound files are read in this process: caches and compiled code are then shared
+            Path(path).write_bytes(source)
+            target.read(path)
+        while start < stop:
+            part, start = _run_batch(target, sources, path, start, min(start + batch, stop))
+            found.add(part)
+    return found
+
+
+def _run_batch(target: Target, sources: list[bytes], path: str, start: int, stop: int) -> tuple[Found, int]:
+    """Findings of a batch, and the case that comes next."""
+    current = mmap.mmap(-1, 8)  # shared with the child: the case it is at
+    current[:] = struct.pack("q", start)
+    ear, mouth = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ear)
+        _child(target, sources, path, range(start, stop), current, mouth)
+    os.close(mouth)
+    text, silent = _listen(ear, child, current)
+    os.close(ear)
+    _, status = os.waitpid(child, 0)
+    at = struct.unpack("q", current[:])[0]
+    if status == 0 and text:
+        record = json.loads(text)
+        record["reasons"] = set(record["reasons"])
+        record["failures"] = [(case, what) for case, what in record["failures"]]
+        return Found(**record), stop
+    what = f"no answer for {SILENCE:g} s" if silent else f"the process died (wait status {status})"
+    return Found(cases=at - start + 1, failures=[(at, what)]), at + 1
+
+
+def _listen(ear: int, child: int, current: mmap.mmap) -> tuple[str, bool]:
+    """What the child says, and whether it had to be killed because it stayed at one case."""
+    pieces: list[bytes] = []
+    last, since = current[:], time.monotonic()
+    while True:
+        if select.select([ear], [], [], 1.0)[0]:
+            piece = os.read(ear, 1 << 16)
+            if not piece:
+                return b"".join(pieces).decode(), False
+            pieces.append(piece)
+        if current[:] != last:
+            last, since = current[:], time.monotonic()
+        elif time.monotonic() - since > SILENCE:
+            os.kill(child, signal.SIGKILL)
+            return "", True
+
+
+def _child(target: Target, sources: list[bytes], path: str, cases: range, current: mmap.mmap, mouth: int) -> NoReturn:
+    status = 1
+    try:
+        found = _cases(target, sources, path, cases, current)
+        record = {**vars(found), "reasons": sorted(found.reasons)}
+        with os.fdopen(mouth, "w") as file:
+            json.dump(record, file)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _cases(target: Target, sources: list[bytes], path: str, cases: range, current: mmap.mmap) -> Found:
+    warnings.simplefilter("ignore")
+    _limit_memory()
+    signal.signal(signal.SIGPROF, _too_long)
+    found = Found()
+    at_first = _resident()
+    for case in cases:
+        current[:] = struct.pack("q", case)
+        raw = target.mutate(sources[case % len(sources)], np.random.default_rng([SEED, case]))
+        with open(path, "wb") as file:
+            file.write(raw)
+        began = time.process_time()
+        try:
+            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
+            try:
+                target.read(path)
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            found.accepted += 1
+        except target.documented as error:
+            found.reasons.add(type(error).__name__ + ": " + str(error).replace(path, "")[:40])
+        except _TooLong:
+            found.failures.append((case, f"more than {MAX_SECONDS:g} s"))
+        except BaseException as error:
+            found.failures.append((case, repr(error)[:300]))
+        found.cases += 1
+        found.seconds = max(found.seconds, time.process_time() - began)
+    found.megabytes = max(0.0, _peak() - at_first)
+    return found
+
+
+def _too_long(*_: Any) -> NoReturn:
+    raise _TooLong
+
+
+def _limit_memory() -> None:
+    """Allow what the process has now and `MAX_BYTES` more (address space, where the system counts it)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MAX_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# ------------------------------------------------------------------------------------------------ run
+
+#: cases of a full run
+COUNTS = {
+    "model files": 200_000,
+    "svmlight rows": 100_000,
+    "CSV rows": 100_000,
+    "LIBSVM models": 40_000,
+    "range files": 20_000,
+}
+_PART = 20_000
+
+
+def main() -> int:
+    run = Run("fuzz", "Damaged files through every reader", quick_minutes=1, full_minutes=25)
+    total = 0
+    for name, target in TARGETS.items():
+        count = 2_000 if run.quick else COUNTS[name]
+        for start in range(0, count, _PART):
+            stop = min(start + _PART, count)
+
+            def measure(target: Target = target, start: int = start, stop: int = stop) -> dict[str, Any]:
+                found = fuzz(target, start, stop)
+                return {
+                    "ours": len(found.failures),
+                    "cases": found.cases,
+                    "accepted": found.accepted,
+                    "different refusals": len(found.reasons),
+                    "slowest case, s": found.seconds,
+                    "most memory, MB": found.megabytes,
+                    "failures": found.failures[:20],
+                    "note": f"{found.cases} cases, {found.accepted} accepted, {len(found.reasons)} kinds of refusal, "
+                    f"slowest {found.seconds:.2g} s, {found.megabytes:.0f} MB",
+                }
+
+            values = run.row(f"{name} {start}-{stop}", {"seed": SEED}, measure, at_most(0), "failures")
+            total += values["cases"] if values else 0
+    print(f"{total} cases")
+    return run.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
