@@ -24,11 +24,11 @@ MACHINES = {
     "SpSVC": "kompakt.SpSVC(n_basis=80, random_state=0)",
     "FEESVC": "kompakt.FEESVC(n_basis=60, validation_fraction=0.3, patience=60, random_state=0)",
     "CompactSVC search": "kompakt.CompactSVC(n_basis=20, tune=True, random_state=0)",
-    "SpSVC search": "kompakt.SpSVC(n_basis='auto', max_basis=40, tune=True, random_state=0)",
+    "SpSVC search": "kompakt.SpSVC(n_basis='auto', max_basis=20, tune=True, cv=3, random_state=0)",
 }
 
 _PROGRAM = """
-import json, sys, time, warnings
+import json, signal, sys, time, warnings
 import numpy as np
 import kompakt
 from sklearn.exceptions import NotFittedError
@@ -40,6 +40,7 @@ kompakt.SpSVC(n_basis=2).fit(X[:200], y[:200]).predict(X[:10])  # everything is 
 machine = {machine}
 raised = False
 caught = []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told a background job to ignore it
 print("begin", flush=True)
 began = time.monotonic()
 with warnings.catch_warnings(record=True) as caught:
@@ -77,8 +78,10 @@ def one(machine: str, rows: int, moment: float | None) -> dict:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGINT)
     output, errors = process.communicate()
+    if sent is not None and "ended" not in output and "KeyboardInterrupt" in errors:
+        return {"until_control": -1.0}  # the signal came after the fit
     if process.returncode or not output.strip():
-        # the signal came after the fit, or the estimator was left in a state that is neither of the two
+        # the estimator was left in a state that is neither of the two
         raise RuntimeError(f"{machine} at {moment}: exit code {process.returncode}\n{errors}")
     result = json.loads(output)
     result["moment"] = moment
@@ -89,7 +92,7 @@ def one(machine: str, rows: int, moment: float | None) -> dict:
 def sound(result: dict) -> bool:
     """Whether the estimator is usable and says so, or is clearly unfitted and the interrupt was passed on."""
     if result["state"] == "usable":
-        return not result["raised"] and (not result["interrupted"] or len(result["told"]) == 1)
+        return not result["raised"] and bool(result["interrupted"]) and len(result["told"]) == 1
     return result["raised"] and not result["fitted"]
 
 
@@ -109,7 +112,11 @@ def main() -> None:
     print(f"{'machine':18} {'moment':>8} {'until control':>14}  state")
     for number in range(arguments.moments):
         name = names[number % len(names)]
-        result = one(name, _rows(name, arguments.rows), rng.uniform(0.02, 0.9) * whole[name])
+        share = rng.uniform(0.02, 0.9)
+        result = one(name, _rows(name, arguments.rows), share * whole[name])
+        while result["until_control"] < 0:  # the load has changed and the fit was over: earlier, then
+            share /= 2
+            result = one(name, _rows(name, arguments.rows), share * whole[name])
         good = sound(result) and result["until_control"] < arguments.limit
         failed += not good
         state = result["state"] + (f", error {result['error']:.3f}" if result["state"] == "usable" else "")

@@ -1,0 +1,7 @@
+"""``python -m kompakt``: the command line."""
+
+import sys
+
+from kompakt.cli import main
+
+sys.exit(main())

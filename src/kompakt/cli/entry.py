@@ -1,0 +1,65 @@
+"""From arguments to an exit code: parse, run the command, turn what went wrong into one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+from kompakt.cli.console import BAD_DATA, INTERRUPTED, NOT_CONVERGED, OK, USAGE, DataError, UsageError, complain
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; None takes those of the process.
+
+    Returns
+    -------
+    int
+        0 done, 2 usage, 3 bad data, 4 done but not converged, 130 interrupted.
+
+    Examples
+    --------
+    >>> from kompakt.cli import main
+    >>> main(["--version"])
+    kompakt ...
+    0
+    """
+    from kompakt.cli.parser import parse
+
+    try:
+        options = parse(sys.argv[1:] if argv is None else list(argv))
+    except SystemExit as leave:  # argparse has said why
+        return leave.code if isinstance(leave.code, int) else USAGE
+    module, function = options.run.split(":")
+    try:
+        code = getattr(import_module(module), function)(options)
+        sys.stdout.flush()
+        return OK if code is None else int(code)
+    except UsageError as error:
+        complain(str(error))
+        return USAGE
+    except KeyboardInterrupt as error:
+        complain(f"interrupted{f': {error}' if str(error) else ''}; nothing was written.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output (head, less) has left; there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        if os.environ.get("KOMPAKT_TRACEBACK"):
+            traceback.print_exc()
+        known = isinstance(error, DataError | OSError | ValueError | TypeError | ImportError | MemoryError)
+        complain(str(error) if known else f"{type(error).__name__}: {error}")
+        if not known:
+            complain("this is not your fault: please report it, with KOMPAKT_TRACEBACK=1 set for the details.")
+        return BAD_DATA
+
+
+__all__ = ["NOT_CONVERGED", "main"]
