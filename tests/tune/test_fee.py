@@ -67,6 +67,7 @@ def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoo
     close = [p for p, error in zip(points, smooth, strict=True) if error <= limit]
     assert confirmed.best in close
     assert confirmed.best.sizes.mean() == min(p.sizes.mean() for p in close)
+    assert confirmed.choose("confirmed") is best
     assert confirmed.choose("min").error == min(p.error for p in points)
     with pytest.raises(ValueError, match="rule"):
         confirmed.choose("best")

@@ -57,10 +57,10 @@ class FEESVC(FeeMachine, MachineClassifier):
         and `search_`.  Gaussian kernel only.
     sigma_exponents, C_exponents : array-like, default=None
         First grid: sigma = 2^n sqrt(n_features), n = -6..3, and C = 10^n, n = -4..5.
-    tune_rule : {"min", "one_se"}, default="min"
-        Lowest cross-validation error, as in the paper; or the smallest machine within one standard error of the lowest
-        error that the folds confirm on rows which had no say in the choice of vectors: twice the trainings, far less
-        deceived on small sets.
+    tune_rule : {"min", "confirmed", "one_se"}, default="min"
+        Lowest cross-validation error, as in the paper; the lowest that the folds confirm on rows which had no say in
+        the choice of vectors (twice the trainings, far less deceived on small sets); or the smallest machine within
+        one standard error of that.
     solver : {"newton", "irwls"}, default="newton"
         Training while growing: Newton's method on slightly rounded kinks from a warm start, or the reweighted least
         squares of the paper's Table 1, which is slow (set `growth_iter` to some hundred).  The returned machine is

@@ -23,7 +23,7 @@ from kompakt.kernels import RBF
 from kompakt.losses import Hinge, Loss
 from kompakt.rows import ArrayRows
 from kompakt.threads import block_threads, current_threads
-from kompakt.tune.fee_points import RULES, Point, choose_point, lowest_point
+from kompakt.tune.fee_points import RULES, Point, choose_point
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -122,11 +122,12 @@ def search_fee(
 
     The paper's rule, "min", is the lowest mean of the folds' lowest validation errors; ties go to the smaller machine,
     then to the wider kernel, then to the smaller C.  Those errors are lows of long paths whose vectors were chosen on
-    the same rows, and the lowest of two hundred of them flatters flexible machines.  The rule "one_se" confirms every
+    the same rows, and the lowest of two hundred of them flatters flexible machines.  The other rules confirm every
     point: each fold grows the machine that would be returned, to the mean stored size with vectors chosen by the
     training rows alone, and its held-out rows only measure the error.  These errors are averaged with their neighbours
-    in the grid, and the smallest machine within one standard error of the best wins.  More than one job means processes
-    (the growth of small machines holds the interpreter's lock), each with one BLAS thread.
+    in the grid; the lowest wins ("confirmed"), or the smallest machine within one standard error of it ("one_se").
+    More than one job means processes (the growth of small machines holds the interpreter's lock), each with one BLAS
+    thread.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def search_fee(
         n in C = 10^n.
     fine : bool, default=True
         Whether the second grid is searched, round the point with the lowest error.
-    rule : {"min", "one_se"}, default="min"
+    rule : {"min", "confirmed", "one_se"}, default="min"
     n_jobs : int, optional
         Processes; None follows the BLAS limit in force.
 
@@ -170,7 +171,7 @@ def search_fee(
         costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
         points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs, rule != "min")
         shapes = [(len(sigmas), len(costs))]
-        best = lowest_point(points, shapes, rule)
+        best = choose_point(points, shapes, "min" if rule == "min" else "confirmed")
         _log("first", best)
         if fine:
             near = best.sigma * 2.0**FINE, best.C * 10.0**FINE

@@ -8,7 +8,7 @@ import numpy as np
 
 Array = np.ndarray
 
-RULES = ("min", "one_se")
+RULES = ("min", "confirmed", "one_se")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) 
         Grid by grid, sigma by sigma.
     shapes : list of (int, int)
         Of the grids, (sigmas, costs).
-    rule : {"min", "one_se"}
+    rule : {"min", "confirmed", "one_se"}
 
     Examples
     --------
@@ -62,25 +62,23 @@ def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) 
     """
     if rule == "min":
         return min(points, key=_order)
-    if rule != "one_se":
+    if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
     smooth = _smoothed(points, shapes)
-    best = points[int(np.argmin(smooth))].confirmed
-    assert best is not None
-    tolerance = float(np.std(best, ddof=1)) / np.sqrt(len(best)) if len(best) > 1 else 0.0
+    best = points[int(np.argmin(smooth))]
+    if rule == "confirmed":
+        return best
+    errors = best.confirmed
+    assert errors is not None
+    tolerance = float(np.std(errors, ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
     close = [point for point, error in zip(points, smooth, strict=True) if error <= smooth.min() + tolerance]
     return min(close, key=lambda point: (float(np.mean(point.sizes)), *_order(point)))
-
-
-def lowest_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) -> Point:
-    """Where the finer grid is laid: at the lowest error, for "one_se" the lowest smoothed confirmed one."""
-    return min(points, key=_order) if rule == "min" else points[int(np.argmin(_smoothed(points, shapes)))]
 
 
 def _smoothed(points: list[Point], shapes: list[tuple[int, int]]) -> Array:
     """Confirmed errors averaged with their neighbours in the grid, those at the border with the nearest there are."""
     if any(point.confirmed is None for point in points):
-        raise ValueError("rule='one_se' needs confirmed errors, which a search with rule='min' does not make.")
+        raise ValueError("this rule needs confirmed errors, which a search with rule='min' does not make.")
     errors = np.array([np.mean(point.confirmed) for point in points if point.confirmed is not None])
     parts, start = [], 0
     for rows, columns in shapes:
