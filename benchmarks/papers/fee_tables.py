@@ -13,9 +13,9 @@ their training rows alone, the held-out rows only measured.  The point is the sm
 of the best (tune_rule "one_se"); rows "lowest error" show the paper's own rule, the lowest cross-validation error, on
 the four small sets.  On the five larger sets (the paper's searches took hours) the first grid sees 400 of the rows; the
 finer grid has 5 by 5 points and 1,000 rows, the lowest confirmed error chooses the point, and five folds of all the
-training rows there give the size.  Then every split grows one machine on all its training rows to that size.  The kernel is
-exp(-d^2 / (2 sigma^2)).  Seconds of a search are processor seconds per core of two, so that other work on the machine
-does not count; the note has the wall clock.
+training rows there give the size.  Then every split grows one machine on all its training rows to that size.  The
+kernel is exp(-d^2 / (2 sigma^2)).  Seconds of a search are processor seconds per core of two, so that other work on the
+machine does not count; the note has the wall clock.
 """
 
 from __future__ import annotations
