@@ -10,6 +10,7 @@ processor seconds for each case and a watchdog for the batch.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import mmap
 import os
@@ -118,6 +119,27 @@ def _read_csv(path: str) -> None:
     rows.read(0, rows.n_rows)
 
 
+def _read_for_command(path: str) -> None:
+    """As the command line does: format and header by the content, target by its name or place."""
+    from argparse import Namespace
+
+    from kompakt.cli.console import Console
+    from kompakt.cli.data import open_for_training
+
+    options = Namespace(data=path, no_header=False, format=None, target=None, ignore=[], quiet=True, memory=1000)
+    open_for_training(options, Console(options)).read()
+
+
+def _refusals_of_commands() -> tuple[type[BaseException], ...]:
+    from kompakt.cli.console import DataError, UsageError
+
+    return DataError, UsageError
+
+
+def _mutate_rows(raw: bytes, rng: np.random.Generator) -> bytes:
+    return (mutators.mutate_csv if b"," in raw else mutators.mutate_svmlight)(raw, rng)
+
+
 def _files(pattern: str) -> Callable[[], list[bytes]]:
     return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "formats").glob(pattern))]
 
@@ -148,6 +170,9 @@ TARGETS = {
     "CSV rows": Target(_read_csv, mutators.mutate_csv, _csv_samples, (ValueError,), ".csv"),
     "LIBSVM models": Target(_read_libsvm, mutators.mutate_libsvm, _files("libsvm/*.model"), (ModelFileError,)),
     "range files": Target(_read_range, mutators.mutate_range, lambda: list(_RANGES), (ModelFileError,)),
+    "rows of commands": Target(
+        _read_for_command, _mutate_rows, lambda: [*_csv_samples(), *_svmlight_samples()], _refusals_of_commands()
+    ),
 }
 
 
@@ -221,6 +246,7 @@ def _listen(ear: int, child: int, current: mmap.mmap) -> tuple[str, bool]:
 
 def _child(target: Target, sources: list[bytes], path: str, cases: range, current: mmap.mmap, mouth: int) -> NoReturn:
     status = 1
+    faulthandler.disable()  # a crash is what the parent reports, not a page of text
     try:
         found = _cases(target, sources, path, cases, current)
         record = {**vars(found), "reasons": sorted(found.reasons)}
@@ -291,6 +317,7 @@ COUNTS = {
     "CSV rows": 100_000,
     "LIBSVM models": 40_000,
     "range files": 20_000,
+    "rows of commands": 40_000,
 }
 _PART = 20_000
 

@@ -1,0 +1,85 @@
+"""Two thousand damaged files, and proof that the fuzzer notices what it is there to notice."""
+
+import ctypes
+import os
+import sys
+
+import numpy as np
+import pytest
+from benchmarks.fuzz import TARGETS, Target, damaged
+
+from benchmarks import fuzz
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and reads /proc")
+SHARES = {
+    "model files": 600, "svmlight rows": 400, "CSV rows": 400, "LIBSVM models": 300, "range files": 100,
+    "rows of commands": 200,
+}  # fmt: skip
+
+
+def test_the_slice_has_two_thousand_cases_of_every_reader():
+    assert set(SHARES) == set(TARGETS) == set(fuzz.COUNTS)
+    assert sum(SHARES.values()) == 2000
+    assert fuzz.COUNTS["model files"] == fuzz.COUNTS["svmlight rows"] + fuzz.COUNTS["CSV rows"] == 200_000
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_end_in_a_documented_exception(name):
+    # Cases that the full run does not reach, so that its result and this one support each other.
+    start = 10_000_000
+    found = fuzz.fuzz(TARGETS[name], start, start + SHARES[name], batch=200)
+    assert found.failures == []
+    assert found.cases == SHARES[name]
+    # The mutator must reach deep: some files stay readable, and refusals come from different checks.
+    assert found.accepted >= 0.02 * found.cases
+    assert len(found.reasons) >= 8
+    assert found.megabytes < 512
+
+
+def test_a_case_is_made_again_from_its_number():
+    target = TARGETS["CSV rows"]
+    assert damaged(target, 17) == damaged(target, 17) != damaged(target, 20)
+
+
+# -- what the fuzzer notices -----------------------------------------------------------------------------
+
+
+def reader(act):
+    """A reader that accepts sound files and does `act` at case 3."""
+
+    def read(path):
+        with open(path, "rb") as file:
+            if file.read() == b"3":
+                act()
+
+    return Target(read, lambda raw, rng: b"%d" % fuzz_case(rng), lambda: [b"sound"], (ValueError,))
+
+
+def fuzz_case(rng):
+    return int(rng.bit_generator.seed_seq.entropy[1])
+
+
+def spin():
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda: {}["absent"], "KeyError"),
+        (lambda: ctypes.string_at(0), "died"),
+        (lambda: os._exit(0), "died"),
+        (spin, "more than"),
+        (lambda: np.ones(1 << 30), "emory"),
+        (lambda: os.read(os.pipe()[0], 1), "no answer"),
+    ],
+    ids=["undocumented", "crash", "exit", "busy", "memory", "asleep"],
+)
+def test_failures_are_named_and_the_run_goes_on(act, said, monkeypatch):
+    monkeypatch.setattr(fuzz, "SILENCE", 2.0)
+    monkeypatch.setattr(fuzz, "MAX_SECONDS", 0.3)
+    found = fuzz.fuzz(reader(act), 0, 8, batch=6)
+    assert [case for case, _ in found.failures] == [3]
+    assert said in found.failures[0][1]
+    assert found.cases == 8
