@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.utils.metaestimators import available_if
 
@@ -17,10 +17,11 @@ from kompakt.estimators.base import (
 from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
 from kompakt.estimators.prepare import Training, prepare
-from kompakt.estimators.resuming import checkpoints
+from kompakt.estimators.resuming import NOT_METADATA, checkpoints
+from kompakt.estimators.samples import held_rows
 from kompakt.estimators.selectors import make_selector
 from kompakt.estimators.watch import warn_interrupted, watched
-from kompakt.grow.compact import Recipe, select
+from kompakt.grow.compact import Recipe, on_all_rows, select
 from kompakt.losses import Loss, make_loss
 from kompakt.select import Selection
 from kompakt.threads import block_threads
@@ -30,16 +31,18 @@ class _Compact:
     """Fit of both flagship estimators."""
 
     _classifier: bool
+    __metadata_request__fit: ClassVar = NOT_METADATA
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Fit the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
         checkpoint : path-like, default=None
@@ -57,7 +60,8 @@ class _Compact:
         with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
             learn = learned_widths(me.gamma, me.refine, me.kernel)
             training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
-            plan = FlagshipPlan(self, training, self._recipe(training, learn, deadline))
+            seen = self._seen(training)
+            plan = FlagshipPlan(self, seen, self._recipe(seen, learn, deadline))
             start = self._start(training)
             if me.tune:
                 plan = plan.tuned()
@@ -66,17 +70,29 @@ class _Compact:
             machine = plan.grown(start)
             calibrate = getattr(self, "calibrate", False) and not machine.interrupted
             more = {"calibration": plan.calibration(machine)} if calibrate else {}
-            model = me._build_model(training, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
-        me._publish(model, machine.solution, training, machine.indices)
+            if not seen.whole:
+                machine = on_all_rows(training.rows, machine, plan.recipe)
+            model = me._build_model(seen, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
+        me._publish(model, machine.solution, seen, machine.indices)
         plan.publish()
         self.n_kernel_evals_ = machine.n_kernel_evals + plan.n_kernel_evals
         self.history_ = plan.history + machine.history
         if machine.interrupted:
             self.interrupted_ = True
-            warn_interrupted(self, f"the basis is kept as far as it was refined, with {machine.n_basis} vectors")
+            missing = ", without calibration" if getattr(self, "calibrate", False) else ""
+            kept = f"the basis is kept as far as it was refined, with {machine.n_basis} vectors{missing}"
+            warn_interrupted(self, kept)
             return self
         me._report(machine.solution, machine.design, deadline)
         return self
+
+    def _seen(self, training: Training) -> Training:
+        """The rows that selection, refinement and searches see: of streamed rows a sample that fits, where need be."""
+        me: Any = self
+        selector = make_selector(me.selection, me.n_candidates)
+        by_passes = getattr(selector, "streams", False) and not me.refine and not me.tune and me.n_basis != "auto"
+        by_passes = by_passes and not getattr(self, "calibrate", False)
+        return training if by_passes else held_rows(self, training)
 
     def _start(self, training: Training) -> Array | None:
         """Vectors of the last fit, for `warm_start`."""
@@ -89,7 +105,7 @@ class _Compact:
                 f"warm_start=True goes on from the last fit, which had {me.basis_vectors_.shape[1]} features; X has "
                 f"{rows.n_features}. Set warm_start=False to start anew."
             )
-        start = me.basis_vectors_.astype(rows.dtype)
+        start = rows.as_inputs(me.basis_vectors_).astype(rows.dtype)
         return start if rows.offset is None else start - rows.offset
 
     def _partial_selection(self, training: Training, loss: Loss) -> Selection:

@@ -17,6 +17,7 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare, splits_of
+from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.candidates import Candidates
 from kompakt.grow.fee import FeePlan, Growth, Observer, Record, grow
@@ -51,13 +52,14 @@ class FeeMachine(KernelMachine):
     _classifier: bool
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Grow the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,), for a regressor also (n_samples, n_outputs)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
 
@@ -67,7 +69,7 @@ class FeeMachine(KernelMachine):
         """
         deadline = deadline_of(self.max_time)
         with verbose_logging(self.verbose), block_threads(self.n_jobs):
-            training = prepare(self, X, y, sample_weight, classifier=self._classifier)
+            training = held_rows(self, prepare(self, X, y, sample_weight, classifier=self._classifier))
             problem = self._problem(training, deadline)
             training, problem, C = self._tuned(training, problem)
             grown, history = self._grow(training, problem, C)
@@ -200,6 +202,10 @@ class FeeMachine(KernelMachine):
             start[-1] = growth.coordinates[:, 0]
         objective = Problem(design, problem.loss, C, bool(self.fit_intercept), bool(self.penalize_intercept))
         solution = solve(objective, start, solver_settings(self, deadline))
+        if not training.whole and training.origin is not None:
+            words = {"fit_intercept": bool(self.fit_intercept), "penalize_intercept": bool(self.penalize_intercept)}
+            settings = solver_settings(self, deadline)
+            solution = solve_on_all_rows(training.origin, kernel, basis, problem.loss, C, solution, settings, **words)
         self._publish(self._build_model(training, basis, solution), solution, training, None)
         self.selected_indices_ = training.original(selected)
         self.n_kernel_evals_ = grown.columns.n_evals + design.n_kernel_evals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.prepare import Training, prepare
-from kompakt.estimators.resuming import checkpoints
+from kompakt.estimators.resuming import NOT_METADATA, checkpoints
+from kompakt.estimators.samples import held_rows, labelled_rows
 from kompakt.estimators.watch import watched
-from kompakt.rows import hash_rows
 from kompakt.select import GivenSelector, ProjectionSelector, Selection
-from kompakt.solve import fisher
+from kompakt.solve import Solution, fisher
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -24,14 +24,17 @@ Array = np.ndarray
 class _Fisher(MachineClassifier):
     """Fit of both discriminants: a basis, the moments of the classes, one small problem per output."""
 
+    __metadata_request__fit: ClassVar = NOT_METADATA
+
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Fit the discriminant.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
         checkpoint : path-like, default=None
@@ -50,7 +53,8 @@ class _Fisher(MachineClassifier):
         if bias not in fisher.BIASES:
             raise ValueError(f"bias must be one of {fisher.BIASES}; got {bias!r}.")
         with block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:  # type: ignore[attr-defined]
-            training = resume(prepare(self, X, y, sample_weight, classifier=True))
+            streamed = resume(prepare(self, X, y, sample_weight, classifier=True))
+            training = held_rows(self, streamed)
             assert training.classes is not None
             assert training.labels is not None
             rows, kernel = training.rows, training.kernel
@@ -68,11 +72,25 @@ class _Fisher(MachineClassifier):
                 priors=self._priors(training, weights),
                 basis_mass=basis_mass,
             )
+            if not training.whole and basis_mass is None:
+                design, solution = self._on_all_rows(streamed, selection.vectors, codes)
             model = self._build_model(training, selection.vectors, solution)
         self._publish(model, solution, training, selection.indices)
         self.n_kernel_evals_ = evaluations + design.n_kernel_evals
         self.history_ = [{"n_basis": selection.n_basis, "objective": float(np.sum(solution.objective)), "n_iter": 1}]
         return self
+
+    def _on_all_rows(self, training: Training, basis: Array, codes: Array) -> tuple[Design, Solution]:
+        """The discriminant on a given basis by passes over streamed rows."""
+        me: Any = self
+        assert training.mass_of is not None
+        rows = labelled_rows(training)
+        design = Design(rows, training.kernel, basis, memory_budget=me.memory_budget)
+        priors = self._priors(training, None)
+        solution = fisher.minimise(
+            design, None, codes, reg=float(me.reg), bias=me.bias, priors=priors, mass=training.mass_of
+        )
+        return design, solution
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         """Basis vectors, kernel values spent on them, and the weight of the rows that each stands for (eq. 5)."""
@@ -81,14 +99,16 @@ class _Fisher(MachineClassifier):
     def _priors(self, training: Training, weights: Array | None) -> Array | None:
         given: Any = self.priors  # type: ignore[attr-defined]
         assert training.classes is not None
-        assert training.labels is not None
         if given is None:
             return None
         n_classes = len(training.classes)
         if isinstance(given, str):
             if given != "empirical":
                 raise ValueError(f"priors must be None (equal), 'empirical' or one number per class; got {given!r}.")
-            mass = np.bincount(training.labels, weights=weights, minlength=n_classes)
+            mass = training.mass_of
+            if mass is None or not training.streamed:
+                assert training.labels is not None
+                mass = np.bincount(training.labels, weights=weights, minlength=n_classes)
             return mass / mass.sum()
         priors = np.asarray(given, dtype=np.float64)
         if priors.shape != (n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
@@ -171,7 +191,7 @@ class KernelFisher(_Fisher):
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         rows = training.rows
-        _, first, place = np.unique(hash_rows(rows.X, 0), return_index=True, return_inverse=True)
+        _, first, place = np.unique(rows.hashes(0), return_index=True, return_inverse=True)
         order = np.argsort(first)
         mass = np.bincount(place, weights=weights)[order].astype(np.float64)
         distinct = first[order]

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import _num_samples
@@ -15,7 +15,8 @@ from kompakt.checkpoint import step
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
-from kompakt.estimators.resuming import checkpoints
+from kompakt.estimators.resuming import NOT_METADATA, checkpoints
+from kompakt.estimators.samples import held_rows
 from kompakt.estimators.selectors import make_selector
 from kompakt.estimators.watch import watched
 from kompakt.kernels import Kernel
@@ -92,18 +93,20 @@ class FixedSizeFit:
     """Fit of both fixed-size machines."""
 
     _classifier: bool
+    __metadata_request__fit: ClassVar = NOT_METADATA
     C_: float
     history_: list[dict[str, Any]]
     n_kernel_evals_: int
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Choose the prototypes, tune if asked to, and fit the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
         checkpoint : path-like, default=None
@@ -122,7 +125,8 @@ class FixedSizeFit:
         for name in _SOMETIMES:
             self.__dict__.pop(name, None)
         with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
-            training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
+            streamed = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
+            training = held_rows(self, streamed)
             plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
             plan.note("selection", n_basis=plan.selection.n_basis)
             if me.tune:
@@ -131,9 +135,10 @@ class FixedSizeFit:
             if me.n_basis == "auto" and not plan.input_space:
                 self._choose_size(plan)
                 plan.note("size", n_basis=plan.selection.n_basis)
-            if me.tune:
+            if me.tune and training.whole:
                 self._keep_held_out(plan)
-            solution, evaluations = fit_parts(plan.task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
+            task = plan.task if training.whole else replace(plan.task, rows=streamed.rows, labels=None)
+            solution, evaluations = fit_parts(task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
             model, indices = self._finished(plan, solution)
             plan.note("weights", objective=float(np.sum(solution.objective)))
         me._publish(model, replace(solution, weights=model.weights), training, indices)
@@ -164,6 +169,8 @@ class FixedSizeFit:
             return None
         if isinstance(me.cv, Integral):
             return int(me.cv)
+        if y is None:
+            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {me.cv!r}.")
         splits = resolve_splits(me.cv, y, classifier=self._classifier, random_state=training.key, X=X)
         fold = fold_of_row(splits, _num_samples(X))
         return fold if training.kept is None else fold[training.kept]

@@ -9,7 +9,9 @@ import numpy as np
 
 from kompakt.estimators.base import verbose_logging
 from kompakt.estimators.reduction import LEAST_ROWS, ReducedSVC, warn_not_reduced
+from kompakt.estimators.samples import fit_on_sample
 from kompakt.estimators.watch import watched
+from kompakt.rows import Source
 from kompakt.subsample import (
     CGLQOptions,
     LocalSamplingOptions,
@@ -157,13 +159,15 @@ class LocalSamplingSVC(ReducedSVC):
         self.verbose = verbose
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LocalSamplingSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LocalSamplingSVC:
         """Fit the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
         y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Handed to the exact SVM; rows of weight 0 are left out.
 
@@ -171,6 +175,8 @@ class LocalSamplingSVC(ReducedSVC):
         -------
         self
         """
+        if isinstance(X, Source):
+            return fit_on_sample(self, X, y, sample_weight, classifier=True)
         self._check_search()
         with verbose_logging(self.verbose), block_threads(self.n_jobs):
             X, y = self._begin(X, y, sample_weight)
@@ -336,13 +342,15 @@ class CGLQSVC(ReducedSVC):
         self.verbose = verbose
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CGLQSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CGLQSVC:
         """Fit the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
         y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Handed to the exact SVM; rows of weight 0 are left out.
 
@@ -351,6 +359,8 @@ class CGLQSVC(ReducedSVC):
         self
         """
         self._check_rounds()
+        if isinstance(X, Source):
+            return fit_on_sample(self, X, y, sample_weight, classifier=True)
         with verbose_logging(self.verbose), block_threads(self.n_jobs):
             X, y = self._begin(X, y, sample_weight)
             options, held = self._options(X, y)

@@ -82,9 +82,20 @@ def check_rows(
         "reset": reset,
         "accept_large_sparse": False,
     }
+    X = _with_small_indices(X)
     if y is None:
         return validate_data(estimator, X, **options), None
     return validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+
+
+def _with_small_indices(X: Any) -> Any:
+    """A CSR matrix with 32-bit indices where they fit: scikit-learn's own svmlight reader gives 64-bit ones."""
+    if not (sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64):
+        return X
+    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    small = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+    return small
 
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: bool) -> Training:

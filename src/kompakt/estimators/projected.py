@@ -13,6 +13,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.fisher import projection_selector
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import watched
 from kompakt.kernels import Precomputed
 from kompakt.losses import Hinge
@@ -160,13 +161,14 @@ class ProjectedSVC(MachineClassifier):
         self.random_state = random_state
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ProjectedSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> ProjectedSVC:
         """Fit the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
 
@@ -178,7 +180,8 @@ class ProjectedSVC(MachineClassifier):
             raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
         deadline = deadline_of(self.max_time)
         with block_threads(self.n_jobs):
-            training = prepare(self, X, y, sample_weight, classifier=True)
+            everything = prepare(self, X, y, sample_weight, classifier=True)
+            training = held_rows(self, everything)
             selector = projection_selector(self)
             if self.two_pass and not isinstance(selector, ProjectionSelector):
                 raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
@@ -193,6 +196,11 @@ class ProjectedSVC(MachineClassifier):
                     evaluations += projected.n_kernel_evals
             indices, basis, weights = self._fold_back(training, projected, trained)
             solution = self._solution(training.rows, projected, trained, weights)
+            if not training.whole:
+                indices, basis = projected.selection.indices, projected.selection.vectors
+                self.folded_ = "basis"
+                settings = Settings(tol=min(self.tol, 1e-6), max_iter=min(self.max_iter, 1000), deadline=deadline)
+                solution = solve_on_all_rows(everything, training.kernel, basis, Hinge(), float(self.C), None, settings)
             model = self._build_model(training, basis, solution)
         self._publish(model, solution, training, indices)
         self.n_kernel_evals_ = evaluations

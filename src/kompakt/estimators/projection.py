@@ -13,9 +13,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from kompakt.design import Factor, choose_block_rows
 from kompakt.estimators.prepare import check_parameters, check_rows, resolve_kernel
+from kompakt.estimators.samples import fit_on_sample
 from kompakt.estimators.watch import CallbackSupportMixin, watched
 from kompakt.kernels import Precomputed
-from kompakt.rows import ArrayRows, RowBlock, column_means
+from kompakt.rows import ArrayRows, RowBlock, Source, column_means
 from kompakt.select import Projection, ProjectionSelector
 from kompakt.threads import block_threads
 
@@ -121,6 +122,8 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         -------
         self
         """
+        if isinstance(X, Source):
+            return fit_on_sample(self, X, y, sample_weight, classifier=False, needs_target=False)
         self._fit(X, sample_weight, keep_features=False)
         return self
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -18,7 +18,8 @@ from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
 from kompakt.estimators.prepare import Training, prepare, splits_of
-from kompakt.estimators.resuming import checkpoints
+from kompakt.estimators.resuming import NOT_METADATA, checkpoints
+from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
@@ -29,6 +30,7 @@ from kompakt.grow.sizes import SizeProblem, Tuned, size_errors, tune_grid
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.rows import hash_rows
+from kompakt.solve import Settings, Solution
 from kompakt.threads import block_threads
 from kompakt.validate import holdout, pick_size
 
@@ -157,6 +159,8 @@ class SpSVC(MachineClassifier):
     (10, True)
     """
 
+    __metadata_request__fit: ClassVar = NOT_METADATA
+
     def __init__(
         self,
         n_basis: int | str = 100,
@@ -233,13 +237,14 @@ class SpSVC(MachineClassifier):
         self.verbose = verbose
 
     @watched
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, checkpoint: Any = None) -> SpSVC:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> SpSVC:
         """Grow the machine.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
         y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Weight 2 equals the row given twice; weight 0 leaves it out.
         checkpoint : path-like, default=None
@@ -253,13 +258,15 @@ class SpSVC(MachineClassifier):
         """
         deadline = deadline_of(self.max_time)
         with verbose_logging(self.verbose), block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:
-            training = resume(prepare(self, X, y, sample_weight, classifier=True))
-            parts = self._choose_size(self._resolve(training, deadline))
+            everything = resume(prepare(self, X, y, sample_weight, classifier=True))
+            parts = self._choose_size(self._resolve(held_rows(self, everything), deadline))
             machine, records = self._grow(parts)
             solution = machine.solution()
             training = replace(parts.training, kernel=parts.kernel)
             indices = np.array(machine.indices, dtype=np.intp)
             basis = parts.kernel.take_basis(training.rows, indices)
+            if not training.whole:
+                solution = self._on_all_rows(everything, parts, basis, solution)
             model = self._build_model(training, basis, solution)
         self._publish(model, solution, training, indices)
         self.C_ = parts.C
@@ -274,6 +281,12 @@ class SpSVC(MachineClassifier):
         elif not solution.converged:
             self._warn(solution.optimality, deadline)
         return self
+
+    def _on_all_rows(self, training: Training, parts: _Resolved, basis: Array, found: Solution) -> Solution:
+        """Weights of a machine grown on a sample, by passes over all rows."""
+        options = {name: parts.options[name] for name in ("fit_intercept", "penalize_intercept")}
+        settings = Settings(tol=parts.plan.tol, max_iter=parts.plan.max_iter)
+        return solve_on_all_rows(training, parts.kernel, basis, parts.loss, parts.C, found, settings, **options)
 
     # -- names into parts ----------------------------------------------------------------------------
 

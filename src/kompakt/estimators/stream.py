@@ -1,4 +1,4 @@
-"""From a row source to a `Training`: labels, weights, centre and scale in a first pass, and samples that fit.
+"""From a row source to a `Training`: labels, weights, centre and scale in a first pass.
 
 The first pass checks the rows (finite, neither too large nor too small to be squared), discovers the labels and sums
 what the centre needs; a second one is made only for variances (``gamma="scale"``, standardisation).  Encoders are small
@@ -7,7 +7,6 @@ records that can be pickled: they turn the raw y and w of any block into targets
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from kompakt.codings import get_coding
-from kompakt.design import DEFAULT_BUDGET
 from kompakt.estimators.prepare import (
     Array,
     Training,
@@ -29,16 +27,10 @@ from kompakt.estimators.prepare import (
     resolve_kernel,
 )
 from kompakt.kernels import Precomputed
-from kompakt.rows import ArrayRows, Passes, Raw, RowReader, Source, StreamedRows, tree_sum
+from kompakt.rows import Passes, Raw, RowReader, Source, StreamedRows, tree_sum
 from kompakt.rows.moments import centre_from, centre_sums
 from kompakt.rows.tasks import Bounds
 
-logger = logging.getLogger("kompakt")
-
-#: rows of a sample at most: refinement and searches gain nothing from more
-SAMPLE_ROWS = 250_000
-#: rows of a class that a sample takes, if there are so many, however rare the class is
-_LEAST_OF_A_CLASS = 200
 #: more labels than this are no classes
 _MOST_CLASSES = 10_000
 #: block size of `centre_of` and `total_variance`: the sums of a first pass must agree with theirs to the last bit
@@ -97,6 +89,16 @@ class ClassEncoder:
 
 
 @dataclass(frozen=True)
+class LabelEncoder:
+    """Class numbers as targets."""
+
+    classes: ClassEncoder
+
+    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
+        return self.classes.labels(raw).astype(np.float64)[:, None], raw.w if self.classes.weighted else None
+
+
+@dataclass(frozen=True)
 class ValueEncoder:
     """Regression targets and weights from raw rows; weights only where there are no targets."""
 
@@ -111,7 +113,7 @@ class ValueEncoder:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     """What one task of the first pass says."""
 
     labels: Array | None
@@ -126,7 +128,7 @@ class _Facts:
 
 def _first_look(
     reader: RowReader, classifier: bool, bounds: Bounds, raw: Raw | None = None
-) -> tuple[_Facts, tuple[Array, ...]]:
+) -> tuple[Facts, tuple[Array, ...]]:
     """Check the raw rows of a task; facts, and the sums of the centre over its blocks."""
     raw = reader.raw(*bounds) if raw is None else raw
     _refuse_what_is_not_finite(reader, bounds[0], raw)
@@ -137,7 +139,7 @@ def _first_look(
         counted = w > 0
         labels, place = np.unique(raw.y[counted], return_inverse=True)
         mass = np.bincount(place.ravel(), weights=w[counted], minlength=len(labels))
-    facts = _Facts(
+    facts = Facts(
         labels,
         mass,
         float(w.sum()),
@@ -181,26 +183,35 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
         raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(raw.w < 0)}.")
 
 
-def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
-    """Validate a row source and resolve kernel, targets, weights, centre and scale."""
-    check_parameters(estimator)
+def first_pass(
+    estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool, needs_target: bool = True
+) -> tuple[StreamedRows, list[Facts], tuple[Array, ...]]:
+    """Check all rows; the rows as they are, what each task found, and the sums of the centre."""
     if y is not None or sample_weight is not None:
         raise ValueError(
             "targets and weights of streamed rows belong to the rows: expected fit(rows) with y=None and "
             "sample_weight=None. Name them in open_rows(..., target=..., weight=...)."
         )
-    if not source.n_targets:
+    if needs_target and not source.n_targets:
         raise ValueError(f"requires y to be passed, but {source.name} has no target. Give open_rows(..., target=...).")
-    _set_features(estimator, source)
+    if classifier and source.n_targets > 1:
+        raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
+    set_features(estimator, source)
     rows = StreamedRows(RowReader(source), passes=Passes(getattr(source, "n_index_passes", 0)))
-    facts: list[_Facts] = []
+    facts: list[Facts] = []
     sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(_MOMENT_ROWS)), facts)
     totals = tree_sum(sums)
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
-    refuse_extremes(
-        max(max(fact.largest for fact in facts), -min(fact.least for fact in facts)), source.dtype, source.is_sparse
-    )
+    largest = max(max(fact.largest for fact in facts), -min(fact.least for fact in facts))
+    refuse_extremes(largest, source.dtype, source.is_sparse)
+    return rows, facts, totals
+
+
+def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
+    """Validate a row source and resolve kernel, targets, weights, centre and scale."""
+    check_parameters(estimator)
+    rows, facts, totals = first_pass(estimator, source, y, sample_weight, classifier=classifier)
     weighted = source.has_weight and not all(fact.unit for fact in facts)
     kept = None
     if any(fact.zeros for fact in facts):
@@ -227,7 +238,7 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
             replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
         )
         return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)
-    classes, mass_of = _classes(facts)
+    classes, mass_of = classes_of(facts)
     factors = class_factors(getattr(estimator, "class_weight", None), classes, None, None, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
@@ -236,7 +247,7 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
     return Training(streamed, kernel, kept, classes=classes, key=key, stored=stored, mass_of=mass_of)
 
 
-def _drawn(results: Iterator[Any], facts: list[_Facts]) -> Iterator[tuple[Array, ...]]:
+def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:
     for fact, sums in results:
         facts.append(fact)
         yield sums
@@ -253,7 +264,8 @@ def _centre_of(rows: StreamedRows) -> Array:
     return centre_of(rows)
 
 
-def _classes(facts: list[_Facts]) -> tuple[Array, Array]:
+def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
+    """The labels that the first pass found, sorted, and their weights."""
     found = [fact.labels for fact in facts if fact.labels is not None]
     classes, place = np.unique(np.concatenate(found), return_inverse=True)
     check_classification_targets(classes)
@@ -294,93 +306,10 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
 
 
-def _set_features(estimator: Any, source: Source) -> None:
+def set_features(estimator: Any, source: Source) -> None:
     """The attributes that scikit-learn's validation would set."""
     estimator.n_features_in_ = source.n_features
     if source.feature_names is not None:
         estimator.feature_names_in_ = np.asarray(source.feature_names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
-
-
-# -- samples that fit ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Chance:
-    """The chance of a row to be in the sample."""
-
-    of_class: Array
-    encode: Any
-
-    def __call__(self, raw: Raw) -> Array:
-        if len(self.of_class) == 1:
-            return np.full(len(raw), self.of_class[0])
-        return self.of_class[self.encode.labels(raw)]
-
-
-def sample_rows(estimator: Any, training: Training) -> int:
-    """Rows that a search may hold: with their kernel values, features and copies they fit the memory budget."""
-    rows = training.rows
-    budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
-    n_basis = getattr(estimator, "n_basis", 1000)
-    m = 1000 if isinstance(n_basis, str) else int(n_basis)
-    entries = training.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
-    return int(np.clip(budget / (12 * entries + 16 * m + 64 * rows.n_outputs), 1000, SAMPLE_ROWS))
-
-
-def held_rows(estimator: Any, training: Training) -> Training:
-    """The training itself, or on a sample that fits where its rows are streamed."""
-    return sampled(training, sample_rows(estimator, training)) if training.streamed else training
-
-
-def sampled(training: Training, count: int) -> Training:
-    """The same training on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
-
-    Rows are chosen by hash of their number, rare classes more often, so the sample does not depend on blocks or
-    partitions.  Where all rows fit, nothing is weighted and the fit is that of rows in memory, bit for bit.
-    """
-    rows = training.rows
-    assert isinstance(rows, StreamedRows)
-    encode: Any = rows.reader.encode
-    if rows.n_rows <= count:
-        part = rows.everything()
-    else:
-        chance = np.array([count / rows.n_rows])
-        if training.mass_of is not None:
-            share = training.mass_of / training.mass_of.sum() * rows.n_rows
-            chance = np.minimum(1.0, np.maximum(count / rows.n_rows, _LEAST_OF_A_CLASS / np.maximum(1.0, share)))
-        chooser = _Chance(chance, encode)
-        part = rows.sample(chooser, training.key)
-        assert part.targets is not None
-        stands_for = _stands_for(training, part, chance)
-        logger.info("the search sees a sample of %d of %d rows", part.n_rows, rows.n_rows)
-        weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
-        part = _reweighted(part, weights)
-    numbers, part.numbers = part.numbers, None
-    labels = y = None
-    assert part.targets is not None
-    if training.classes is not None:
-        labels = encode.labels(Raw(part.X, part.y))
-    else:
-        y = part.targets[:, 0] if training.single else part.targets
-    kept = numbers if training.kept is None else training.kept[numbers]
-    whole = part.n_rows == rows.n_rows
-    return replace(
-        training, rows=part, kept=training.kept if whole else kept, labels=labels, y=y, origin=training, whole=whole
-    )
-
-
-def _reweighted(part: ArrayRows, weights: Array) -> ArrayRows:
-    """The rows with other weights, known to the streamed rows by their numbers as before."""
-    other = ArrayRows(part.X, part.targets, weights, part.offset)
-    other.numbers, other.y = part.numbers, part.y
-    return other
-
-
-def _stands_for(training: Training, part: ArrayRows, chance: Array) -> Array:
-    """How many rows each row of the sample stands for: by class where chances differ."""
-    if training.classes is None or len(chance) == 1 or training.mass_of is None:
-        return np.full(part.n_rows, training.rows.n_rows / part.n_rows)
-    encode: Any = training.rows.reader.encode  # type: ignore[attr-defined]
-    return 1.0 / chance[encode.labels(Raw(part.X, part.y))]

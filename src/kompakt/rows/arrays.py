@@ -50,6 +50,7 @@ class ArrayRows(Rows):
         self.numbers: np.ndarray | None = None
         #: labels or values as they were given, where the rows were taken from a source
         self.y: np.ndarray | None = None
+        self.w: np.ndarray | None = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
         self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
 

@@ -188,7 +188,7 @@ class StreamedRows(ArrayRows):
         encode = self.reader.encode
         targets, weights = (None, None) if encode is None else encode(raw)
         part = ArrayRows(self.reader.inputs(raw.X), targets, weights, self.offset)
-        part.numbers, part.y = index, raw.y
+        part.numbers, part.y, part.w = index, raw.y, raw.w
         return part
 
     def subset(self, index: Array) -> ArrayRows:

@@ -47,8 +47,12 @@ class ClassMoments:
         return float(self.mass[which].sum()), mean, covariance + (apart.T * share) @ apart
 
 
-def class_moments(design: Design, labels: Array, n_classes: int, weights: Array | None) -> ClassMoments:
+def class_moments(
+    design: Design, labels: Array | None, n_classes: int, weights: Array | None, mass: Array | None = None
+) -> ClassMoments:
     """Moments of raw kernel values by class, in two passes: means, then centred products.
+
+    Without `labels`, the rows' own targets are the class numbers, and the `mass` of every class is given.
 
     Examples
     --------
@@ -62,22 +66,11 @@ def class_moments(design: Design, labels: Array, n_classes: int, weights: Array 
     >>> class_moments(design, np.array([0, 0, 1]), 2, None).mean.ravel()
     array([1., 5.])
     """
-    indicator = np.zeros((design.n_rows, n_classes))
-    indicator[np.arange(design.n_rows), labels] = 1.0 if weights is None else weights
-    mass = indicator.sum(axis=0)
-    sums = design.map_reduce(lambda K, block: (indicator[block.start : block.stop].T @ K,))[0]
+    if mass is None:
+        mass = _indicator(labels, weights, n_classes).sum(axis=0)
+    sums = design.map_reduce(partial(_class_sums, labels, weights, n_classes))[0]
     mean = sums / mass[:, None]
-
-    def products(classes: range, K: Array, block: RowBlock) -> tuple[Array, ...]:
-        own = labels[block.start : block.stop]
-        grams = np.zeros((len(classes), K.shape[1], K.shape[1]))
-        for place, c in enumerate(classes):
-            members = np.flatnonzero(own == c)
-            apart = K[members] - mean[c].astype(K.dtype)
-            if weights is not None:
-                apart *= np.sqrt(weights[block.start + members]).astype(K.dtype)[:, None]
-            grams[place] = apart.T @ apart
-        return (grams,)
+    products = partial(_class_products, labels, weights, mean)
 
     # several passes where the products of all classes together would fill the memory with partial sums
     together = max(1, _PRODUCTS // max(1, design.n_basis**2))
@@ -85,6 +78,42 @@ def class_moments(design: Design, labels: Array, n_classes: int, weights: Array 
     covariance = np.concatenate([design.map_reduce(partial(products, part))[0] for part in parts])
     covariance /= mass[:, None, None]
     return ClassMoments(mass, mean, covariance)
+
+
+def _of_block(labels: Array | None, weights: Array | None, block: RowBlock) -> tuple[Array, Array | None]:
+    """Class numbers and weights of a block."""
+    if labels is not None:
+        here = slice(block.start, block.stop)
+        return labels[here], None if weights is None else weights[here]
+    assert block.targets is not None
+    return block.targets[:, 0].astype(np.intp), block.weights
+
+
+def _indicator(labels: Array | None, weights: Array | None, n_classes: int) -> Array:
+    assert labels is not None
+    indicator = np.zeros((len(labels), n_classes))
+    indicator[np.arange(len(labels)), labels] = 1.0 if weights is None else weights
+    return indicator
+
+
+def _class_sums(
+    labels: Array | None, weights: Array | None, n_classes: int, K: Array, block: RowBlock
+) -> tuple[Array, ...]:
+    return (_indicator(*_of_block(labels, weights, block), n_classes).T @ K,)
+
+
+def _class_products(
+    labels: Array | None, weights: Array | None, mean: Array, classes: range, K: Array, block: RowBlock
+) -> tuple[Array, ...]:
+    own, s = _of_block(labels, weights, block)
+    grams = np.zeros((len(classes), K.shape[1], K.shape[1]))
+    for place, c in enumerate(classes):
+        members = np.flatnonzero(own == c)
+        apart = K[members] - mean[c].astype(K.dtype)
+        if s is not None:
+            apart *= np.sqrt(s[members]).astype(K.dtype)[:, None]
+        grams[place] = apart.T @ apart
+    return (grams,)
 
 
 def direction(N: Array, m: Array, penalty: Array) -> tuple[Array, float]:
@@ -165,7 +194,7 @@ def search_bias(values: Array, positive: Array, weights: Array) -> float:
 
 def minimise(
     design: Design,
-    labels: Array,
+    labels: Array | None,
     codes: Array,
     *,
     reg: float,
@@ -173,6 +202,7 @@ def minimise(
     bias: str = "gaussian",
     priors: Array | None = None,
     basis_mass: Array | None = None,
+    mass: Array | None = None,
 ) -> Solution:
     """Fisher discriminants of all outputs of a coding on one design of raw kernel values.
 
@@ -180,8 +210,8 @@ def minimise(
     ----------
     design : Design
         Raw values (no whitening) of the rows against the basis.
-    labels : ndarray of shape (n,)
-        Class indices.
+    labels : ndarray of shape (n,) or None
+        Class indices; None where they are the targets of the rows themselves.
     codes : ndarray of shape (n_classes, L)
         +1, -1, 0: the sides of every output.
     reg : float
@@ -192,9 +222,10 @@ def minimise(
         Prior probabilities of the classes; None gives the two sides of every output equal ones.
     basis_mass : ndarray of shape (m,), optional
         For eq. 5, whose basis is all rows: the weight of the rows that each basis vector stands for.
+    mass : ndarray of shape (n_classes,), optional
+        Weight of every class, where `labels` is None.
     """
-    moments = class_moments(design, labels, len(codes), weights)
-    mass = np.ones(design.n_rows) if weights is None else weights
+    moments = class_moments(design, labels, len(codes), weights, mass)
     penalty = np.full(design.n_basis, reg) if basis_mass is None else reg / basis_mass
     m, L = design.n_basis, codes.shape[1]
     alphas, intercept, objective, jitter = np.empty((m, L)), np.empty(L), np.empty(L), 0.0
@@ -209,15 +240,22 @@ def minimise(
         objective[output] = a @ N @ a + penalty @ (a * a)
         odds = np.ones(2) if priors is None else np.array([priors[side].sum() for side in sides])
         spread.append((sides, odds / odds.sum(), (mean0 @ a, mean1 @ a), (a @ cov0 @ a, a @ cov1 @ a)))
-    values = design.matvec(alphas) if bias == "search" else None
+    values = None
+    if bias == "search":
+        values = design.matvec(alphas)
+        if labels is None:
+            rows: Any = design.rows
+            labels, weights = rows.targets[:, 0].astype(np.intp), rows.weights
+        shares = np.ones(design.n_rows) if weights is None else weights
     for output, (sides, odds, means, variances) in enumerate(spread):
         if values is None:
             intercept[output] = distribution_bias(means, variances, tuple(odds), bias)
             continue
+        assert labels is not None
         positive = np.isin(labels, sides[1])
         taking_part = positive | np.isin(labels, sides[0])
-        counts = [mass[taking_part & (positive == side)].sum() for side in (False, True)]
-        cost = mass * np.where(positive, odds[1] / counts[1], odds[0] / counts[0])
+        counts = [shares[taking_part & (positive == side)].sum() for side in (False, True)]
+        cost = shares * np.where(positive, odds[1] / counts[1], odds[0] / counts[0])
         intercept[output] = search_bias(values[taking_part, output], positive[taking_part], cost[taking_part])
     return Solution(
         weights=alphas,

@@ -12,7 +12,7 @@ from kompakt.codings import class_pairs, get_coding
 from kompakt.design import Design
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
-from kompakt.rows import ArrayRows
+from kompakt.rows import ArrayRows, StreamedRows
 from kompakt.solve import Problem, Solution, solve
 from kompakt.tune.held_out import Objective, Part, features, held_out_path, nested_path
 from kompakt.validate import fold_means, shuffled_folds
@@ -45,7 +45,7 @@ class Task:
     @property
     def pairwise(self) -> bool:
         """Whether every output has rows of its own."""
-        return self.rows.weights is not None and self.rows.weights.ndim == 2
+        return self.rows.weight_columns > 1
 
 
 def make_parts(task: Task, stratum: Array | None, m: int, cv: Any, seed: int) -> list[Part]:
@@ -195,7 +195,9 @@ def fit_parts(
     found: list[Solution] = []
     evaluations = 0
     for part in parts:
-        rows = part.rows if task.pairwise else task.rows
+        rows: ArrayRows = part.rows if task.pairwise else task.rows
+        if isinstance(task.rows, StreamedRows):  # the part was cut from a sample of them
+            rows = task.rows.one_output(int(part.outputs[0])) if task.pairwise else task.rows
         design = Design(rows, kernel, basis[part.columns], whiten=True, memory_budget=objective.memory_budget)
         problem = Problem(design, objective.loss, C, objective.fit_intercept, objective.penalize_intercept)
         solution = solve(problem, None, objective.settings)

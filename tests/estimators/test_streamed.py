@@ -1,0 +1,313 @@
+"""Streamed rows: the same machine as from arrays, from any file, and errors that name the row."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.preprocessing import StandardScaler
+
+import kompakt
+from kompakt import (
+    CGLQSVC,
+    FEESVC,
+    FEESVR,
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    GreedyProjection,
+    KernelFisher,
+    LocalSamplingSVC,
+    ProjectedKernelFisher,
+    ProjectedSVC,
+    SpSVC,
+    open_rows,
+)
+from kompakt.estimators import samples
+
+N = 3007  # divides into no block
+
+
+def make(seed=0, n=N, classes=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)) + 2.0
+    f = (X[:, 0] - 2) * (X[:, 1] - 2) + 0.3 * rng.normal(size=n)
+    y = np.digitize(f, np.quantile(f, np.arange(1, classes) / classes))
+    return X, y, np.sin(X[:, 0]) + 0.1 * f
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    X, y, value = make()
+    np.save(folder / "X.npy", X)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(label=np.where(y == 1, "yes", "no"), y=y, value=value)
+    table.to_parquet(folder / "rows.parquet", row_group_size=700)
+    table.to_csv(folder / "rows.csv", index=False)
+    return folder, X, y, value
+
+
+def classifier_rows(folder, y):
+    features = list("abcd")
+    return {
+        "npy": open_rows(folder / "X.npy", target=y),
+        "memmap": open_rows(np.load(folder / "X.npy", mmap_mode="r"), target=y),
+        "parquet": open_rows(folder / "rows.parquet", target="y", columns=features),
+        "csv": open_rows(folder / "rows.csv", target="y", columns=features),
+    }
+
+
+def assert_identical(a, b):
+    if getattr(a, "basis_indices_", None) is not None:
+        np.testing.assert_array_equal(a.basis_indices_, b.basis_indices_)
+    np.testing.assert_array_equal(a.basis_vectors_, b.basis_vectors_)
+    np.testing.assert_array_equal(a.dual_coef_, b.dual_coef_)
+    np.testing.assert_array_equal(a.intercept_, b.intercept_)
+
+
+CLASSIFIERS = {
+    "CompactSVC": CompactSVC(20, refine=False, memory_budget=10_000, random_state=3),
+    "CompactSVC random": CompactSVC(20, refine=False, selection="random", memory_budget=10_000, random_state=3),
+    "CompactSVC hinge": CompactSVC(10, refine=False, loss="hinge", memory_budget=10_000, random_state=3),
+    "CompactSVC refined": CompactSVC(10, refine_iter=5, random_state=3),
+    "SpSVC": SpSVC(15, random_state=3),
+    "FixedSizeLSSVC": FixedSizeLSSVC(15, random_state=3),
+    "ProjectedKernelFisher": ProjectedKernelFisher(15, random_state=3),
+    "ProjectedSVC": ProjectedSVC(15, random_state=3),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_file_gives_the_machine_of_the_arrays_bit_for_bit(name, data):
+    folder, X, y, _ = data
+    machine = kompakt_clone(CLASSIFIERS[name]).fit(X, y)
+    for kind, rows in classifier_rows(folder, y).items():
+        streamed = kompakt_clone(CLASSIFIERS[name]).fit(rows)
+        assert_identical(machine, streamed)
+        assert streamed.n_passes_ >= 3, kind
+        assert streamed.n_features_in_ == 4
+    np.testing.assert_array_equal(streamed.feature_names_in_, list("abcd"))
+    table = pd.DataFrame(X, columns=list("abcd"))
+    np.testing.assert_array_equal(streamed.predict(table), machine.predict(X))
+
+
+def kompakt_clone(estimator):
+    from sklearn.base import clone
+
+    return clone(estimator)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        CompactSVR(15, refine=False, memory_budget=10_000, random_state=3),
+        CompactSVR(10, refine_iter=5, random_state=3),
+        CompactSVR(10, refine=False, loss="epsilon_insensitive", memory_budget=10_000, random_state=3),
+        FixedSizeLSSVR(15, random_state=3),
+        FEESVR(n_basis=6, random_state=3),
+    ],
+    ids=lambda machine: f"{type(machine).__name__} {machine.loss} {getattr(machine, 'refine', '')}",
+)
+def test_regression_from_files(machine, data):
+    folder, X, _, value = data
+    expected = kompakt_clone(machine).fit(X, value)
+    rows = open_rows(folder / "rows.parquet", target="value", columns=list("abcd"))
+    streamed = kompakt_clone(machine).fit(rows)
+    assert_identical(expected, streamed)
+    assert streamed.predict(pd.DataFrame(X, columns=list("abcd"))).shape == (N,)
+
+
+def test_several_targets_and_several_files(tmp_path):
+    X, _, value = make(1)
+    Y = np.column_stack([value, value**2])
+    for number, part in enumerate(np.array_split(np.arange(N), 3)):
+        np.save(tmp_path / f"X{number}.npy", X[part])
+        np.save(tmp_path / f"y{number}.npy", Y[part])
+    rows = open_rows(str(tmp_path / "X*.npy"), target=str(tmp_path / "y*.npy"))
+    assert_identical(
+        CompactSVR(12, refine=False, random_state=0).fit(X, Y), CompactSVR(12, refine=False, random_state=0).fit(rows)
+    )
+
+
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one", "minimum_output"])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_classes_codings_weights(coding, class_weight):
+    X, y, _ = make(2, classes=4)
+    labels = np.array(["a", "b", "cc", "d"])[y]
+    w = np.random.default_rng(0).integers(0, 3, N).astype(float)  # zeros are left out
+
+    def blocks():
+        for start in range(0, N, 500):
+            here = slice(start, start + 500)
+            yield X[here], labels[here], w[here]
+
+    machine = CompactSVC(12, coding=coding, class_weight=class_weight, refine=False, memory_budget=1000, random_state=1)
+    streamed = kompakt_clone(machine).fit(open_rows(blocks))
+    machine.fit(X, labels, w)
+    assert_identical(machine, streamed)
+    np.testing.assert_array_equal(machine.classes_, streamed.classes_)
+
+
+def test_the_basis_does_not_depend_on_blocks(data, monkeypatch):
+    folder, _, y, _ = data
+    found = []
+    for least in (1024, 333):
+        monkeypatch.setattr("kompakt.design.design._LEAST_ROWS", least)
+        rows = open_rows(folder / "X.npy", target=y)
+        found.append(CompactSVC(20, refine=False, memory_budget=1000, random_state=3).fit(rows))
+    np.testing.assert_array_equal(found[0].basis_indices_, found[1].basis_indices_)
+    np.testing.assert_allclose(found[0].dual_coef_, found[1].dual_coef_, rtol=1e-7, atol=1e-9)
+
+
+def test_svmlight_is_the_csr_twin_bit_for_bit_and_the_dense_one_closely(tmp_path):
+    X, y, _ = make(4)
+    X = np.where(np.random.default_rng(1).random(X.shape) < 0.5, 0.0, np.round(X, 3))
+    path = str(tmp_path / "rows.svm")
+    dump_svmlight_file(X, y, path, zero_based=False)
+    twin, labels = load_svmlight_file(path)
+    options = {"n_basis": 15, "refine": False, "random_state": 2, "gamma": 0.3, "C": 0.3}
+    streamed = CompactSVC(**options).fit(open_rows(path))
+    assert_identical(CompactSVC(**options).fit(twin, labels), streamed)
+    dense = CompactSVC(**options).fit(twin.toarray(), labels)
+    np.testing.assert_array_equal(dense.basis_indices_, streamed.basis_indices_)
+    difference = np.linalg.norm(dense.dual_coef_ - streamed.dual_coef_) / np.linalg.norm(dense.dual_coef_)
+    assert difference < 1e-10
+
+
+SAMPLED = {
+    "CompactSVC": CompactSVC(15, refine_iter=10, random_state=1),
+    "CompactSVC tuned": CompactSVC(8, refine_iter=3, tune=True, random_state=1),
+    "CompactSVC renyi": CompactSVC(15, selection="renyi", refine=False, random_state=1),
+    "SpSVC": SpSVC(15, random_state=1),
+    "FixedSizeLSSVC": FixedSizeLSSVC(15, random_state=1),
+    "FixedSizeLSSVC pairs": FixedSizeLSSVC(15, coding="one_vs_one", random_state=1),
+    "FixedSizeLSSVC tuned": FixedSizeLSSVC(15, tune=True, cv=3, random_state=1),
+    "ProjectedKernelFisher": ProjectedKernelFisher(15, reg=0.01, random_state=1),
+    "ProjectedKernelFisher search": ProjectedKernelFisher(
+        15, reg=0.01, bias="search", priors="empirical", random_state=1
+    ),
+    "KernelFisher": KernelFisher(reg=0.01),
+    "ProjectedSVC": ProjectedSVC(15, random_state=1),
+    "FEESVC": FEESVC(n_basis=12, C=10.0, random_state=1),
+    "LocalSamplingSVC": LocalSamplingSVC(random_state=1),
+    "CGLQSVC": CGLQSVC(random_state=1),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.filterwarnings("ignore:.*rows.*are few:UserWarning")
+def test_more_rows_than_fit_are_searched_on_a_sample(name, data, monkeypatch):
+    """A sample of a third finds a machine about as good as all rows do; weights come from all rows where they can."""
+    folder, X, y, _ = data
+    monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
+    streamed = kompakt_clone(SAMPLED[name]).fit(open_rows(folder / "X.npy", target=y))
+    fresh, labels, _ = make(9)
+    few = slice(None, 1000 if name == "KernelFisher" else None)  # on all rows it takes its time
+    whole = kompakt_clone(SAMPLED[name]).fit(X[few], y[few])
+    assert streamed.score(fresh, labels) > whole.score(fresh, labels) - 0.05
+    indices = getattr(streamed, "basis_indices_", None)
+    if indices is not None:
+        assert indices.max() > 1500  # numbers of the source's rows
+        np.testing.assert_allclose(streamed.basis_vectors_, X[indices], rtol=1e-12)
+
+
+def test_weights_after_a_sample_are_optimal_on_all_rows(data, monkeypatch):
+    folder, X, y, _ = data
+    monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
+    streamed = CompactSVC(15, refine_iter=10, random_state=1).fit(open_rows(folder / "X.npy", target=y))
+    given = CompactSVC(15, selection=streamed.basis_vectors_, gamma=streamed.gamma_, refine=False, random_state=1).fit(
+        X, y
+    )
+    np.testing.assert_allclose(streamed.objective_, given.objective_, rtol=1e-6)
+    np.testing.assert_allclose(streamed.decision_function(X), given.decision_function(X), atol=1e-3)
+
+
+def test_rare_classes_are_in_every_sample(monkeypatch):
+    X, y, _ = make(3)
+    y = np.where(np.arange(N) % 500 == 7, 2, y)  # seven rows
+    monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
+    machine = CompactSVC(15, refine_iter=5, random_state=1).fit(open_rows([(X, y)]))
+    assert list(machine.classes_) == [0, 1, 2]
+
+
+def test_scale_is_part_of_the_model(tmp_path):
+    X, y, _ = make(5)
+    X = X * np.array([1.0, 100.0, 0.01, 1.0]) + np.array([0.0, 5.0, 1.0, 0.0])
+    X[:, 3] = 7.0  # a constant column stays in its own units
+    np.save(tmp_path / "X.npy", X)
+    options = {"n_basis": 20, "refine": False, "random_state": 0, "gamma": 0.25}
+    streamed = CompactSVC(**options).fit(open_rows(tmp_path / "X.npy", target=y, scale=True))
+    scaler = StandardScaler().fit(X)
+    machine = CompactSVC(**options).fit(scaler.transform(X), y)
+    np.testing.assert_allclose(streamed.model_.input_scale, scaler.scale_, rtol=1e-12)
+    # hashes see other last bits, so the two choose other rows: equally good ones
+    assert abs(streamed.score(X, y) - machine.score(scaler.transform(X), y)) < 0.03
+    kompakt.save(streamed, tmp_path / "machine.kompakt")
+    np.testing.assert_array_equal(kompakt.load(tmp_path / "machine.kompakt").predict(X), streamed.predict(X))
+    np.testing.assert_allclose(streamed.basis_vectors_, X[streamed.basis_indices_], rtol=1e-9)
+    refined = CompactSVC(20, refine_iter=5, random_state=0).fit(open_rows(tmp_path / "X.npy", target=y, scale=True))
+    assert refined.score(X, y) > streamed.score(X, y) - 0.01
+
+
+def test_scale_of_sparse_rows(tmp_path):
+    X, y, _ = make(6)
+    X = sparse.csr_matrix(np.where(X > 2, X * [1, 10, 100, 1], 0.0))
+    sparse.save_npz(tmp_path / "X.npz", X, compressed=False)
+    streamed = CompactSVC(20, refine=False, random_state=0).fit(open_rows(tmp_path / "X.npz", target=y, scale=True))
+    np.testing.assert_allclose(streamed.model_.input_scale, X.toarray().std(axis=0), rtol=1e-10)
+    assert streamed.model_.input_shift is None
+    assert streamed.score(X, y) > 0.7
+
+
+def test_one_target_or_value_of_wrong_kind_is_refused(data, tmp_path):
+    folder, X, y, _ = data
+    rows = open_rows(folder / "X.npy", target=y)
+    with pytest.raises(ValueError, match="y=None"):
+        CompactSVC().fit(rows, y)
+    with pytest.raises(ValueError, match="has no target"):
+        CompactSVC().fit(open_rows(folder / "X.npy"))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        CompactSVC().fit(open_rows(folder / "X.npy", target=X[:, 0]))
+    with pytest.raises(ValueError, match="greater than one"):
+        CompactSVC().fit(open_rows(folder / "X.npy", target=np.ones(N, int)))
+    with pytest.raises(ValueError, match="cannot be streamed"):
+        CompactSVC(kernel="precomputed").fit(rows)
+    bad = X.copy()
+    bad[1234, 2] = np.nan
+    np.save(tmp_path / "bad.npy", bad)
+    with pytest.raises(ValueError, match=r"row 1234 of .*bad\.npy"):
+        CompactSVC().fit(open_rows(tmp_path / "bad.npy", target=y))
+    with pytest.raises(ValueError, match="zero for every row"):
+        CompactSVC().fit(open_rows(folder / "X.npy", target=y, weight=np.zeros(N)))
+
+
+def test_rows_that_change_between_passes_are_noticed():
+    X, y, _ = make(7)
+    passes = iter(range(100))
+
+    def blocks():
+        shift = next(passes)
+        yield X[:1000], y[:1000]
+        yield X[1000:] + (shift > 1), y[1000:]
+
+    with pytest.raises(ValueError, match=r"block 1 .* is not the one"):
+        CompactSVC(10, random_state=0).fit(open_rows(blocks))
+
+
+def test_greedy_projection_takes_a_sample(data):
+    folder, X, _, _ = data
+    transformer = GreedyProjection(10, random_state=0)
+    streamed = kompakt_clone(transformer).fit(open_rows(folder / "X.npy"))
+    np.testing.assert_array_equal(transformer.fit(X).basis_indices_, streamed.basis_indices_)
+    assert streamed.transform(X[:5]).shape == (5, 10)
+
+
+def test_a_fitted_machine_holds_no_rows(data):
+    folder, _, y, _ = data
+    streamed = CompactSVC(10, refine=False, random_state=0).fit(open_rows(folder / "X.npy", target=y))
+    assert len(pickle.dumps(streamed)) < 50_000
+    with pytest.raises(AttributeError):
+        CompactSVC(10, random_state=0).fit(*make()[:2]).n_passes_
