@@ -10,11 +10,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metadata_routing import UNUSED
 
 from kompakt.checkpoint import checkpointing, step
 from kompakt.estimators.prepare import Training
 from kompakt.rows.digest import content_of
 
+#: a path is no data of the rows: meta-estimators do not pass it on
+NOT_METADATA = {"checkpoint": UNUSED}
 #: parameters that change how a fit runs, not what it gives
 _FREE = ("n_jobs", "verbose", "max_time")
 
