@@ -83,3 +83,11 @@ def test_failures_are_named_and_the_run_goes_on(act, said, monkeypatch):
     assert [case for case, _ in found.failures] == [3]
     assert said in found.failures[0][1]
     assert found.cases == 8
+
+
+def test_mutators_do_not_remember_earlier_cases():
+    target = TARGETS["model files"]
+    alone = damaged(target, 7133)
+    for case in range(7000, 7133):
+        damaged(target, case)
+    assert damaged(target, 7133) == alone

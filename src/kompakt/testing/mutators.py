@@ -5,6 +5,7 @@ Each takes a sound file and a generator, and returns a damaged one; the same gen
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import struct
@@ -82,7 +83,7 @@ def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         places = _places(header, [])
         where, key = places[int(rng.integers(len(places)))]
-        odd = ODD_VALUES[int(rng.integers(len(ODD_VALUES)))]
+        odd = copy.deepcopy(ODD_VALUES[int(rng.integers(len(ODD_VALUES)))])  # later changes may reach into it
         if rng.random() < 0.15 and isinstance(where, dict):
             where[str(odd)[:20]] = where.pop(key)
         elif rng.random() < 0.15:
