@@ -1,0 +1,197 @@
+"""fit(..., checkpoint=path): killed anywhere, a fit resumes to the same machine."""
+
+import numpy as np
+import pytest
+import sklearn
+from benchmarks.scale.checkpoint_kills import Trainer, same
+from sklearn.base import clone
+
+from kompakt import (
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    KernelFisher,
+    ProjectedKernelFisher,
+    SpSVC,
+    checkpoint,
+)
+from kompakt.checkpoint import Checkpoint, CheckpointError
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, 4))
+    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=400)
+    return X, np.digitize(score, [-0.7, 0.7]), score
+
+
+MACHINES = {
+    "CompactSVC": CompactSVC(n_basis=6, refine_iter=6, random_state=0),
+    "CompactSVC plain": CompactSVC(n_basis=12, refine=False, random_state=0),
+    "CompactSVC hinge": CompactSVC(n_basis=4, refine_iter=2, loss="hinge", random_state=0),
+    "CompactSVC tuned": CompactSVC(n_basis=4, refine=False, selection="random", tune=True, random_state=0),
+    "CompactSVC calibrated": CompactSVC(n_basis=5, refine=False, calibrate=True, random_state=0),
+    "CompactSVR": CompactSVR(n_basis=8, refine_iter=8, random_state=0),
+    "CompactSVR grown": CompactSVR(n_basis=8, refine=False, selection="sp2", random_state=0),
+    "SpSVC": SpSVC(n_basis=12, random_state=0),
+    "SpSVC shrinking": SpSVC(n_basis=24, shrinking=True, C=10.0, random_state=0),
+    "SpSVC bh": SpSVC(n_basis=10, selection="bh", retraining="adaptive", random_state=0),
+    "SpSVC sized": SpSVC(n_basis="auto", max_basis=6, random_state=0),
+    "SpSVC held out": SpSVC(n_basis=10, validation_fraction=0.2, random_state=0),
+    "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=10, tune=True, cv=3, random_state=0),
+    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis="auto", sizes=[5, 10], random_state=0),
+    "ProjectedKernelFisher": ProjectedKernelFisher(n_basis=10, random_state=0),
+    "KernelFisher": KernelFisher(reg=0.1),
+}
+
+
+def fitted(machine, data, **more):
+    X, labels, score = data
+    machine = clone(machine)
+    return machine.fit(X, score if type(machine).__name__.endswith("SVR") else labels, **more)
+
+
+def agree(one, other):
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("basis_vectors_", "dual_coef_", "intercept_")
+    )
+
+
+def killed_at(write, machine, data, path, monkeypatch):
+    """Let a fit die right after a write of its checkpoint; False if it has not so many."""
+    real, count = Checkpoint.write, [0]
+
+    def counted(self, urgent=False):
+        before = self._written
+        real(self, urgent)
+        count[0] += self._written != before
+        if count[0] >= write:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_SHARE", 1e9)  # every round is written
+        patch.setattr(Checkpoint, "write", counted)
+        patch.setattr(Checkpoint, "close", lambda self, finished: None)  # a killed process writes nothing more
+        try:
+            fitted(machine, data, checkpoint=path)
+        except Killed:
+            return True
+    path.unlink(missing_ok=True)
+    return False
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_resumed_fits_give_the_same_machine(name, data, tmp_path, monkeypatch):
+    machine, path = MACHINES[name], tmp_path / "fit.checkpoint"
+    whole = fitted(machine, data, checkpoint=path)
+    assert not path.exists()
+    if machine.get_params().get("cache") is None:  # where a column comes from may change its last bits
+        assert agree(whole, fitted(machine, data))
+    write = 1
+    while killed_at(write, machine, data, path, monkeypatch):
+        assert agree(whole, fitted(machine, data, checkpoint=path)), f"killed after write {write}"
+        assert not path.exists()
+        write = 4 * write + 1
+    assert write > 1
+
+
+def test_killed_processes(tmp_path):
+    """A slice of benchmarks/scale/checkpoint_kills.py: three kills of one fit, one after the other."""
+    machine, path = "kompakt.CompactSVC(n_basis=20, refine_iter=40, random_state=0)", tmp_path / "fit.checkpoint"
+    with Trainer(2000, tmp_path) as trainer:
+        whole = trainer.train(machine, path)
+        share = float(whole["seconds"]) / 4
+        kills = [trainer.train(machine, path, kill_after=share) is None for _ in range(3)]
+        resumed = trainer.train(machine, path)
+    assert any(kills)
+    assert same(whole, resumed)
+
+
+def test_a_drawn_seed_is_taken_over(data, tmp_path, monkeypatch):
+    path = tmp_path / "fit.checkpoint"
+    machine = CompactSVC(n_basis=8, refine=False)
+    drawn = [np.random.RandomState(seed) for seed in (1, 1, 2, 2)]
+    whole = fitted(clone(machine).set_params(random_state=drawn[0]), data)
+    assert killed_at(3, clone(machine).set_params(random_state=drawn[1]), data, path, monkeypatch)
+    assert agree(whole, fitted(clone(machine).set_params(random_state=drawn[2]), data, checkpoint=path))
+    assert not agree(whole, fitted(clone(machine).set_params(random_state=drawn[3]), data))
+
+
+def test_other_data_and_parameters_are_refused(data, tmp_path, monkeypatch):
+    X, labels, _ = data
+    path = tmp_path / "fit.checkpoint"
+    machine = MACHINES["CompactSVC plain"]
+    assert killed_at(3, machine, data, path, monkeypatch)
+    changed = X.copy()
+    changed[3, 1] += 1e-9
+    other = labels.copy()
+    other[[0, 1]] = (other[[0, 1]] + 1) % 3
+    for what, arguments in {
+        "C was '1.0', is '2.0'": (clone(machine).set_params(C=2.0), X, labels, None),
+        "random_state was '0', is '1'": (clone(machine).set_params(random_state=1), X, labels, None),
+        "inputs was": (clone(machine), changed, labels, None),
+        "targets was": (clone(machine), X, other, None),
+        "weights was": (clone(machine), X, labels, 1.0 + (labels == 1)),
+        "shape was '400 rows": (clone(machine), X[:300], labels[:300], None),
+        "estimator was 'CompactSVC', is 'SpSVC'": (SpSVC(random_state=0), X, labels, None),
+    }.items():
+        estimator, rows, y, weights = arguments
+        with pytest.raises(CheckpointError) as found:
+            estimator.fit(rows, y, sample_weight=weights, checkpoint=path)
+        assert what in str(found.value)
+        assert path.exists()
+    # how a fit runs is free
+    resumed = clone(machine).set_params(n_jobs=2, verbose=0).fit(X, labels, checkpoint=path)
+    assert agree(resumed, fitted(machine, data))
+
+
+def test_given_vectors_and_orders_of_rows_count(data, tmp_path, monkeypatch):
+    X, _, score = data
+    path = tmp_path / "fit.checkpoint"
+    machine = CompactSVR(selection=X[:7], refine=False, random_state=0)
+    assert killed_at(3, machine, data, path, monkeypatch)
+    with pytest.raises(CheckpointError, match=r"selection was 'array \(7, 4\)"):
+        clone(machine).set_params(selection=X[1:8]).fit(X, score, checkpoint=path)
+    order = np.arange(len(X))[::-1]
+    with pytest.raises(CheckpointError, match="inputs was"):
+        clone(machine).fit(X[order], score[order], checkpoint=path)
+    assert agree(clone(machine).fit(X, score, checkpoint=path), fitted(machine, data))
+
+
+def test_interrupted_fits_go_on(data, tmp_path, monkeypatch):
+    """Ctrl-C keeps the best machine so far, and the checkpoint to go on from."""
+    from kompakt.estimators.watch import InterruptedWarning
+    from kompakt.grow.refine import RefinementObjective
+
+    path = tmp_path / "fit.checkpoint"
+    machine = MACHINES["CompactSVC"]
+    whole = fitted(machine, data)
+    real, count = RefinementObjective.value_and_gradient, [0]
+
+    def interrupted(self, kernel, Z):
+        count[0] += 1
+        if count[0] == 4:
+            raise KeyboardInterrupt
+        return real(self, kernel, Z)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RefinementObjective, "value_and_gradient", interrupted)
+        with pytest.warns(InterruptedWarning):
+            fitted(machine, data, checkpoint=path)
+    assert path.exists()
+    assert agree(whole, fitted(machine, data, checkpoint=path))
+    assert not path.exists()
+
+
+def test_the_argument_is_no_metadata():
+    with sklearn.config_context(enable_metadata_routing=True):
+        for machine in (CompactSVC(), SpSVC(), FixedSizeLSSVC(), FixedSizeLSSVR(), ProjectedKernelFisher()):
+            assert "checkpoint" not in machine.get_metadata_routing().fit.requests
+            assert "sample_weight" in machine.get_metadata_routing().fit.requests

@@ -1,0 +1,260 @@
+"""The journal of a fit: steps, progress, the file, and what is refused."""
+
+import os
+
+import numpy as np
+import pytest
+
+from kompakt import checkpoint
+from kompakt.checkpoint import CheckpointError, checkpointing, progress, step
+from kompakt.formats import ModelFileError, load
+from kompakt.grow.replay import Replay
+from kompakt.kernels import RBF, Laplacian
+from kompakt.solve import Solution
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "fit.checkpoint"
+
+
+def run(path, program, kill_after=None, identity=None):
+    """Run a program of steps, killed after some of them; returns what it computed, in order."""
+    computed = []
+
+    def once(name, compute, **more):
+        def counted():
+            value = compute()
+            computed.append(name)
+            return value
+
+        value = step(name, counted, **more)
+        if kill_after is not None and len(computed) >= kill_after:
+            raise Killed
+        return value
+
+    try:
+        with checkpointing(path, identity or {"data": "a"}):
+            return program(once), computed
+    except Killed:
+        return None, computed
+
+
+def test_a_killed_sequence_computes_only_what_is_left(path):
+    def program(once):
+        a = once("a", lambda: 1)
+        b = once("b", lambda: a + 1)
+        return once("c", lambda: b * 10)
+
+    for kill in (1, 2, 3):
+        assert run(path, program, kill)[1] == ["a", "b", "c"][:kill]
+        assert path.exists()
+        result, computed = run(path, program)
+        assert result == 20
+        assert computed == ["a", "b", "c"][kill:]
+        assert not path.exists()
+
+
+def test_steps_inside_a_step(path):
+    def program(once):
+        def outer():
+            return once("inner 1", lambda: 2) * once("inner 2", lambda: 3)
+
+        return once("outer", outer) + once("last", lambda: 1)
+
+    assert run(path, program)[1] == ["inner 1", "inner 2", "outer", "last"]
+    for kill, left in ((1, ["inner 2", "outer", "last"]), (2, ["outer", "last"]), (3, ["last"])):
+        run(path, program, kill)
+        result, computed = run(path, program)
+        assert result == 7
+        assert computed == left
+
+
+def test_values_come_back_as_they_were(path):
+    value = {
+        "numbers": [1, 2.5, float("inf"), True, None, "text", np.float64(0.1)],
+        "arrays": (
+            np.arange(6.0).reshape(2, 3),
+            np.zeros((0, 3)),
+            np.array([True, False]),
+            np.arange(3, dtype=np.int32),
+        ),
+        "cube": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+        "scalar": np.array(3.0),
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "kernel": RBF(np.array([0.1, 0.7])) + 1.0,
+        "other": Laplacian(0.3),
+    }
+    run(path, lambda once: once("values", lambda: value), 1)
+    with checkpointing(path, {"data": "a"}):
+        first = step("values", lambda: pytest.fail("computed again"))
+    with checkpointing(path, {}):
+        again = step("values", lambda: value)  # what a fit goes on with that is not killed
+    for found in (first, again):
+        assert found["numbers"] == value["numbers"]
+        assert isinstance(found["arrays"], tuple)
+        for name in ("cube", "scalar", "fortran"):
+            assert found[name].dtype == value[name].dtype
+            assert found[name].shape == value[name].shape
+            assert found[name].flags.c_contiguous == value[name].flags.c_contiguous
+            assert np.array_equal(found[name], value[name])
+        for one, other in zip(found["arrays"], value["arrays"], strict=True):
+            assert one.dtype == other.dtype
+            assert np.array_equal(one, other)
+        assert repr(found["kernel"]) == repr(value["kernel"])
+        assert found["other"] == Laplacian(0.3)
+
+
+def test_dataclasses_and_values_that_cannot_be_kept(path):
+    solution = Solution(np.ones((2, 1)), np.zeros(1), np.ones((3, 1)), np.zeros(1), 3, True, np.zeros(1), 0.0)
+    with checkpointing(path, {}):
+        found = step("weights", lambda: solution, Solution)
+        assert isinstance(found, Solution)
+        assert np.array_equal(found.weights, solution.weights)
+        with pytest.raises(TypeError, match="got object"):
+            step("strange", object)
+
+
+def test_what_is_not_complete_is_not_written_and_the_file_stays(path):
+    with checkpointing(path, {}):
+        assert step("rounds", lambda: "half", complete=lambda value: value == "all") == "half"
+    assert path.exists()
+    with checkpointing(path, {}):
+        assert step("rounds", lambda: "all", complete=lambda value: value == "all") == "all"
+    assert not path.exists()
+
+
+def test_progress_goes_on_from_the_last_save(path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)  # write every time
+    seen = []
+
+    def work(kill=None):
+        place = progress("rounds")
+        for number in range(place.last or 0, 6):
+            seen.append(number)
+            place.save(number + 1)
+            if number == kill:
+                raise Killed
+        return "done"
+
+    with pytest.raises(Killed), checkpointing(path, {}):
+        step("work", lambda: work(kill=2))
+    with checkpointing(path, {}):
+        assert step("work", work) == "done"
+        assert seen == [0, 1, 2, 3, 4, 5]
+        assert step("after", lambda: 1) == 1
+
+
+def test_without_a_checkpoint_nothing_is_kept():
+    place = progress("rounds")
+    place.save(3)
+    assert place.last is None
+    assert not place.due()
+    assert step("a", lambda: 1) == 1
+    with checkpointing(None, {}) as nothing:
+        assert nothing is None
+
+
+def test_slow_writing_takes_a_twentieth_of_the_time(path, monkeypatch):
+    clock = [0.0]
+    written = []
+
+    def slow(*_):
+        clock[0] += 1.0
+        written.append(clock[0])
+
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "write_atomically", slow)
+
+    def program(once):
+        for number in range(100):
+            once(f"step {number}", lambda: None)
+            clock[0] += 1.0
+
+    run(path, program, 100)
+    assert 5 <= len(written) <= 8  # at the start, every 20 seconds, and when the fit ends early
+
+
+def test_other_data_and_parameters_are_refused_by_name(path):
+    run(path, lambda once: once("a", lambda: 1), 1, {"C": "1.0", "inputs": "abc", "kernel": "'rbf'"})
+    with pytest.raises(CheckpointError, match=r"C was '1\.0', is '2\.0'; inputs was 'abc', is 'xyz'") as found:
+        run(path, lambda once: 0, None, {"C": "2.0", "inputs": "xyz", "kernel": "'rbf'"})
+    assert "kernel" not in str(found.value)
+    assert "delete the file" in str(found.value)
+    assert path.exists()
+
+
+def test_other_steps_are_refused(path):
+    run(path, lambda once: once("a", lambda: 1), 1)
+    with pytest.raises(CheckpointError, match="the step 'a' where this fit comes to 'b'"):
+        run(path, lambda once: once("b", lambda: 1))
+
+
+def test_damaged_and_foreign_files_are_refused(path, tmp_path):
+    run(path, lambda once: once("a", lambda: np.arange(100.0)), 1)
+    whole = path.read_bytes()
+    for damage in (b"not a checkpoint", whole[:-3], whole[:200] + b"?" + whole[201:], b""):
+        path.write_bytes(damage)
+        with pytest.raises(CheckpointError, match="cannot be used as a checkpoint"):
+            run(path, lambda once: 0)
+    path.write_bytes(whole)
+    with pytest.raises(ModelFileError):
+        load(path)  # a checkpoint is no model
+    with pytest.raises(FileNotFoundError):
+        run(tmp_path / "nowhere" / "fit.checkpoint", lambda once: 0)
+
+
+def test_leftovers_of_a_killed_write_are_removed(path):
+    leftover = path.with_name(f".{path.name}.0123456789abcdef.tmp")
+    other = path.with_name(".something.tmp")
+    leftover.write_bytes(b"half")
+    other.write_bytes(b"whole")
+    run(path, lambda once: 0)
+    assert not leftover.exists()
+    assert other.exists()
+
+
+def test_the_file_is_replaced_whole(path, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    run(path, lambda once: once("a", lambda: 1), 1)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        run(path, lambda once: once("a", lambda: 1) + once("b", lambda: 2))
+    assert path.read_bytes() == before
+
+
+class Square:
+    carried = 0
+
+
+def test_replayed_evaluations_must_be_at_the_same_points(path):
+    with pytest.raises(Killed), checkpointing(path, {}):
+        step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])], kill=True))
+    with checkpointing(path, {}):
+        assert step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])])) == [1.0, 4.0]
+    with pytest.raises(Killed), checkpointing(path, {}):
+        step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])], kill=True))
+    with pytest.raises(CheckpointError, match="evaluation 2 of the descent"), checkpointing(path, {}):
+        step("descent", lambda: _descend([np.array([1.0]), np.array([2.5])]))
+
+
+def _descend(points, kill=False):
+    replay = Replay(progress("evaluations"), Square())
+    values = []
+    for x in points:
+        known = replay.recall(x)
+        if known is None:
+            known = float(x @ x), 2 * x
+            replay.add(x, *known)
+        values.append(known[0])
+    if kill:
+        replay.place.save(replay._evaluations)
+        raise Killed
+    return values
