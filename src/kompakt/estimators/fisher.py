@@ -26,8 +26,6 @@ class _Fisher(MachineClassifier):
 
     __metadata_request__fit: ClassVar = NOT_METADATA
 
-    __metadata_request__fit: ClassVar = NOT_METADATA
-
     @watched
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
         """Fit the discriminant.
