@@ -157,7 +157,7 @@ def test_a_file_of_svm_train(blobs, tmp_path):
         (SVC(), {"n_basis": 0}, ValueError, "at least 1"),
         (SVC(), {"n_basis": [5, 5]}, ValueError, "increasing"),
         (make_pipeline(Normalizer(), SVC()), {"n_basis": 5}, TypeError, "Normalizer cannot be put"),
-        (StandardScaler(), {"n_basis": 5}, TypeError, "compress takes SVC"),
+        (StandardScaler(), {"n_basis": 5}, TypeError, "expected SVC"),
     ],
     ids=lambda value: None if callable(value) else str(value)[:30],
 )

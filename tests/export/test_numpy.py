@@ -41,6 +41,7 @@ MODELS = {
     "two classes": make_model(classes=[0, 1], calibration={"a": np.array([-1.3]), "b": np.array([0.2])}),
     "one class": make_model(classes=["only"]),
     "constant": make_model(kernel=Constant(2.0) * 3.0, classes=[1, 2]),
+    "no vectors": make_model("regressor", m=0),
     "several outputs": make_model("regressor", n_outputs=3, kernel=np.float64(0.3) * Laplacian(np.float64(0.3))),
 }
 

@@ -8,12 +8,15 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from tests.export.machines import CASES, IDS, data, decisions, fitted
 from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
+from kompakt.estimators.folding import fold_steps
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
 from kompakt.formats import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
@@ -55,6 +58,7 @@ MODELS = {
     "one class": make_model(classes=["only"]),
     "constant": make_model(kernel=Constant(2.0), classes=[1, 2]),
     "several outputs": make_model("regressor", n_outputs=3),
+    "no vectors": make_model("regressor", m=0, input_shift=np.ones(4)),
     "one column": make_model("regressor", d=1, m=1, kernel=0.37 * Laplacian(0.3), input_scale=np.array([0.77])),
 }
 
@@ -119,20 +123,14 @@ def test_pipelines_are_folded_in(before, tmp_path):
 
 
 def test_a_pipeline_around_a_model_that_scales_itself(tmp_path):
-    class Wrapped:
-        steps = ()
-
     inner = make_model(
         "regressor", input_shift=np.arange(4.0), input_scale=np.full(4, 2.0), input_fill=np.array([3.0, 2.0, 1.0, 0.0])
     )
     X = rows()
-    scaler, step = StandardScaler().fit(X * 3 + 1), Wrapped()
-    step.model_, pipeline = inner, Wrapped()
-    pipeline.steps = [("scale", scaler), ("machine", step)]
-    holes = X.copy()
-    holes[::4, 1] = np.nan
-    to_onnx(pipeline, tmp_path / "p.onnx", check_rows=holes)
-    assert_allclose(run(tmp_path / "p.onnx", holes)[0], inner.predict(scaler.transform(holes)), atol=1e-12)
+    scaler = StandardScaler().fit(X * 3 + 1)
+    X[::4, 1] = np.nan
+    to_onnx(fold_steps([("scale", scaler)], inner), tmp_path / "p.onnx", check_rows=X)
+    assert_allclose(run(tmp_path / "p.onnx", X)[0], inner.predict(scaler.transform(X)), atol=1e-12)
 
 
 @pytest.mark.parametrize("step", [MinMaxScaler(clip=True), SimpleImputer(add_indicator=True)])
@@ -143,8 +141,28 @@ def test_other_steps_are_named(step, tmp_path):
         machine = make_pipeline(step, kompakt.CompactSVC(5, refine=False, random_state=0)).fit(X, y)
     else:
         machine = make_pipeline(step, clone(fitted("rbf", "two classes", False))).fit(X, y)
-    with pytest.raises(UnsupportedModelError, match="cannot be folded"):
+    with pytest.raises(TypeError, match="cannot be put into a model"):
         to_onnx(machine, tmp_path / "p.onnx")
+
+
+@pytest.mark.parametrize("machine", [SVC(gamma=0.3), NuSVC(), SVR(C=3.0), OneClassSVM(nu=0.2)], ids=repr)
+def test_svms_of_scikit_learn(machine, tmp_path):
+    X, y = data("regression" if isinstance(machine, SVR) else "two classes")
+    machine = make_pipeline(StandardScaler(), clone(machine)).fit(X, y)
+    for given, rows_of in ((machine, X), (machine[-1], machine[:-1].transform(X))):
+        to_onnx(given, tmp_path / "svm.onnx", check_rows=rows_of)
+        results = run(tmp_path / "svm.onnx", rows_of)
+        values = machine.predict(X) if isinstance(machine[-1], SVR) else machine.decision_function(X)
+        assert_allclose(results[-1], values, atol=1e-10)
+        assert isinstance(machine[-1], SVR) or np.array_equal(results[0], machine.predict(X))
+
+
+def test_a_search_exports_its_best_machine(tmp_path):
+    X, y = data("two classes")
+    machine = make_pipeline(StandardScaler(), clone(fitted("rbf", "two classes", False)))
+    search = GridSearchCV(machine, {"compactsvc__C": [0.1, 1.0]}, cv=2).fit(X, y)
+    to_onnx(search, tmp_path / "search.onnx")
+    assert np.array_equal(run(tmp_path / "search.onnx", X)[0], search.predict(X))
 
 
 # -- errors ----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from kompakt.estimators.base import deadline_of
+from kompakt.estimators.folding import fold_steps
 from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
 from kompakt.grow.compress import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.model import Model
@@ -23,7 +24,7 @@ from kompakt.threads import block_threads
 
 Array = np.ndarray
 
-_SVM_TYPES = {
+SVM_TYPES = {
     "SVC": "c_svc", "NuSVC": "nu_svc", "SVR": "epsilon_svr", "NuSVR": "nu_svr", "OneClassSVM": "one_class",
 }  # fmt: skip
 _KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
@@ -169,11 +170,12 @@ def as_model(fitted: Any) -> Model:
     if hasattr(fitted, "best_estimator_"):
         return as_model(fitted.best_estimator_)
     if hasattr(fitted, "steps"):
-        return _from_pipeline(fitted)
-    name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in _SVM_TYPES), None)
+        check_is_fitted(fitted)
+        return fold_steps(fitted.steps[:-1], as_model(fitted.steps[-1][1]))
+    name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in SVM_TYPES), None)
     if name is None:
         raise TypeError(
-            f"compress takes {', '.join(_SVM_TYPES)}, a pipeline of scalers and one of them, the path of a LIBSVM "
+            f"expected {', '.join(SVM_TYPES)}, a pipeline of scalers and one of them, the path of a LIBSVM "
             f"model, or a kompakt machine; got {type(fitted).__name__}."
         )
     check_is_fitted(fitted)
@@ -203,7 +205,7 @@ def _from_svm(fitted: Any, name: str) -> Model:
             coef, intercept = -coef, -intercept
         fields = {"labels": np.arange(len(classes)), "n_vectors": np.asarray(fitted.n_support_, dtype=np.intp)}
     record = LibsvmModel(
-        svm_type=_SVM_TYPES[name],
+        svm_type=SVM_TYPES[name],
         kernel_type=_KERNELS[kernel],
         vectors=sparse.csr_matrix(fitted.support_vectors_, dtype=np.float64),
         coef=coef,
@@ -221,36 +223,4 @@ def _from_svm(fitted: Any, name: str) -> Model:
         classes=None if classes is None else classes,
         feature_names=None if names is None else np.asarray(names, dtype=str),
         meta={"source": f"scikit-learn {name}"},
-    )
-
-
-def _from_pipeline(pipeline: Any) -> Model:
-    """Scalers become the model's input shift and scale."""
-    check_is_fitted(pipeline)
-    model = as_model(pipeline.steps[-1][1])
-    width = model.n_features
-    shift, scale = np.zeros(width), np.ones(width)  # x' = (x - shift) / scale
-    for _, step in pipeline.steps[:-1]:
-        name = type(step).__name__
-        if step is None or (isinstance(step, str) and step == "passthrough"):
-            continue
-        if name == "StandardScaler":
-            own_shift = np.zeros(width) if not step.with_mean else step.mean_
-            own_scale = np.ones(width) if not step.with_std else step.scale_
-        elif name == "MinMaxScaler" and not step.clip:
-            own_shift, own_scale = -step.min_ / step.scale_, 1.0 / step.scale_
-        else:
-            raise TypeError(
-                f"the pipeline step {name} cannot be put into a model; scale with StandardScaler or MinMaxScaler, or "
-                "compress the last step and keep the pipeline before it."
-            )
-        # ((x - shift) / scale - own_shift) / own_scale
-        shift, scale = shift + scale * own_shift, scale * own_scale
-    first = pipeline.steps[0][1]
-    names = getattr(first, "feature_names_in_", None)
-    return replace(
-        model,
-        input_shift=shift if np.any(shift) else None,
-        input_scale=scale if np.any(scale != 1) else None,
-        feature_names=None if names is None else np.asarray(names, dtype=str),
     )

@@ -36,7 +36,7 @@ def to_libsvm(
 
     Parameters
     ----------
-    fitted : fitted kompakt estimator, Model, or pipeline
+    fitted : fitted kompakt estimator, Model, pipeline, or SVM of scikit-learn
         With a linear, polynomial or RBF kernel.  A pipeline may impute and scale with scikit-learn's `SimpleImputer`
         and scalers before the kompakt estimator.
     path : path-like

@@ -66,6 +66,9 @@ def machine_of(model: Model, *, single: bool = False) -> Machine:
     """The plain arrays of a model; with `single`, a shift that float32 holds exactly."""
     check_kernel(model.kernel)
     weights, intercept = _f8(model.weights), _f8(model.intercept)
+    if not len(weights):  # nothing but an intercept: formats want at least one vector
+        model = replace(model, basis=np.zeros((1, model.n_features)), weights=np.zeros((1, weights.shape[1])))
+        weights = _f8(model.weights)
     classes, codes, base, n_scores = None, None, 0.0, weights.shape[1]
     if model.kind == "classifier":
         classes = plain_classes(model.classes_)
@@ -165,72 +168,11 @@ def _f8(values: Any) -> Array:
     return np.array(values, dtype=np.float64)
 
 
-# -- what a user hands over ------------------------------------------------------------------------------
-
-
 def exported_model(fitted: Any) -> Model:
-    """The `Model` of an estimator or model, or of a pipeline whose first steps impute and scale each feature.
+    """The `Model` of a fitted estimator, model, pipeline that imputes and scales, search, or SVM of scikit-learn."""
+    from kompakt.estimators.compress import SVM_TYPES, as_model
 
-    Folded in are, in this order: `SimpleImputer` (without indicator), then any of `StandardScaler`, `MinMaxScaler`
-    (without clipping), `MaxAbsScaler` and `RobustScaler`, and "passthrough".
-    """
-    steps = getattr(fitted, "steps", None)
-    if not steps:
-        return model_of(fitted)
-    model = model_of(steps[-1][1])
-    fill, shift, scale = None, np.zeros(model.n_features), np.ones(model.n_features)
-    scaled = False
-    for name, step in steps[:-1]:
-        kind = type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
-        if step is None or step == "passthrough":
-            continue
-        if kind == "SimpleImputer" and fill is None and not scaled:
-            fill = _fill_of(step, model.n_features)
-            continue
-        values = _scaler_of(step, kind)
-        if values is None:
-            raise UnsupportedModelError(
-                f"step {name!r} of the pipeline ({type(step).__name__}) cannot be folded into the machine; expected "
-                "SimpleImputer first, then StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler. For other "
-                "pipelines call kompakt.export.register_skl2onnx() and use skl2onnx.convert_sklearn."
-            )
-        # ((x - a) / b - c) / e = (x - (a + c b)) / (b e)
-        shift, scale, scaled = shift + values[0] * scale, scale * values[1], True
-    if model.input_fill is not None or model.input_shift is not None or model.input_scale is not None:
-        inner_shift = np.zeros(model.n_features) if model.input_shift is None else _f8(model.input_shift)
-        inner_scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
-        if fill is None and model.input_fill is not None:
-            fill = _f8(model.input_fill) * scale + shift
-        shift, scale = shift + inner_shift * scale, scale * inner_scale
-    return replace(
-        model,
-        input_fill=fill,
-        input_shift=shift if np.any(shift != 0) else None,
-        input_scale=scale if np.any(scale != 1) else None,
-    )
-
-
-def _fill_of(imputer: Any, n_features: int) -> Array:
-    fill = np.asarray(imputer.statistics_)
-    plain = imputer.missing_values is np.nan or (
-        isinstance(imputer.missing_values, float) and np.isnan(imputer.missing_values)
-    )
-    if imputer.add_indicator or not plain or fill.dtype.kind != "f" or len(fill) != n_features or np.isnan(fill).any():
-        raise UnsupportedModelError(
-            "this SimpleImputer cannot be folded into the machine: it must replace NaN by one number per feature, "
-            "without an indicator, and drop no feature."
-        )
-    return fill.astype(np.float64)
-
-
-def _scaler_of(step: Any, kind: str) -> tuple[Any, Any] | None:
-    """(shift, scale) of a fitted scaler: x' = (x - shift) / scale."""
-    if kind == "StandardScaler":
-        return (step.mean_ if step.with_mean else 0.0), (step.scale_ if step.with_std else 1.0)
-    if kind == "RobustScaler":
-        return (step.center_ if step.with_centering else 0.0), (step.scale_ if step.with_scaling else 1.0)
-    if kind == "MaxAbsScaler" and not getattr(step, "clip", False):
-        return 0.0, step.scale_
-    if kind == "MinMaxScaler" and not step.clip:  # x' = x * scale_ + min_
-        return -step.min_ / step.scale_, 1.0 / step.scale_
-    return None
+    known = any(cls.__name__ in SVM_TYPES for cls in type(fitted).__mro__)
+    if known or hasattr(fitted, "steps") or hasattr(fitted, "best_estimator_"):
+        return as_model(fitted)
+    return model_of(fitted)

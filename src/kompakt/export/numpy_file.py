@@ -88,7 +88,7 @@ def to_numpy(
 
     Parameters
     ----------
-    fitted : fitted kompakt estimator, Model, or pipeline
+    fitted : fitted kompakt estimator, Model, pipeline, or SVM of scikit-learn
         A pipeline may impute and scale with scikit-learn's `SimpleImputer` and scalers before the kompakt estimator.
     path : path-like
         Should end in ``.py``, to be importable.

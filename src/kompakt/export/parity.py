@@ -49,6 +49,8 @@ def check_rows_for(model: Model, given: Any, *, missing: bool = True) -> Array:
             raise ValueError("check_rows hold infinite or missing values, which this machine or format cannot take.")
         return rows
     basis = np.asarray(model.basis_vectors_, dtype=np.float64)
+    if not len(basis):
+        basis = np.zeros((1, model.n_features)) if model.input_shift is None else np.array([model.input_shift])
     rng = np.random.default_rng(0)
     spread = basis.std(axis=0) if len(basis) > 1 else np.zeros(model.n_features)
     width = 1.0 if model.input_scale is None else np.abs(np.asarray(model.input_scale, dtype=np.float64))
