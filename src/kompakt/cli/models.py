@@ -134,7 +134,7 @@ def report(options: Any) -> int | None:
     from kompakt.cli.predict import load_model
     from kompakt.cli.prepare import check_rows, dense_if_small, missing_targets
     from kompakt.cli.train import command_line
-    from kompakt.reporting.report import report as write_report
+    from kompakt.reporting import report as write_report
 
     console = Console(options)
     model = load_model(options.model)

@@ -1,0 +1,295 @@
+"""The page as text: what it says must be what was measured, and nothing of a user's may become markup."""
+
+import json
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, OneClassSVM
+
+import kompakt
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
+from kompakt.reporting.measure import measure, reliability
+from kompakt.reporting.nested import nested_path
+from kompakt.reporting.subject import sample_of, subject_of
+from kompakt.reporting.training import search_of, timings
+from kompakt.tune.fee import FeeSearch, Point
+
+X, y = make_moons(240, noise=0.25, random_state=0)
+VOID = {"meta", "input", "img", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements nest, and collects them."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+
+def read(path):
+    reader = Reader()
+    content = path.read_text(encoding="utf-8")
+    reader.feed(content)
+    assert reader.open == []
+    identities = [attributes["id"] for _, attributes in reader.seen if "id" in attributes]
+    assert len(identities) == len(set(identities))
+    data = re.search(r'<script type="application/json" id="path-data">(.*?)</script>', content, re.S).group(1)
+    return reader, json.loads(data), " ".join(" ".join(reader.text).split())
+
+
+@pytest.fixture
+def page(tmp_path):
+    def write(machine, rows, targets, **options):
+        path = report(machine, rows, targets, tmp_path / "page.html", **options)
+        assert path.stat().st_size < 2_000_000
+        assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]  # nothing half-written is left
+        return read(path)
+
+    return write
+
+
+def test_the_last_size_is_the_machine_itself(page):
+    machine = CompactSVC(12, random_state=0).fit(X, y)
+    _, data, text = page(machine, X, y)
+    assert data["sizes"] == [1, 2, 3, 5, 8, 12]
+    wrong = int(np.sum(machine.predict(X) != y))
+    cells = [int(cell) if cell != "·" else 0 for cell in data["cells"][-1]]
+    assert cells[1] + cells[2] == wrong
+    assert sum(cells) == len(y)
+    assert f"{100 * wrong / len(y):.1f} %" in text
+    for section in ("The data", "Chosen parameters, and why", "Calibration", "The vectors", "Time per phase"):
+        assert section in text
+    assert "kompakt.load(" in text
+    assert "CompactSVC(n_basis=12, random_state=0)" in text
+
+
+def test_smaller_machines_match_the_outputs_by_least_squares():
+    model = CompactSVC(9, random_state=0).fit(X, y).model_
+    path = nested_path(model, X)
+    assert sorted(path.order) == list(range(9))
+    F = model.outputs(X)
+    for one, size in zip(path.models[:-1], (1, 2, 3, 5, 8), strict=True):
+        np.testing.assert_array_equal(one.basis, model.basis[path.order[:size]])
+        K = np.column_stack([model.kernel.block(X, one.basis), np.ones(len(X))])
+        best = K @ np.linalg.lstsq(K, F, rcond=None)[0]
+        np.testing.assert_allclose(one.outputs(X), best, atol=1e-6 * np.abs(F).max())
+    # the first vector is the one that matches best alone
+    fits = []
+    for j in range(9):
+        K = np.column_stack([model.kernel.block(X, model.basis[[j]]), np.ones(len(X))])
+        fits.append(np.sum((F - K @ np.linalg.lstsq(K, F, rcond=None)[0]) ** 2))
+    assert path.order[0] == np.argmin(fits)
+
+
+def test_all_sizes_are_measured_as_if_one_by_one():
+    iris = load_iris()
+    machine = CompactSVC(15, refine=False, random_state=0).fit(iris.data, iris.target)
+    subject, rows = subject_of(machine, iris.data)
+    sample = sample_of(subject, rows, iris.target, 10_000, 0)
+    path = nested_path(subject.model, sample.X)
+    measured = measure(path, sample)
+    for s, model in enumerate(path.models):
+        guess = model.predict(iris.data)
+        assert measured.errors[s] == pytest.approx(np.mean(guess != iris.target))
+        expected = np.histogram2d(iris.target, guess, bins=[np.arange(4) - 0.5] * 2)[0]
+        np.testing.assert_array_equal(measured.confusion[s], expected)
+    assert (measured.seconds > 0).all()
+
+
+def test_regression_shows_residuals(page):
+    target = np.sin(3 * X[:, 0]) + X[:, 1]
+    machine = CompactSVR(10, C=10.0, random_state=0).fit(X, target)
+    reader, data, text = page(machine, X, target)
+    assert float(data["now"]["error"][-1]) == pytest.approx(
+        np.sqrt(np.mean((machine.predict(X) - target) ** 2)), rel=1e-2
+    )
+    assert float(data["now"]["r2"][-1]) == pytest.approx(machine.score(X, target), abs=1e-3)
+    circles = sum(tag == "circle" for tag, _ in reader.seen)
+    assert circles > len(data["rx"][0]) == 240
+    assert "confusion" not in text.lower()
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</title></script><h1>x",
+    "a & b <i>",
+    "\x00\x1b\ud800 ends",
+    "x" * 5000,
+]
+
+
+def test_names_and_labels_never_become_markup(page):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(120, 6)), columns=[name.replace("\ud800", "") for name in HOSTILE])
+    labels = np.array(HOSTILE, dtype=object)[rng.integers(0, 6, 120)]
+    machine = CompactSVC(12, refine=False, random_state=0).fit(table, labels)
+    reader, data, _ = page(
+        machine, table, labels, title=HOSTILE[2], command=" ".join(HOSTILE), model_path="</code><script>x</script>"
+    )
+    assert sum(tag == "script" for tag, _ in reader.seen) == 2
+    assert not any(name.startswith("on") for _, attributes in reader.seen for name in attributes)
+    assert all(attributes["src"].startswith("data:") for tag, attributes in reader.seen if tag == "img")
+    assert sum(tag == "h1" for tag, _ in reader.seen) == 1
+    assert len(data["cells"][0]) == 36
+
+
+def test_nothing_is_loaded_from_elsewhere(tmp_path):
+    digits = load_digits()
+    machine = CompactSVC(12, refine=False, random_state=0).fit(digits.data, digits.target)
+    report(machine, digits.data, digits.target, tmp_path / "page.html")
+    reader, *_ = read(tmp_path / "page.html")
+    assert sum(tag == "img" for tag, _ in reader.seen) == 12  # rows of digits are pictures
+    assert not {tag for tag, _ in reader.seen} & {"link", "iframe", "object", "embed", "base"}
+    (policy,) = (at["content"] for tag, at in reader.seen if tag == "meta" and "http-equiv" in at)
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    for tag, attributes in reader.seen:
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+
+
+def test_a_model_from_a_file_shows_what_can_be_shown(page, tmp_path_factory):
+    machine = CompactSVC(8, calibrate=True, random_state=0).fit(X, np.array(["no", "yes"])[y])
+    stored = tmp_path_factory.mktemp("model") / "m.kompakt"
+    kompakt.save(machine, stored)
+    command = "kompakt report m.kompakt rows.csv -o page.html"
+    _, data, text = page(kompakt.load(stored), X, np.array(["no", "yes"])[y], model_path="m.kompakt", command=command)
+    assert command in text
+    assert "without its training" in text
+    assert "Brier score" in text
+    assert data["sizes"][-1] == 8
+
+
+def test_reliability_of_probabilities():
+    """The curve of a calibrated machine counts what it says it counts."""
+    machine = CompactSVC(8, calibrate=True, random_state=0).fit(X, y)
+    subject, rows = subject_of(machine, X)
+    found = reliability(subject.model, sample_of(subject, rows, y, 1000, 0), machine.model_.outputs(X), n_bins=4)
+    p = machine.predict_proba(X)[:, 1]
+    cuts = np.quantile(p, [0.25, 0.5, 0.75])
+    first = p < cuts[0]
+    assert found.said[0] == pytest.approx(p[first].mean())
+    assert found.came[0] == pytest.approx(y[first].mean())
+    assert found.brier == pytest.approx(np.mean((p - y) ** 2))
+    assert (found.low <= found.came).all()
+    assert (found.came <= found.high).all()
+
+
+def test_searches_are_shown_with_their_choice(page):
+    few = slice(0, 120)
+    machines = [
+        SpSVC(5, tune=True, C_grid=[0.1, 10.0], gamma_grid=[0.5, 2.0], random_state=0),
+        FixedSizeLSSVC(6, tune=True, cv=3, random_state=0),
+        CompactSVC("auto", tune=True, refine=False, random_state=0),
+    ]
+    for machine in machines:
+        search = search_of(machine.fit(X[few], y[few]))
+        assert search.C[search.chosen] == pytest.approx(machine.C_)
+        assert search.gamma[search.chosen] == pytest.approx(machine.gamma_)
+        _, _, text = page(machine, X[few], y[few])
+        assert "The ring is the one chosen" in text
+    assert "During the fit, machines trained at each size" in text
+    assert {name for name, _ in timings(machine)} >= {"tuning", "path of sizes", "selection"}
+
+
+def test_the_search_of_fast_error_estimation():
+    points = [Point(sigma, 10.0, np.array([0.2, sigma / 10]), np.array([5, 6])) for sigma in (1.0, 0.5, 2.0)]
+    machine = SimpleNamespace(search_=FeeSearch(points[1], points, [(3, 1)], 6, 30, 1.5, 1.0))
+    search = search_of(machine)
+    assert search.chosen == 1
+    np.testing.assert_allclose(search.gamma, [0.5, 2.0, 0.125])
+    np.testing.assert_allclose(search.error, [0.15, 0.125, 0.2])
+    assert timings(machine) == [("tuning", 1.5)]
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        LocalSamplingSVC(random_state=0),
+        KernelFisher(),
+        SVC(),
+        make_pipeline(StandardScaler(), CompactSVC(1, refine=False)),
+        make_pipeline(StandardScaler(), PCA(2), CompactSVC(4, refine=False)),
+    ],
+    ids=["local", "fisher", "svc", "scaled", "pca"],
+)
+def test_every_kind_of_machine(page, machine):
+    machine.fit(X, y)
+    _, data, _ = page(machine, X, y)
+    wrong = int(np.sum(machine.predict(X) != y))
+    cells = data["cells"][-1]
+    assert sum(int(cells[k].replace("·", "0")) for k in (1, 2)) == wrong
+
+
+def test_other_inputs(page):
+    precomputed = CompactSVC(5, kernel="precomputed", refine=False).fit(X @ X.T, y)
+    assert "cannot be saved or exported" in page(precomputed, X @ X.T, y)[2]
+    csr = sparse.csr_matrix(np.where(np.abs(X) > 0.5, X, 0.0))
+    assert "stored entries" in page(CompactSVC(5, refine=False, random_state=0).fit(csr, y), csr, y)[2]
+    outliers = kompakt.compress(OneClassSVM(nu=0.2).fit(X), n_basis=5, X=X, random_state=0)
+    assert page(outliers, X, np.ones(len(X), dtype=int))[1]["sizes"][-1] == 5
+    two = np.column_stack([X[:, 0], X[:, 1] ** 2])
+    assert "of the first output" in page(CompactSVR(5, refine=False, random_state=0).fit(X, two), X, two)[2]
+
+
+def test_many_classes_are_gathered_and_rows_drawn(page):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 40, 600)
+    rows = rng.normal(size=(600, 3)) + labels[:, None]
+    machine = CompactSVC(20, refine=False, selection="random", random_state=0).fit(rows, labels)
+    _, data, text = page(machine, rows, labels, max_rows=500)
+    assert len(data["cells"][0]) == 26 * 26
+    assert "the remaining 15" in text
+    assert "500 of the 600 given rows" in text
+
+
+def test_training_rows_are_recognised(page):
+    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
+    assert "are the training rows" in page(machine, X, y)[2]
+    assert "are the training rows" not in page(machine, X[::-1], y[::-1])[2]
+
+
+def test_labels_are_compared_as_the_machine_knows_them(page):
+    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
+    assert page(machine, X, y.astype(str))[1]["cells"] == page(machine, X, y)[1]["cells"]
+    assert "1 label(s) in y are unknown" in page(machine, X, np.where(np.arange(len(y)) < 3, 9, y))[2]
+    with pytest.raises(ValueError, match="no label in y is known"):
+        report(machine, X, y + 7, "never.html")
+    with pytest.raises(ValueError, match="3 features, but the machine expects 2"):
+        report(machine, np.zeros((4, 3)), [0, 1, 0, 1], "never.html")
+    with pytest.raises(ValueError, match="one target per row"):
+        report(machine, X, y[:-1], "never.html")
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        report(machine, np.where(X > 1, np.nan, X), y, path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
