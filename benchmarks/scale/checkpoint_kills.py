@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,26 +35,33 @@ MACHINES = {
 
 #: imports everything once; every line on its standard input forks a process that trains
 _PROGRAM = """
-import json, os, sys, time
+import json, os, signal, sys, time
 import numpy as np
 import kompakt
 rng = np.random.default_rng(0)
 kompakt.CompactSVC(n_basis=2, n_jobs=1).fit(rng.normal(size=(200, 3)), rng.normal(size=200) > 0)  # compiled
 for line in sys.stdin:
     order = json.loads(line)
+    begun, tell = os.pipe()
     child = os.fork()
     if not child:
         X = rng.normal(size=(order["n_rows"], 8))
         score = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=len(X))
         machine = eval(order["machine"])
         y = score if "SVR" in type(machine).__name__ else np.digitize(score, [-0.3, 0.3])
-        print("begin", os.getpid(), flush=True)
+        os.write(tell, b"!")
         began = time.monotonic()
         machine.fit(X, y, checkpoint=order["path"])
         np.savez(order["result"], seconds=time.monotonic() - began, basis=machine.basis_vectors_,
                  weights=machine.dual_coef_, intercept=machine.intercept_)
         os._exit(0)
-    print("end", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    os.close(tell)
+    os.read(begun, 1)
+    os.close(begun)
+    if order["kill_after"] is not None:
+        time.sleep(order["kill_after"])
+        os.kill(child, signal.SIGKILL)  # ended or not, it has not been waited for: the number is still its own
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -84,13 +90,8 @@ class Trainer:
         assert self._parent.stdout is not None
         result = self.folder / "result.npz"
         order = {"machine": machine, "n_rows": self.n_rows, "path": str(path), "result": str(result)}
-        print(json.dumps(order), file=self._parent.stdin, flush=True)
-        word, child = self._parent.stdout.readline().split()
-        assert word == "begin"
-        if kill_after is not None:
-            time.sleep(kill_after)
-            os.kill(int(child), signal.SIGKILL)  # it is waited for by its parent only, so its number is its own
-        status = int(self._parent.stdout.readline().split()[1])
+        print(json.dumps({**order, "kill_after": kill_after}), file=self._parent.stdin, flush=True)
+        status = int(self._parent.stdout.readline())
         if status == -signal.SIGKILL:
             return None
         if status:
