@@ -10,6 +10,7 @@ from kompakt.kernels import RBF
 from kompakt.rows import ArrayRows, hash_rows
 from kompakt.tune import fee
 from kompakt.tune.fee import FeeProblem, search_fee
+from kompakt.tune.fee_points import choose_point, one_se_limit
 from kompakt.validate import resolve_splits
 
 
@@ -68,6 +69,11 @@ def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoo
     assert confirmed.best in close
     assert confirmed.best.sizes.mean() == min(p.sizes.mean() for p in close)
     assert confirmed.choose("confirmed") is best
+    shapes = confirmed.shapes
+    assert_allclose(one_se_limit(points, shapes), limit)
+    assert choose_point(points, shapes, "one_se", limit=0.0) is best  # nothing reaches that
+    widest = choose_point(points, shapes, "one_se", limit=1.0)
+    assert widest.sizes.mean() == min(p.sizes.mean() for p in points)
     assert confirmed.choose("min").error == min(p.error for p in points)
     with pytest.raises(ValueError, match="rule"):
         confirmed.choose("best")

@@ -37,7 +37,7 @@ class Point:
         return max(1, round(float(np.mean(self.sizes))))
 
 
-def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) -> Point:
+def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str, limit: float | None = None) -> Point:
     """The best point of some grids; see `kompakt.tune.fee.search_fee` for the rules.
 
     Parameters
@@ -47,6 +47,9 @@ def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) 
     shapes : list of (int, int)
         Of the grids, (sigmas, costs).
     rule : {"min", "confirmed", "one_se"}
+    limit : float, optional
+        For "one_se", error that the machine must reach in place of `one_se_limit`, so that machines of several searches
+        are held to the same; the lowest confirmed error where none reaches it.
 
     Examples
     --------
@@ -66,13 +69,19 @@ def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str) 
         raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
     smooth = _smoothed(points, shapes)
     best = points[int(np.argmin(smooth))]
-    if rule == "confirmed":
+    limit = one_se_limit(points, shapes) if limit is None else limit
+    if rule == "confirmed" or limit < smooth.min():
         return best
-    errors = best.confirmed
-    assert errors is not None
-    tolerance = float(np.std(errors, ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0
-    close = [point for point, error in zip(points, smooth, strict=True) if error <= smooth.min() + tolerance]
+    close = [point for point, error in zip(points, smooth, strict=True) if error <= limit]
     return min(close, key=lambda point: (float(np.mean(point.sizes)), *_order(point)))
+
+
+def one_se_limit(points: list[Point], shapes: list[tuple[int, int]]) -> float:
+    """The lowest smoothed confirmed error plus one standard error of its folds."""
+    smooth = _smoothed(points, shapes)
+    errors = points[int(np.argmin(smooth))].confirmed
+    assert errors is not None
+    return float(smooth.min()) + (float(np.std(errors, ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0)
 
 
 def _smoothed(points: list[Point], shapes: list[tuple[int, int]]) -> Array:
