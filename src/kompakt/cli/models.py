@@ -129,12 +129,12 @@ def compress(options: Any) -> int | None:
 
 def report(options: Any) -> int | None:
     """``kompakt report MODEL DATA -o PAGE``."""
+    import kompakt
     from kompakt.cli.data import open_for_model
     from kompakt.cli.measure import comparable
     from kompakt.cli.predict import load_model
     from kompakt.cli.prepare import check_rows, dense_if_small, missing_targets
     from kompakt.cli.train import command_line
-    from kompakt.reporting import report as write_report
 
     console = Console(options)
     model = load_model(options.model)
@@ -146,7 +146,7 @@ def report(options: Any) -> int | None:
     assert raw.y is not None
     known = ~missing_targets(raw.y)
     X, y = dense_if_small(raw.X)[known], comparable(raw.y[known], model)
-    page = write_report(
+    page = kompakt.report(
         model, X, y, options.out, title=options.title, command=command_line(options), model_path=options.model
     )
     size = os.path.getsize(page)

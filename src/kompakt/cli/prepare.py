@@ -152,6 +152,11 @@ def task_of(y: Array, given: str | None) -> str:
             raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
         return given
     if y.dtype.kind not in "if":
+        if len(y) > 20 and len(np.unique(y)) > 0.5 * len(y):
+            raise DataError(
+                f"the target has {len(np.unique(y))} different words in {len(y)} rows, such as {str(y[0])!r}: these "
+                "are no labels. Choose another column with --target."
+            )
         return "classify"
     if y.dtype.kind == "f":
         return "regress"

@@ -83,9 +83,17 @@ def check_rows(
         "accept_large_sparse": False,
     }
     X = _with_small_indices(X)
-    if y is None:
-        return validate_data(estimator, X, **options), None
-    return validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+    try:
+        if y is None:
+            return validate_data(estimator, X, **options), None
+        return validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+    except ValueError as error:
+        if "Input X contains NaN" in str(error):
+            raise ValueError(
+                f"{error}\nkompakt has no place for missing values: impute them first, for example with "
+                f"make_pipeline(SimpleImputer(strategy='median'), {type(estimator).__name__}()) of scikit-learn."
+            ) from None
+        raise
 
 
 def _with_small_indices(X: Any) -> Any:

@@ -19,6 +19,7 @@ from kompakt.design import Design
 from kompakt.grow.refine import Refined, refine
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss
+from kompakt.progress import keeps_on_interrupt
 from kompakt.rows import ArrayRows
 from kompakt.select import RandomSelector, Selection
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -167,7 +168,25 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
         interruptible=recipe.interruptible,
     )
     if result.interrupted is not None:
-        return _as_it_stands(plain, result, rows.dtype, began)
+        return _as_it_stands(plain, result, result.interrupted, rows.dtype, began)
+    try:
+        return _checked(rows, plain, result, (train, held), recipe, began)
+    except KeyboardInterrupt:
+        if not recipe.interruptible or result.weights is None or not keeps_on_interrupt():
+            raise
+        return _as_it_stands(plain, result, result.weights, rows.dtype, began)
+
+
+def _checked(
+    rows: ArrayRows,
+    plain: Machine,
+    result: Refined,
+    parts: tuple[Array | None, Array | None],
+    recipe: Recipe,
+    began: float,
+) -> Machine:
+    """The refined machine, solved on all rows, if it is better on the held-out ones and on the objective."""
+    train, held = parts
     basis = result.basis.astype(rows.dtype)
     evaluations = plain.n_kernel_evals + result.n_kernel_evals
     note: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
@@ -197,10 +216,9 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
     return Machine(result.kernel, basis, None, solution, design, history, evaluations, unseen)
 
 
-def _as_it_stands(plain: Machine, result: Refined, dtype: Any, began: float) -> Machine:
+def _as_it_stands(plain: Machine, result: Refined, found: tuple[Array, Array], dtype: Any, began: float) -> Machine:
     """The machine of an interrupted descent, at once: with its own weights, and not checked on held-out rows."""
-    assert result.interrupted is not None
-    weights, intercept = result.interrupted
+    weights, intercept = found
     facts = {"objective_before": result.objective_before, "objective": result.objective, "n_iter": result.n_iter}
     solution = replace(
         plain.solution,

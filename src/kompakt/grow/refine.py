@@ -47,6 +47,8 @@ class Refined:
     trace: list[dict[str, float]] = field(default_factory=list)
     #: weights and intercept on the rows it saw, where Ctrl-C ended the descent: there is no time to solve for better
     interrupted: tuple[Array, Array] | None = None
+    #: the same after a descent that ended by itself, for an interrupt that comes a little later
+    weights: tuple[Array, Array] | None = None
 
 
 class RefinementObjective:
@@ -75,6 +77,7 @@ class RefinementObjective:
         self.n_evaluations = self.n_kernel_evals = 0
         self._weights: Array | None = None  # of the last point: the start of the next solve
         self._intercept: Array | None = None
+        self.best_weights: tuple[Array, Array] | None = None  # of the best point of a descent
         self._K: Array | None = None
         self._Phi: Array | None = None
 
@@ -218,7 +221,8 @@ def descend_in_stages(
             if kept is not None:
                 break
     assert first is not None
-    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept)
+    weights = objective.best_weights
+    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights)
 
 
 @dataclass(frozen=True)
@@ -302,6 +306,7 @@ def descend(
             raise
         steps, kept = len(values), best["weights"]
     new_kernel, Z = split(best["x"])
+    objective.best_weights = best["weights"]
     return new_kernel, Z, [values[0], best["value"]], steps, kept
 
 
