@@ -14,12 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kompakt.estimators.cglq import CGLQSVC
     from kompakt.estimators.compact import CompactSVC, CompactSVR
     from kompakt.estimators.compress import compress
     from kompakt.estimators.fee import FEESVC, FEESVR
     from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
     from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
-    from kompakt.estimators.local_sampling import CGLQSVC, LocalSamplingSVC
+    from kompakt.estimators.local_sampling import LocalSamplingSVC
     from kompakt.estimators.projected import ProjectedSVC
     from kompakt.estimators.projection import GreedyProjection
     from kompakt.estimators.spsvc import SpSVC
@@ -34,7 +35,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives; a new name is added here, under TYPE_CHECKING above, and in __all__.
 _HOME = {
-    "CGLQSVC": "kompakt.estimators.local_sampling",
+    "CGLQSVC": "kompakt.estimators.cglq",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
     "FEESVC": "kompakt.estimators.fee",

@@ -155,6 +155,24 @@ def test_weights_reach_the_svm(machine, moons):
         machine(estimator=NoWeights()).fit(X, y, sample_weight=weights)
 
 
+def test_reweighted_rows_count_for_all_rows(moons):
+    X, y = moons
+    fitted = LocalSamplingSVC(
+        gamma=1.0, C=0.01, reweight=True, max_train=0.3, search_train=400, patience=3, random_state=0
+    ).fit(X, y)
+    rows = fitted.training_indices_
+    assert fitted.row_weight_ == 1800 / len(rows)
+    assert len(rows) <= 600
+    exact = SVC(gamma=1.0, C=0.01 * fitted.row_weight_).fit(X[rows], y[rows])
+    np.testing.assert_allclose(fitted.decision_function(X), exact.decision_function(X), atol=1e-8)
+    # at so small a C, rows that count once leave the machine without an answer
+    plain = LocalSamplingSVC(gamma=1.0, C=0.01, max_train=0.3, search_train=400, patience=3, random_state=0).fit(X, y)
+    full = SVC(gamma=1.0, C=0.01).fit(X, y)
+    assert plain.row_weight_ == 1.0
+    difference = [np.abs(m.decision_function(X) - full.decision_function(X)).mean() for m in (fitted, plain)]
+    assert difference[0] < 0.5 * difference[1]
+
+
 @BOTH
 def test_tiny_data_is_not_reduced_and_says_so(machine):
     X, y = make_moons(60, random_state=0)
@@ -207,6 +225,9 @@ def test_rare_classes_in_small_subsamples_are_reported():
         ({"tol": 1.0}, "tol must"),
         ({"C": -1.0}, "C must be"),
         ({"delta": 0.001, "n_subsamples": 10}, "leaves 0 rows"),
+        ({"max_train": 1}, "max_train must be"),
+        ({"search_train": 1.5}, "search_train must be"),
+        ({"max_train": True}, "max_train must be"),
     ],
 )
 def test_wrong_words_are_named(words, message, moons):

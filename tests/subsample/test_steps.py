@@ -307,3 +307,36 @@ def test_cglq_needs_two_classes_in_its_first_subsample():
     X, y = np.arange(200.0)[:, None], np.r_[np.zeros(199), 1]
     with pytest.raises(ValueError, match="holds one class only"):
         cglq(X, y, np.arange(200), None, CGLQOptions(0.02, key=0), None)
+
+
+@pytest.mark.parametrize("method", ["kd_tree", "brute"])
+def test_remembered_balls_are_the_same(data, method):
+    X, _ = data
+    plain, knowing = BallSearch(X, X[:20], method), BallSearch(X, X[:20], method)
+    knowing.remember(1.0)
+    for radius in (0.3, 1.0, 1.2):
+        for expected, found in zip(plain.blocks(radius), knowing.blocks(radius), strict=True):
+            assert np.array_equal(expected.rows, found.rows)
+            assert np.array_equal(expected.centres, found.centres)
+
+
+def test_a_reduced_set_is_thinned_and_counts_for_all_rows(data):
+    X, y = data
+    seen = []
+
+    def fit(rows, weight=1.0):
+        seen.append((len(rows), weight))
+        return SVC(C=2.0).fit(X[rows], y[rows], sample_weight=np.full(len(rows), weight))
+
+    pool, held = np.arange(200), np.arange(200, 300)
+    options = LocalSamplingOptions(
+        SubsamplePlan(0.4, 4, 20), None, 1.0, 2.0, intensity="all", reweight=True, max_train=110, search_train=90, key=3
+    )
+    sample = local_sampling(X, y, pool, fit, options, lambda machine: 1 - machine.score(X[held], y[held]))
+    assert set(sample.initial_support) <= set(sample.rows)
+    assert all(step["n_train"] <= 90 for step in sample.history[:-1])
+    assert 90 < sample.history[-1]["n_train"] <= 110
+    assert sample.factor == 200 / len(sample.rows)
+    # subsamples as they are, everything after them with the weight of the rows that each row stands for
+    assert all(weight == 1.0 for size, weight in seen if size == 20)
+    assert all(weight == 200 / size for size, weight in seen[4:])

@@ -107,22 +107,25 @@ class ReducedSVC(MachineClassifier):
 
     # -- fits --------------------------------------------------------------------------------------------
 
-    def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array) -> Any:
+    def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array, factor: float = 1.0) -> Any:
         fitted = clone(machine)
-        if self._weights is None:
+        if self._weights is None and factor == 1.0:
             return fitted.fit(X[rows], y[rows])
+        weights = np.full(len(rows), factor) if self._weights is None else factor * self._weights[rows]
         step = last_step(fitted)
         if not has_fit_parameter(step, "sample_weight"):
             raise TypeError(
-                f"sample_weight was given, but {type(step).__name__}.fit does not take it. Leave the weights out, or "
-                "choose an estimator that takes them."
+                f"sample_weight (or reweight=True) was given, but {type(step).__name__}.fit does not take it. Leave "
+                "the weights out, or choose an estimator that takes them."
             )
         name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
-        return fitted.fit(X[rows], y[rows], **{name: self._weights[rows]})
+        return fitted.fit(X[rows], y[rows], **{name: weights})
 
     def _error(self, machine: Any, X: Any, y: Array, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
-        wrong = machine.predict(X[held]) != y[held]
+        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
+        labels = machine.predict(X[held]) if model is None else model.predict(X[held])
+        wrong = labels != y[held]
         return float(np.average(wrong, weights=None if self._weights is None else self._weights[held]))
 
     def _last_machine(self, n_basis: int) -> Any:
@@ -151,7 +154,8 @@ class ReducedSVC(MachineClassifier):
         seconds = dict(sample.seconds)
         if me.n_basis is not None:
             start = time.perf_counter()
-            machine = self._fit_rows(self._last_machine(min(int(me.n_basis), len(sample.rows))), X, y, sample.rows)
+            compact = self._last_machine(min(int(me.n_basis), len(sample.rows)))
+            machine = self._fit_rows(compact, X, y, sample.rows, getattr(sample, "factor", 1.0))
             support = sample.rows[support_positions(machine, X[sample.rows], y[sample.rows])]
             seconds["compact fit"] = time.perf_counter() - start
         self.estimator_ = machine

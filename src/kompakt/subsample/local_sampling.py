@@ -93,6 +93,21 @@ def median_radius(radii: Array) -> float:
     return 0.0
 
 
+def thinned(drawn: Array, most: int | None, n_centres: int, rng: np.random.Generator) -> Array:
+    """At most `most - n_centres` of the drawn rows, each equally likely to stay, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.subsample.local_sampling import thinned
+    >>> len(thinned(np.arange(50), 30, 10, np.random.default_rng(0)))
+    20
+    """
+    if most is None or n_centres + len(drawn) <= most:
+        return drawn
+    return np.sort(rng.choice(drawn, size=max(0, most - n_centres), replace=False))
+
+
 # -- the procedure ---------------------------------------------------------------------------------------
 
 
@@ -109,6 +124,9 @@ class LocalSamplingOptions:
     intensity: str = "relative"
     stratify: bool = False
     key: int = 0
+    reweight: bool = False  # whether a row of the reduced set counts for the rows it stands for
+    max_train: int | None = None  # rows of the reduced set at most
+    search_train: int | None = None  # and while beta is searched
 
 
 @dataclass
@@ -129,6 +147,8 @@ class LocalSample:
         Support vectors of the machine, row numbers.
     error : float
         On the validation rows; nan without validation.
+    factor : float
+        Weight of each row in the machine's fit: the rows of the pool that it stands for.
     """
 
     beta: float
@@ -138,6 +158,7 @@ class LocalSample:
     machine: Any = None
     support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     error: float = float("nan")
+    factor: float = 1.0
     # shared by all values of beta
     subsamples: list[Array] = field(default_factory=list)
     initial_support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
@@ -166,7 +187,7 @@ def local_sampling(
     pool : ndarray
         Row numbers that may be trained on, increasing.
     fit : callable
-        Row numbers -> trained machine.
+        Row numbers -> trained machine; with `reweight`, row numbers and the weight of each row.
     options : LocalSamplingOptions
     validate : callable, optional
         Machine -> error on rows outside of the pool; needed where beta is searched.
@@ -197,17 +218,20 @@ def local_sampling(
     wanted = INTENSITY[options.intensity]
     history: list[dict[str, Any]] = []
 
-    def sample(beta: float) -> LocalSample:
+    def sample(beta: float, most: int | None) -> LocalSample:
         with clock.phase("sampling"):
             draw_rng = np.random.default_rng([options.key, round(1e6 * beta)])  # what a beta draws depends on it alone
             D, counts = draw_from_balls(search, beta * rho, lambda c: wanted(eta, c, n_rest), allowed, draw_rng)
+            D = thinned(D, most, m, draw_rng)
             rows = with_every_class(np.union1d(V, D), y, pool, draw_rng)
             step = LocalSample(beta, beta * rho, rows, len(D))
+            # C weighs the sum of all rows' losses: with fewer terms each must count for more, or the machine underfits
+            step.factor = len(pool) / len(rows) if options.reweight else 1.0
         facts = {"beta": beta, "n_in_balls": int(counts.sum()), "n_drawn": len(D), "n_train": len(step.rows)}
         history.append(facts)
         if fit_last or validate is not None:
             with clock.phase("fits"):
-                step.machine = fit(step.rows)
+                step.machine = fit(step.rows, step.factor) if options.reweight else fit(step.rows)
                 step.support = step.rows[support_positions(step.machine, X[step.rows], y[step.rows])]
             facts["n_support"] = len(step.support)
         if validate is not None:
@@ -217,10 +241,15 @@ def local_sampling(
         return step
 
     if options.beta is not None:
-        best = sample(options.beta)
+        best = sample(options.beta, options.max_train)
     else:
-        steps = (sample(beta) for beta in _betas(options))
+        with clock.phase("sampling"):
+            search.remember(options.max_beta * rho)
+        few = options.max_train if options.search_train is None else options.search_train
+        steps = (sample(beta, few) for beta in _betas(options))
         best = best_while_improving(steps, lambda step: step.error, options.tol, options.patience)
+        if few != options.max_train:
+            best = sample(best.beta, options.max_train)
     best.subsamples, best.initial_support, best.radii = subsamples, V, radii
     best.n_one_class, best.history, best.seconds = found.one_class, history, clock.seconds
     return best

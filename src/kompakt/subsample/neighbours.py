@@ -75,6 +75,7 @@ class BallSearch:
         n, m = X.shape[0], max(1, centres.shape[0])
         self.block_rows = max(1, min(n, _BLOCK_ENTRIES // m)) if self.method == "brute" else 8192
         self._tree = KDTree(centres) if self.method == "kd_tree" else None
+        self._known: tuple[float, list[tuple[Pairs, Array]]] | None = None
         if self.method == "brute":
             # distances near zero must not drown in the squares of a far-away origin
             self._shift = None if sparse.issparse(X) else np.asarray(centres, dtype=np.float64).mean(axis=0)
@@ -90,8 +91,22 @@ class BallSearch:
         starts = range(0, self.X.shape[0], self.block_rows)
         return ordered_map(lambda start: self.pairs(start, radius), starts)
 
+    def remember(self, radius: float) -> None:
+        """Search once for all radii up to this one, where the pairs are few enough to be held."""
+        n_blocks = -(-self.X.shape[0] // self.block_rows)
+        if len(self.pairs(0, radius).rows) * n_blocks <= _KEPT_PAIRS:
+            self._known = radius, [(pairs, self._distances(pairs)) for pairs in self.blocks(radius)]
+
+    def _distances(self, pairs: Pairs) -> Array:
+        apart = self.X[pairs.rows] - self.centres[pairs.centres]
+        return np.sqrt(_row_squares(apart))
+
     def pairs(self, start: int, radius: float) -> Pairs:
         """Pairs of the block that begins with row `start`."""
+        if self._known is not None and radius <= self._known[0]:
+            pairs, distances = self._known[1][start // self.block_rows]
+            inside = distances <= radius
+            return Pairs(pairs.rows[inside], pairs.centres[inside])
         block = self.X[start : start + self.block_rows]
         rows, centres = self._in_tree(block, radius) if self._tree is not None else self._brute(block, radius)
         return Pairs(rows + start, centres)
@@ -101,13 +116,15 @@ class BallSearch:
         found = self._tree.query_radius(block, radius)
         counts = np.fromiter((len(centres) for centres in found), dtype=np.intp, count=len(found))
         centres = np.concatenate(found).astype(np.intp) if len(found) else np.empty(0, dtype=np.intp)
-        return np.repeat(np.arange(len(found)), counts), centres
+        rows = np.repeat(np.arange(len(found)), counts)
+        return rows, centres[np.lexsort((centres, rows))]  # the tree's own order depends on the radius
 
     def _brute(self, block: Any, radius: float) -> tuple[Array, Array]:
         B = self._near_origin(block)
         squares = _row_squares(B)
         products = B @ self._C.T
-        D = -2.0 * (products.toarray() if sparse.issparse(products) else products)
+        D = products.toarray() if sparse.issparse(products) else products
+        D *= -2.0
         D += squares[:, None]
         D += self._squares
         # |x|^2 - 2xz + |z|^2 is wrong by a few roundings of |x|^2 + |z|^2: pairs nearer to the edge are looked at again

@@ -15,8 +15,8 @@ from kompakt.threads import ordered_map
 
 Array = np.ndarray
 
-#: a machine trained on the rows with these numbers
-FitRows = Callable[[Array], Any]
+#: a machine trained on the rows with these numbers (and, as an option, this weight of each)
+FitRows = Callable[..., Any]
 
 
 def last_step(estimator: Any) -> Any:
