@@ -21,7 +21,7 @@ Array = np.ndarray
 
 @dataclass
 class Ranges:
-    """Where each feature's minimum and maximum go: lower and upper; constant features become 0 and are not written."""
+    """Where each feature's minimum and maximum go; constant features become 0, missing values stay missing."""
 
     lower: float
     upper: float
@@ -34,14 +34,15 @@ class Ranges:
         least = np.full(opened.source.n_features, np.inf)
         most = np.full(opened.source.n_features, -np.inf)
         for start, raw in opened.parts():
-            check_rows(raw, opened, impute=False, start=start)
+            check_rows(raw, opened, impute=True, start=start)
             X = raw.X
             if sparse.issparse(X):
                 low, high = X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
             else:
-                low, high = X.min(axis=0), X.max(axis=0)
-            least, most = np.minimum(least, low), np.maximum(most, high)
-        return cls(lower, upper, least, most)
+                low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)  # missing values do not count
+            least, most = np.fmin(least, low), np.fmax(most, high)
+        empty = least > most  # nothing but missing values
+        return cls(lower, upper, np.where(empty, 0.0, least), np.where(empty, 0.0, most))
 
     @classmethod
     def restored(cls, path: str, n_features: int) -> Ranges:
@@ -69,7 +70,7 @@ class Ranges:
         width = np.where(varies, self.maximum - self.minimum, 1.0)
         scaled = self.lower + (self.upper - self.lower) * ((X - self.minimum) / width)
         scaled = np.where(self.minimum == X, self.lower, np.where(self.maximum == X, self.upper, scaled))
-        return np.where(varies, scaled, 0.0)
+        return np.where(varies | np.isnan(X), scaled, 0.0)
 
 
 def scale(options: Any) -> int | None:
@@ -104,12 +105,12 @@ def _write(out: TextIO, opened: Table, ranges: Ranges) -> None:
     if opened.kind.header and opened.names:
         rows.writerow([*opened.names, opened.target])
     for start, raw in opened.parts():
-        check_rows(raw, opened, impute=False, start=start)
+        check_rows(raw, opened, impute=True, start=start)
         X = ranges.apply(raw.X.toarray() if sparse.issparse(raw.X) else raw.X)
         assert raw.y is not None
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):
             if opened.kind.format == "csv":
-                rows.writerow([f"{value:g}" for value in cells] + [label])
+                rows.writerow(["" if value != value else f"{value:g}" for value in cells] + [label])
                 continue
             pairs = (f"{number}:{value:g}" for number, value in enumerate(cells, first) if value)
             out.write(f"{label:g} {' '.join(pairs)}\n")

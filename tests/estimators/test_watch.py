@@ -1,0 +1,218 @@
+"""Callbacks of scikit-learn and our own, and what Ctrl-C leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kompakt import FEESVC, CompactSVC, SpSVC
+from kompakt.estimators import _callbacks, watch
+from kompakt.progress import interrupt
+
+X, y = make_moons(400, noise=0.2, random_state=0)
+
+
+class Listens:
+    """Follows the protocol of both versions."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.stop_after, self.fitted = stop_after, None
+
+    def setup(self, estimator, context):
+        self.events.append(("setup", context.task_name))
+
+    def teardown(self, estimator, context):
+        self.events.append(("teardown", context.task_name))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.events.append(("begin", context.task_name))
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        self.events.append(("end", context.task_name))
+        if hasattr(fitted_estimator, "predict"):
+            self.fitted = fitted_estimator.predict(X)
+        return self.stop_after is not None and self.count("growth-step") >= self.stop_after
+
+    def count(self, name: str) -> int:
+        return sum(event == ("end", name) for event in self.events)
+
+
+def balanced(events) -> bool:
+    begins = [name for kind, name in events if kind == "begin"]
+    ends = [name for kind, name in events if kind == "end"]
+    return sorted(begins) == sorted(ends)
+
+
+@pytest.fixture(params=["installed", "own"])
+def spsvc(request, monkeypatch):
+    """SpSVC with scikit-learn's callbacks, where they are installed, and with the stand-in for older versions."""
+    if request.param == "installed":
+        pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
+        return SpSVC
+    monkeypatch.setattr(watch, "_tear_down", _callbacks.with_callbacks(lambda estimator: None))
+    return type("SpSVC", (_callbacks.CallbackSupportMixin, SpSVC), {"__init__": SpSVC.__init__})
+
+
+def test_callbacks_hear_the_tasks_of_a_fit(spsvc):
+    heard = Listens()
+    machine = spsvc(n_basis=6, random_state=0).set_callbacks(heard).fit(X, y)
+    assert heard.events[0] == ("setup", "fit")
+    assert heard.events[-1] == ("teardown", "fit")
+    assert balanced(heard.events)
+    assert heard.count("growth-step") == 6
+    assert np.array_equal(heard.fitted, machine.predict(X))
+    quiet = SpSVC(n_basis=6, random_state=0).fit(X, y)
+    assert np.array_equal(quiet.dual_coef_, machine.dual_coef_)
+
+
+def test_a_callback_can_stop_growth(spsvc):
+    machine = spsvc(n_basis=20, random_state=0).set_callbacks(Listens(stop_after=5)).fit(X, y)
+    assert machine.n_basis_ == 5
+    assert machine.score(X, y) > 0.8
+
+
+def test_callbacks_are_torn_down_after_an_error(spsvc):
+    heard = Listens()
+    with pytest.raises(ValueError, match="max_basis"):
+        spsvc(max_basis=0).set_callbacks(heard).fit(X, y)
+    assert heard.events[-1] == ("teardown", "fit")
+
+
+def test_wrong_callbacks_are_refused(spsvc):
+    with pytest.raises(TypeError, match="callbacks"):
+        spsvc().set_callbacks(object())
+    with pytest.raises(TypeError, match="callbacks"):
+        spsvc().set_callbacks(Listens)
+
+
+def test_a_pipeline_hands_its_callbacks_on():
+    callback = pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
+    pytest.importorskip("rich")
+
+    class Everywhere(Listens):
+        max_propagation_depth = None
+
+    heard = Everywhere()
+    make_pipeline(StandardScaler(), CompactSVC(n_basis=5, random_state=0)).set_callbacks(heard).fit(X, y)
+    assert heard.count("refinement-step") > 3
+    assert balanced(heard.events)
+    bar = callback.ProgressBar(max_propagation_depth=None)
+    CompactSVC(n_basis=5, random_state=0).set_callbacks(bar).fit(X, y)  # accepts the real thing
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    machine = CompactSVC(n_basis=5, random_state=0).set_callbacks(monitor).fit(X, y)
+    log = monitor.get_logs().data
+    assert log[-1]["accuracy"] == pytest.approx(machine.score(X, y))
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _fresh_patience(monkeypatch):
+    monkeypatch.setattr(interrupt, "_last_kept", -1e9)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class InterruptAt:
+    """Sends SIGINT to this process when the n-th step of a task is done."""
+
+    def __init__(self, name: str, step: int) -> None:
+        self.name, self.step, self.seen = name, step, 0
+        self.open: list[str] = []
+
+    def begin(self, name, n_steps, work, minor):
+        self.open.append(name)
+
+    def advance(self, work):
+        if self.open[-1] == self.name:
+            self.seen += 1
+            if self.seen == self.step:
+                os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    def end(self, failed):
+        self.open.pop()
+
+
+def fit_interrupted(machine, name: str, step: int):
+    from kompakt.progress import listening
+
+    with listening(InterruptAt(name, step)), pytest.warns(watch.InterruptedWarning, match="interrupted"):
+        machine.fit(X, y)
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "step"),
+    [
+        (CompactSVC(n_basis=10, random_state=0), "refinement", 5),
+        (CompactSVC(n_basis=10, loss="hinge", calibrate=True, random_state=0), "refinement", 3),
+        (SpSVC(n_basis=30, random_state=0), "growth", 7),
+        (FEESVC(n_basis=30, random_state=0), "growth", 9),
+        (FEESVC(n_basis=30, validation_fraction=None, random_state=0), "growth", 9),
+    ],
+    ids=["refinement", "hinge", "spsvc", "fee", "fee without validation"],
+)
+def test_the_machine_found_so_far_is_kept(machine, name, step):
+    fit_interrupted(machine, name, step)
+    assert machine.interrupted_
+    assert not machine.converged_
+    assert machine.n_basis_ == len(machine.basis_vectors_)
+    assert machine.score(X, y) > 0.8
+    machine.set_params(random_state=0).fit(X, y)  # and it can be fitted again
+    assert not machine.interrupted_
+
+
+def test_an_interrupted_spsvc_is_the_machine_of_its_last_step():
+    machine = fit_interrupted(SpSVC(n_basis=30, retraining="always", random_state=0), "growth", 7)
+    smaller = SpSVC(n_basis=machine.n_basis_, retraining="always", random_state=0).fit(X, y)
+    assert machine.n_basis_ in (7, 8)
+    assert np.array_equal(machine.basis_indices_, smaller.basis_indices_)
+    assert np.allclose(machine.decision_function(X), smaller.decision_function(X), atol=1e-3)
+
+
+def test_without_a_machine_the_estimator_is_unfitted_even_after_an_earlier_fit():
+    from kompakt.progress import listening
+
+    machine = CompactSVC(n_basis=5, random_state=0).fit(X, y)
+    machine.set_params(tune=True)
+    with listening(InterruptAt("search", 2)), pytest.raises(KeyboardInterrupt):
+        machine.fit(X, y)
+    with pytest.raises(NotFittedError):
+        machine.predict(X)
+    assert not [name for name in vars(machine) if name.endswith("_")]
+
+
+def test_inside_another_fit_the_interrupt_passes():
+    from kompakt.progress import listening, outermost
+
+    with outermost(), listening(InterruptAt("growth", 3)), pytest.raises(KeyboardInterrupt):
+        SpSVC(n_basis=30, random_state=0).fit(X, y)
+
+
+def test_a_parallel_search_returns_quickly():
+    machine = SpSVC(n_basis="auto", max_basis=60, tune=True, n_jobs=2, cache=False, random_state=0)
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(3000, 8))
+    labels = many[:, 0] * many[:, 1] > 0
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(KeyboardInterrupt):
+            machine.fit(many, labels)
+    assert time.monotonic() - began < 4.0  # one second until the signal, and little after it
