@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser test needs
 @pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000)
         yield browser
         browser.close()
 
@@ -52,6 +52,7 @@ def visit(browser, pages):
 
     def open_page(name, width=1200, scheme="light"):
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        context.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
@@ -99,7 +100,7 @@ def test_the_keyboard_moves_the_figures(visit, name, figure):
     assert smaller["said"] == f"{smaller['shown']} vectors"
     page.keyboard.press("Home")
     assert state(page)["shown"] == "1"
-    sync_api.expect(page.locator("#live")).to_contain_text("1 vectors: error ")
+    sync_api.expect(page.locator("#live")).to_contain_text("1 vectors: error ", timeout=60_000)
     page.keyboard.press("End")
     assert state(page) == whole
 

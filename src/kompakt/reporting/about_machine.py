@@ -27,19 +27,18 @@ def error_text(measured: Measured, s: int, regression: bool) -> str:
 def path_section(subject: Subject, sample: Sample, path: NestedPath, measured: Measured) -> tuple[str, dict[str, Any]]:
     """The path with its slider, and the numbers that the slider shows."""
     regression, last = not sample.classes, len(measured.sizes) - 1
-    name = "root mean squared error" if regression else "error"
+    name = '<abbr title="root mean squared error">RMSE</abbr>' if regression else "error"
     recorded = recorded_path(subject.estimator)
     overlay = None if regression else recorded  # a regressor's fit measures its own loss, in other units
     errors_chart, places = _errors_chart(measured, overlay, regression)
     cells = [
-        ("vectors", "size", number(measured.sizes[last])),
         (name, "error", error_text(measured, last, regression)),
         ("time per row", "time", seconds(measured.seconds[last])),
         ("memory", "memory", size_in_bytes(measured.n_bytes[last])),
     ]
     if regression:
         assert measured.r2 is not None
-        cells.insert(2, ("R²", "r2", f"{measured.r2[last]:.3f}"))
+        cells.insert(1, ("R²", "r2", f"{measured.r2[last]:.3f}"))
     shown = "".join(f'<div><dt>{a}</dt><dd id="now-{b}">{c}</dd></div>' for a, b, c in cells)
     slider = (
         f'<div class="slider"><label for="size">Number of vectors: <output id="size-output" for="size">'
@@ -180,7 +179,7 @@ def _confusion(sample: Sample, measured: Measured) -> tuple[str, dict[str, Any]]
         "cells": [[_count(c) for c in one.ravel()] for one in counts],
         "shares": np.round(shares, 3).reshape(len(counts), -1).tolist(),
     }
-    return figure(picture, caption, "wide" if K > 8 else ""), data
+    return figure(picture, caption, "wide" if K > 12 else ""), data
 
 
 def _count(value: Any) -> str:

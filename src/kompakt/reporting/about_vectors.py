@@ -141,15 +141,16 @@ def _lines(sample: Sample, vectors: Array, sides: Array, names: list[str], order
     values = (vectors[shown][:, axes] - middle) / np.where(spread > 0, spread, 1.0)
     edge = max(1.0, float(np.quantile(np.abs(values), 0.99)))
     values = np.clip(values, -edge, edge)
-    chart = Chart(
-        (0.0, len(axes) - 1.0), (-edge, edge), "", "standard deviations from the mean", size=(420, 350), bottom=112
-    )
+    labels = [esc(sample.feature_names[j], 14) for j in axes]
+    bottom = 32 + round(5.4 * max(len(sample.feature_names[j][:14]) for j in axes))  # labels stand at an angle
+    limits = (0.0, len(axes) - 1.0), (-edge, edge)
+    chart = Chart(*limits, "", "standard deviations from the mean", size=(420, 238 + bottom), bottom=bottom)
     chart.x_ticks = [(float(i), "") for i in range(len(axes))]
     for i, j in enumerate(axes):
         at = float(chart.across(i))
         chart.add(
             f'<text class="tick" transform="translate({at + 4:.1f} {chart.base + 12}) rotate(-55)" text-anchor="end">'
-            f"{esc(sample.feature_names[j], 14)}<title>{esc(sample.feature_names[j])}</title></text>"
+            f"{labels[i]}<title>{esc(sample.feature_names[j])}</title></text>"
         )
     for rank, j in enumerate(shown):
         css = f"c{sides[j] % N_COLOURS} vector" + (" dashed" if sides[j] % 2 else "")

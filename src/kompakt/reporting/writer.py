@@ -104,7 +104,7 @@ def report(
             seen = sample.n_rows == sample.n_given and seems_trained_on(subject, sample.X)
         with clock.phase("smaller machines"):
             nested = nested_path(subject.model, sample.X)
-        with clock.phase("errors and prediction times"):
+        with clock.phase("errors and times"):
             measured = measure(nested, sample)
         with clock.phase("pictures"):
             relevant = _relevant_features(subject, sample)
