@@ -69,8 +69,12 @@ def test_imputation_warns_and_is_noted(tmp_path):
     with pytest.warns(UserWarning, match="does not impute"):
         report = to_libsvm(make_model(input_fill=np.ones(4)), tmp_path / "model")
     assert any("fill missing values" in note for note in report.notes)
+    holes = np.where(rows() > 1.0, np.nan, rows())
+    with pytest.warns(UserWarning, match="does not impute"):
+        report = to_libsvm(make_model(input_fill=np.ones(4)), tmp_path / "model", check_rows=holes)
+    assert report.label_agreement == 1.0
     with pytest.raises(ValueError, match="missing values"):
-        to_libsvm(make_model(input_fill=np.ones(4)), tmp_path / "model", check_rows=np.full((2, 4), np.nan))
+        to_libsvm(make_model(), tmp_path / "model", check_rows=holes)
 
 
 @pytest.mark.parametrize(

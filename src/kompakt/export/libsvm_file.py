@@ -42,7 +42,7 @@ def to_libsvm(
     path : path-like
     check_rows : array-like of shape (n, n_features), default=None
         Rows on which the files, read back and used as LIBSVM uses them, must answer as the machine; by default basis
-        vectors with noise.
+        vectors with noise.  Missing values in them are filled first where the machine imputes.
     tolerance : float, default=None
         Largest difference of decision values, relative to the sums of absolute terms behind them; by default 1e-9.
 
@@ -75,7 +75,9 @@ def to_libsvm(
     1.0
     """
     model = exported_model(fitted)
-    rows = check_rows_for(model, check_rows, missing=False)
+    rows = check_rows_for(model, check_rows)
+    if model.input_fill is not None:  # as the user must do before svm-predict
+        rows = np.where(np.isnan(rows), model.input_fill, rows)
     expected = expect(model, rows, _TOLERANCE if tolerance is None else tolerance)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the second writing says it again, to the user
@@ -107,8 +109,6 @@ def _answers(files: LibsvmFiles, model: Model, rows: Array) -> tuple[Array | Non
     record = read_libsvm(files.model)
     if files.range is not None:
         rows = read_range(files.range).apply(rows)
-    elif model.input_fill is not None:
-        rows = np.where(np.isnan(rows), model.input_fill, rows)
     none = np.zeros(len(rows), dtype=bool)
     back = to_model(record, n_features=model.n_features)
     if not record.is_classifier:

@@ -38,15 +38,15 @@ class Expected:
     limit: float
 
 
-def check_rows_for(model: Model, given: Any, *, missing: bool = True) -> Array:
+def check_rows_for(model: Model, given: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
     if given is not None:
         rows = np.asarray(given.toarray() if sparse.issparse(given) else given, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
             raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
-        allowed = np.isfinite(rows) | (np.isnan(rows) & (model.input_fill is not None and missing))
+        allowed = np.isfinite(rows) | (np.isnan(rows) & (model.input_fill is not None))
         if not allowed.all():
-            raise ValueError("check_rows hold infinite or missing values, which this machine or format cannot take.")
+            raise ValueError("check_rows hold infinite or missing values, which this machine does not take.")
         return rows
     basis = np.asarray(model.basis_vectors_, dtype=np.float64)
     if not len(basis):
@@ -58,7 +58,7 @@ def check_rows_for(model: Model, given: Any, *, missing: bool = True) -> Array:
     picked = rng.permutation(len(basis))[:_MAX_ROWS]
     picked = np.resize(picked, max(_MIN_ROWS, len(picked)))
     rows = basis[picked] + 0.5 * spread * rng.normal(size=(len(picked), model.n_features))
-    if model.input_fill is not None and missing:
+    if model.input_fill is not None:
         rows[rng.random(rows.shape) < 0.1] = np.nan
     return rows
 
