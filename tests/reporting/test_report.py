@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -11,12 +12,14 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, OneClassSVM
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
+from kompakt.kernels import Linear
 from kompakt.reporting.measure import measure, reliability
 from kompakt.reporting.nested import nested_path
 from kompakt.reporting.subject import sample_of, subject_of
@@ -256,6 +259,16 @@ def test_other_inputs(page):
     assert "of the first output" in page(CompactSVR(5, refine=False, random_state=0).fit(X, two), X, two)[2]
 
 
+def test_odd_data(page):
+    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
+    page(machine, X[:1], y[:1])
+    page(machine, np.ones((20, 2)), np.tile([0, 1], 10))
+    filled = replace(machine.model_, input_fill=np.zeros(2))
+    assert "missing values" in page(filled, np.where(np.arange(2) == 0, np.nan, X), y)[2]
+    constant = kompakt.Model(Linear(), np.zeros((0, 3)), np.zeros((0, 1)), np.ones(1), "regressor", n_features=3)
+    assert "its answer is a constant" in page(constant, np.ones((9, 3)), np.ones(9))[2]
+
+
 def test_many_classes_are_gathered_and_rows_drawn(page):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 40, 600)
@@ -277,6 +290,10 @@ def test_labels_are_compared_as_the_machine_knows_them(page):
     machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
     assert page(machine, X, y.astype(str))[1]["cells"] == page(machine, X, y)[1]["cells"]
     assert "1 label(s) in y are unknown" in page(machine, X, np.where(np.arange(len(y)) < 3, 9, y))[2]
+    with pytest.raises(NotFittedError):
+        report(CompactSVC(), X, y, "never.html")
+    with pytest.raises(FileNotFoundError, match="folder of the page does not exist"):
+        report(machine, X, y, "not/there/never.html")
     with pytest.raises(ValueError, match="no label in y is known"):
         report(machine, X, y + 7, "never.html")
     with pytest.raises(ValueError, match="3 features, but the machine expects 2"):

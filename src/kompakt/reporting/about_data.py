@@ -10,7 +10,7 @@ from scipy import sparse
 
 from kompakt.reporting.drawing import Chart, bar_list, ramp
 from kompakt.reporting.markup import esc, facts, figure, number, percent, seconds, section, table
-from kompakt.reporting.subject import Sample, Subject
+from kompakt.reporting.subject import Sample, Subject, moments_of
 from kompakt.reporting.training import Search, parameters, search_of, timings
 
 Array = np.ndarray
@@ -219,13 +219,7 @@ def _relevance_figure(widths: Array, sample: Sample) -> str:
 
 def relevance_of(widths: Array, sample: Sample) -> Array:
     """How much of the kernel's distance a feature makes up: its width times its variance."""
-    part = sample.X[:_MOST_ROWS]
-    if sparse.issparse(part):
-        mean = np.asarray(part.mean(axis=0)).ravel()
-        variance = np.asarray(part.multiply(part).mean(axis=0)).ravel() - mean**2
-    else:
-        variance = np.nan_to_num(np.nanvar(part, axis=0))
-    return np.abs(widths) * variance
+    return np.abs(widths) * moments_of(sample.X[:_MOST_ROWS])[1]
 
 
 # -- where the time went -------------------------------------------------------------------------------------

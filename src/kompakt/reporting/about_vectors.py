@@ -11,7 +11,7 @@ from kompakt.plots._style import image_shape_of, sides_of
 from kompakt.reporting.drawing import N_COLOURS, Chart, png, ramp
 from kompakt.reporting.markup import esc, figure, number, section, table
 from kompakt.reporting.nested import NestedPath
-from kompakt.reporting.subject import Sample, Subject
+from kompakt.reporting.subject import Sample, Subject, moments_of
 
 Array = np.ndarray
 
@@ -29,6 +29,8 @@ def vectors_section(subject: Subject, sample: Sample, path: NestedPath, relevant
     vectors = model.basis_vectors_
     order = path.order
     parts = []
+    if not model.n_basis_:
+        return section("vectors", "The vectors", "<p>This machine has no vectors: its answer is a constant.</p>")
     if vectors is None or model.kernel.name == "callable":
         parts.append(f"<p>A {esc(model.kernel.name)} kernel has no vectors that could be drawn.</p>")
     elif model.n_features == 2:
@@ -135,9 +137,8 @@ def _images(vectors: Array, sides: Array, names: list[str], order: Array, shape:
 
 def _lines(sample: Sample, vectors: Array, sides: Array, names: list[str], order: Array, relevant: Array) -> str:
     shown, axes = order[:_MOST_LINES], relevant[:_MOST_AXES]
-    part = sample.X[:5000][:, axes]
-    part = part.toarray() if sparse.issparse(part) else part
-    middle, spread = np.nan_to_num(np.nanmean(part, axis=0)), np.nan_to_num(np.nanstd(part, axis=0))
+    middle, variance = moments_of(sample.X[:5000][:, axes])
+    spread = np.sqrt(variance)
     values = (vectors[shown][:, axes] - middle) / np.where(spread > 0, spread, 1.0)
     edge = max(1.0, float(np.quantile(np.abs(values), 0.99)))
     values = np.clip(values, -edge, edge)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
 from kompakt.estimators.compress import as_model
 from kompakt.model import Model
@@ -52,6 +53,8 @@ def subject_of(given: Any, X: Any) -> tuple[Subject, Any]:
     if isinstance(given, Model):
         source = given.meta.get("estimator") or given.meta.get("source")
         return Subject(given, None, str(source) if source else f"kompakt {given.kind}"), X
+    if hasattr(given, "fit") and not isinstance(given, type):
+        check_is_fitted(given)
     inner = getattr(given, "best_estimator_", given)
     if not hasattr(inner, "steps"):
         return Subject(as_model(inner), inner, type(inner).__name__), X
@@ -132,6 +135,17 @@ def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, lis
         notes.append(f"{len(strangers)} label(s) in y are unknown to the machine; their rows count as errors.")
     numbers = own | {label: len(own) + i for i, label in enumerate(strangers)}
     return np.array([numbers[label] for label in labels.tolist()])[inverse.ravel()], [str(label) for label in numbers]
+
+
+def moments_of(X: Any) -> tuple[Array, Array]:
+    """Mean and variance of every column over its known values; zeros for a column without any."""
+    if sparse.issparse(X):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        return mean, np.maximum(0.0, np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2)
+    known = np.isfinite(X)
+    count = np.maximum(1, known.sum(axis=0))
+    mean = np.where(known, X, 0.0).sum(axis=0) / count
+    return mean, np.sum(np.where(known, X - mean, 0.0) ** 2, axis=0) / count
 
 
 def seems_trained_on(subject: Subject, X: Any) -> bool:

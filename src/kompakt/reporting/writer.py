@@ -96,6 +96,9 @@ def report(
     ...     page.stat().st_size < 2_000_000
     True
     """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):  # known before any work is done
+        raise FileNotFoundError(f"the folder of the page does not exist: {folder}")
     clock = _Clock()
     with block_threads(n_jobs):
         with clock.phase("reading the rows"):
