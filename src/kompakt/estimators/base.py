@@ -15,11 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.design import Design
+from kompakt.estimators.lazy import is_dask, lazily
 from kompakt.estimators.prepare import Array, Training, check_rows
 from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
 from kompakt.progress import above_bar
-from kompakt.rows import StreamedRows
+from kompakt.rows import Source, StreamedRows
+from kompakt.rows.streamed import READ_ROWS
 from kompakt.solve import Settings, Solution
 from kompakt.threads import block_threads
 
@@ -76,9 +78,25 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
     def _outputs(self, X: Any) -> Array:
         """Raw outputs of the fitted model for validated rows, (n, L)."""
         check_is_fitted(self, "model_")
+        if isinstance(X, Source):
+            return self._streamed_outputs(X)
         X, _ = check_rows(self, X, reset=False)
         with block_threads(getattr(self, "n_jobs", None)):
             return self.model_.outputs(X)
+
+    def _streamed_outputs(self, source: Source) -> Array:
+        """Outputs of rows that are read some thousand at a time."""
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
+            raise ValueError(
+                f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
+            )
+        outputs = np.empty((source.n_rows, self.model_.weights.shape[1]))
+        with block_threads(getattr(self, "n_jobs", None)):
+            for start in range(0, source.n_rows, 8 * READ_ROWS):
+                stop = min(start + 8 * READ_ROWS, source.n_rows)
+                outputs[start:stop] = self.model_.outputs(source.read(start, stop).X)
+        return outputs
 
     def _build_model(self, training: Training, basis: Array, solution: Solution, **more: Any) -> Model:
         """The frozen model from a basis in the rows' (centred) coordinates and its solution."""
@@ -176,6 +194,8 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
             In the order of ``classes_``; the largest wins.
         """
+        if is_dask(X):
+            return lazily(self, "decision_function", X)
         outputs = self._outputs(X)
         return self.model_.scores(outputs)
 
@@ -190,6 +210,8 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask(X):
+            return lazily(self, "predict", X)
         scores = self.decision_function(X)
         return self.model_.labels(scores)
 
@@ -208,6 +230,8 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
+        if is_dask(X):
+            return lazily(self, "predict", X)
         outputs = self._outputs(X)
         return self.model_.scores(outputs)
 

@@ -192,8 +192,8 @@ def n_columns(y: Any) -> int:
 def check_lengths(source: Source, y: Any, w: Any) -> None:
     """One target and one weight per row."""
     for what, values in (("target", y), ("weight", w)):
-        if values is not None and len(values) != source.n_rows:
-            raise ValueError(f"{source.name} has {source.n_rows} rows, but its {what} has {len(values)}.")
+        if values is not None and values.shape[0] != source.n_rows:
+            raise ValueError(f"{source.name} has {source.n_rows} rows, but its {what} has {values.shape[0]}.")
 
 
 def _slice(values: Any, start: int, stop: int) -> np.ndarray:

@@ -6,6 +6,7 @@ in its tests; see docs/extending.md for parts of your own.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,12 @@ from scipy import sparse
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.rows import ArrayRows, Rows
+from kompakt.rows import ArrayRows, RowReader, Rows, Source, StreamedRows
 from kompakt.solve import Problem, Settings, Solution
 from kompakt.testing.oracles import finite_difference, naive_block, stationarity
+from kompakt.threads import block_threads
 
-__all__ = ["check_kernel", "check_loss", "check_rows", "check_selector", "check_solver"]
+__all__ = ["check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source"]
 
 Array = np.ndarray
 
@@ -149,6 +151,59 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     if targets is not None:
         _require(part.targets is not None, "the source has targets but its blocks have none.")
         _close(part.targets, targets[n // 3 :], 0.0, "the targets of a block")
+
+
+def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None = None) -> None:
+    """Check a source of raw rows against what it should read: any range, threads, pickling, and passes over it.
+
+    Parameters
+    ----------
+    source : Source
+    X : ndarray or CSR matrix of shape (n, d)
+        The rows, of the source's own type.
+    y, w : ndarray, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.rows import as_source
+    >>> from kompakt.testing import check_source
+    >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
+    >>> check_source(as_source([(X[:4], y[:4]), (X[4:], y[4:])]), X, y)
+    """
+    n, d = X.shape
+    _require(source.shape == (n, d), f"the source says {source.shape}, expected {(n, d)}.")
+    _require(source.dtype == X.dtype, f"the source says {source.dtype}, expected {X.dtype}.")
+    _require(source.is_sparse == sparse.issparse(X), "is_sparse must say whether X is CSR.")
+    columns = 0 if y is None else 1 if y.ndim == 1 else y.shape[1]
+    _require(source.n_targets == columns, f"n_targets is {source.n_targets}, expected {columns}.")
+    _require(source.has_weight == (w is not None), "has_weight must say whether there are weights.")
+    _require("0" in source.where(0), "where(row) must name the row.")
+
+    def dense(rows: Any) -> Array:
+        return rows.toarray() if sparse.issparse(rows) else rows
+
+    for one in (source, pickle.loads(pickle.dumps(source))):
+        for start, stop in ((0, n), (n // 3, n // 2), (0, 1), (n - 1, n), (1, n)):
+            raw = one.read(start, stop)
+            _require(raw.X.dtype == X.dtype, f"rows of type {raw.X.dtype}, expected {X.dtype}.")
+            _require(np.array_equal(dense(raw.X), dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
+            for name, values, expected in (("y", raw.y, y), ("w", raw.w, w)):
+                _require((values is None) == (expected is None), f"{name} of rows {start}..{stop} is missing.")
+                if values is not None and expected is not None:
+                    _require(np.array_equal(values, expected[start:stop]), f"{name} of rows {start}..{stop} differs.")
+    twin, streamed = ArrayRows(X), StreamedRows(RowReader(source))
+    check_rows(streamed, np.asarray(dense(X), dtype=float))
+
+    def sums(block: Any) -> tuple[Array, ...]:
+        rows = dense(block.X)
+        return rows.T @ rows, rows.sum(axis=0)
+
+    for threads in (1, 3):
+        with block_threads(threads):
+            for found, expected in zip(streamed.map_reduce(sums, 5), twin.map_reduce(sums, 5), strict=True):
+                _require(np.array_equal(found, expected), "sums over streamed rows differ from those in memory.")
+    _require(np.array_equal(streamed.smallest(3, 4), twin.smallest(3, 4)), "other rows have the smallest hashes.")
 
 
 def check_selector(selector: Any, seed: int = 0) -> None:
