@@ -260,6 +260,16 @@ def test_convert_sklearn_of_a_pipeline(task, dtype, skl2onnx, tmp_path):
         assert np.array_equal(results[0], machine.predict(X))
 
 
+def test_the_least_opset(skl2onnx, tmp_path):
+    X, _ = data("three classes")
+    machine = fitted("laplacian", "three classes", True)
+    path = tmp_path / "old.onnx"
+    path.write_bytes(skl2onnx.to_onnx(machine, X[:1], target_opset=13).SerializeToString())
+    assert np.array_equal(run(path, X)[0], machine.predict(X))
+    with pytest.raises(ValueError, match="opset 13"):
+        skl2onnx.to_onnx(machine, X[:1], target_opset=12)
+
+
 def estimators():
     options = {"n_basis": 6, "random_state": 0}
     return [

@@ -15,6 +15,7 @@ _ESTIMATORS = (
     "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
     "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
 )  # fmt: skip
+_LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
 
 def register_skl2onnx() -> None:
@@ -137,6 +138,9 @@ class _Container:
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, guess_proto_type
 
+    opset = container.target_opset_any_domain("")
+    if opset < _LEAST_OPSET:
+        raise ValueError(f"kompakt's machines need ONNX opset {_LEAST_OPSET} or later; target_opset is {opset}.")
     kind = operator.inputs[0].type
     double = isinstance(kind, DoubleTensorType)
     model = _estimator_model(operator.raw_operator)
