@@ -56,8 +56,8 @@ def path_section(subject: Subject, sample: Sample, path: NestedPath, measured: M
     note = (
         "The last size is the machine itself. Smaller ones use the first of its own vectors, in the order in which "
         "they help most to match its outputs, with weights matched by least squares on "
-        f"{path.n_rows:,} rows; no label was used. A machine trained anew at such a size is usually better, with few vectors by far: this shows "
-        "what the vectors at hand can do."
+        f"{path.n_rows:,} rows; no label was used. A machine trained anew at such a size is usually better, with few "
+        "vectors by far: this shows what the vectors at hand can do."
         if last
         else "This machine is too small to have smaller ones inside."
     )
