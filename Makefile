@@ -7,7 +7,7 @@ EXTRAS := fast,plot,cli,dask,onnx,zarr,docs,browser,dev
 # One test process per core pays off only while each of them keeps to a single BLAS thread pool.
 TEST_WORKERS ?= 2
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench docs clean
 
 setup: $(STAMP)
 
@@ -34,5 +34,11 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.engine $(ARGS)
 
+# A warning is an error; the gallery's examples run here. Needs no network.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 clean:
+	rm -rf docs/_build docs/gallery docs/api/generated docs/api/backreferences docs/sg_execution_times.rst
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

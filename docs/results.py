@@ -1,0 +1,241 @@
+"""Tables and figures of docs/papers and the README's picture, from stored measurements.
+
+    python docs/results.py             # the tables and figures whose measurements are in benchmarks/results
+    python docs/results.py --picture   # also trains the machines of the README's picture
+
+Tables stand between ``<!-- table NAME: begin -->`` and ``<!-- table NAME: end -->`` and are replaced; so they say what was
+measured.  The measurements come from the scripts that each page names; a page whose measurements are absent stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DOCS = Path(__file__).resolve().parent
+RESULTS = DOCS.parent / "benchmarks" / "results"
+IMAGES = DOCS / "images"
+Records = dict[str, dict[str, Any]]
+
+
+def stored(script: str) -> Records:
+    """The last full measurement of every row of a script, by the row's name."""
+    found: Records = {}
+    path = RESULTS / f"{script}.jsonl"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        record = json.loads(line)
+        _, row, settings = json.loads(record["key"])
+        if not settings.get("quick"):
+            found[row] = {**record["values"], "settings": settings}
+    return found
+
+
+def table(header: str, rows: list[list[str]]) -> str:
+    head = f"| {header} |\n" + "|---" * (header.count("|") + 1) + "|\n"
+    return head + "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+
+def spsvm_table1() -> str:
+    found = stored("spsvm_table1")
+    rows = []
+    for name in [row.split(",")[0] for row in found if row.endswith("test error")]:
+        error, size = found[f"{name}, test error"], found[f"{name}, basis vectors"]
+        deviation = float(error["note"].split("(paper ")[1].split(")")[0])
+        verdicts = error["ours"] <= error["paper"] + deviation, size["ours"] <= 1.2 * size["paper"]
+        held = ["-", "size", "error", "both"][2 * verdicts[0] + verdicts[1]]
+        rows.append([
+            name, f"{error['ours']:.2f} ({error['paper']:.2f})", f"{size['ours']:.1f} ({size['paper']:.1f})",
+            f"{error['peer']:.2f}", f"{size['peer']:.0f}", held,
+        ])
+    return table("set | SpSVC error, % (paper) | vectors (paper) | exact SVM error, % | its vectors | holds", rows)
+
+
+def spsvm_curves() -> dict[str, dict[str, tuple[list[int], np.ndarray]]]:
+    curves: dict[str, dict[str, tuple[list[int], np.ndarray]]] = {}
+    for row, values in stored("spsvm_figures").items():
+        if not row.endswith(": all selections"):
+            continue
+        by_name: dict[str, list[Any]] = {}
+        for (name, _, _), curve in zip(values["settings"]["tasks"], values["curves"], strict=True):
+            by_name.setdefault(name, []).append(curve)
+        own = curves[row.split(":")[0]] = {}
+        for name, repeats in by_name.items():
+            errors = np.array([one["errors"] for one in repeats], dtype=float)  # nan: it ended before that size
+            own[name] = repeats[0]["sizes"], errors.mean(axis=0)
+    return curves
+
+
+def spsvm_figures() -> str:
+    rows = []
+    for name, curves in spsvm_curves().items():
+        for selection in ("sp1", "sp2", "mark", "kmp_prefit", "random", "cholesky", "gsvc", "bh"):
+            sizes, errors = curves[selection]
+            values = [errors[sizes.index(m)] for m in (10, 30, 100, 300)]
+            shown = ["-" if np.isnan(value) else f"{value:.2f}" for value in values]
+            rows.append([name if selection == "sp1" else "", selection, *shown])
+    return table("set | selection | 10 vectors | 30 | 100 | 300", rows)
+
+
+def fixed_size_accuracies() -> str:
+    rows = []
+    for name, values in stored("fslssvm_tables").items():
+        if "paper_sd" not in values:
+            continue
+        error = any(norm in name for norm in ("L1", "L2", "Linf"))
+        room = values["spread"] + values["paper_sd"]
+        holds = values["ours"] <= values["paper"] + room if error else values["ours"] >= values["paper"] - room
+        digits = 3 if error else 2
+        rows.append([
+            name, f"{values['ours']:.{digits}f} ± {values['spread']:.{digits}f}",
+            f"{values['paper']:.2f} ± {values['paper_sd']:.2f}", "yes" if holds else "no",
+        ])
+    order = ["pid", "bho", "ccs", "spa", "opt", "lan", "pen", "shu", "adu", "mgt", "let", "ftc"]
+    rows.sort(key=lambda row: order.index(row[0].split(",")[0]))
+    return table("set, machine | here | paper | holds", rows)
+
+
+def fixed_size_cv() -> str:
+    found = stored("fslssvm_cv")
+    rows = []
+    for data, m in (("concrete", 400), ("magic", 50), ("magic", 300), ("magic", 700)):
+        cells = []
+        for folds in (5, 10, 20, 50):
+            values = found.get(f"{data}, {m} vectors, {folds} folds", {})
+            cells.append(f"{values['ours']:.1f} ({values['paper']:.1f})" if values else "-")
+        rows.append([f"{data}, {m} vectors", *cells])
+    return table("times as fast as refitting (paper) | 5 folds | 10 | 20 | 50", rows)
+
+
+def projection_table1() -> str:
+    rows = []
+    for name, values in stored("projection_tables").items():
+        if name.startswith("Table 1,"):
+            within = abs(values["ours"] - values["paper"]) <= 1.0
+            rows.append([name[9:], f"{values['ours']:.1f}", f"{values['paper']:.1f}", "yes" if within else "no"])
+    return table("machine | test error, % | paper | within a point", rows)
+
+
+def projection_table2() -> str:
+    found = stored("projection_tables")
+    rows = []
+    for name in dict.fromkeys(row.split(", ")[1] for row in found if row.startswith("Table 2,")):
+        cells = [found[f"Table 2, {name}, {kind}"] for kind in ("SVM", "SVM+Approx", "KFLD", "KFLD+Approx")]
+        rows.append([name, *(f"{c['ours']:.2f} ({c['paper']:.2f}), {c['vectors']:.0f}" for c in cells)])
+    return table("set: error % (paper), vectors | SVM | SVM, approximated | Fisher | Fisher, approximated", rows)
+
+
+def projection_figure1() -> str:
+    rows = []
+    for name, values in stored("projection_tables").items():
+        if name.startswith("Figure 1,"):
+            pairs = re.findall(r"m=(\d+): ([\d.]+) \(PCA ([\d.]+)\)", values["note"])
+            rows.append([name[10:].removesuffix(", greedy / PCA"), *(f"{ours} ({pca})" for _, ours, pca in pairs)])
+    return table("mean error: greedy (PCA) | 10 vectors | 25 | 50 | 75 | 90", rows)
+
+
+def save(figure: Any, name: str) -> None:
+    import matplotlib.pyplot as plt
+
+    IMAGES.mkdir(exist_ok=True)
+    figure.savefig(IMAGES / name, dpi=100)
+    plt.close(figure)
+
+
+def draw_spsvm() -> None:
+    import matplotlib.pyplot as plt
+
+    curves = spsvm_curves()
+    if not curves:
+        return
+    figure, panels = plt.subplots(1, len(curves), figsize=(3 * len(curves), 3.2), layout="constrained")
+    for panel, (name, by_selection) in zip(np.atleast_1d(panels), curves.items(), strict=True):
+        for selection in ("sp1", "sp2", "kmp_prefit", "random", "cholesky", "gsvc", "bh"):
+            sizes, errors = by_selection[selection]
+            panel.plot(sizes, errors, "o-", markersize=3, label=selection)
+        panel.set(title=name, xscale="log", yscale="log", xlabel="basis vectors")
+    np.atleast_1d(panels)[0].set_ylabel("test error, %")
+    np.atleast_1d(panels)[-1].legend(fontsize="x-small")
+    save(figure, "spsvm_selections.png")
+
+
+def draw_fixed_size() -> None:
+    import matplotlib.pyplot as plt
+
+    found = stored("fslssvm_cv")
+    figure, ax = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
+    folds = (5, 10, 20, 30, 40, 50)
+    for number, (data, m) in enumerate((("concrete", 400), ("magic", 300), ("magic", 700))):
+        rows = [found.get(f"{data}, {m} vectors, {k} folds") for k in folds]
+        if not all(rows):
+            return
+        ax.plot(folds, [row["ours"] for row in rows if row], "o-", color=f"C{number}", label=f"{data}, {m}: here")
+        ax.plot(folds, [row["paper"] for row in rows if row], ":", color=f"C{number}", label=f"{data}, {m}: paper")
+    ax.set(xlabel="folds", ylabel="refitting every fold / fast")
+    ax.legend(fontsize="small")
+    save(figure, "fixed_size_cv.png")
+
+
+def draw_picture() -> None:
+    """The README's picture: the machines of `make demo` on the checkerboard."""
+    import matplotlib.pyplot as plt
+    from sklearn.svm import SVC
+
+    from kompakt import CompactSVC
+    from kompakt.datasets import make_checkerboard
+
+    X, y = make_checkerboard(14_000, n_cells=4, flip=0.05, random_state=0)
+    exact = SVC(gamma=30.0, C=10.0, cache_size=500).fit(X[:4000], y[:4000])
+    compact = CompactSVC(100, gamma=30.0, C=10.0, random_state=0).fit(X[:4000], y[:4000])
+    side = np.linspace(0, 1, 250)
+    grid = np.column_stack([axis.ravel() for axis in np.meshgrid(side, side)])
+    figure, panels = plt.subplots(1, 2, figsize=(8, 4.25), sharex=True, sharey=True, layout="constrained")
+    kept = {"SVC": (exact, exact.support_vectors_), "CompactSVC": (compact, compact.basis_vectors_)}
+    for panel, (name, (machine, vectors)) in zip(panels, kept.items(), strict=True):
+        error = 100 * np.mean(machine.predict(X[4000:]) != y[4000:])
+        values = machine.decision_function(grid).reshape(len(side), len(side))
+        panel.contourf(side, side, values, levels=[-np.inf, 0, np.inf], colors=["#d7e3f4", "#f8dfd0"])
+        panel.contour(side, side, values, levels=[0], colors="black", linewidths=1.2)
+        panel.scatter(*vectors.T, facecolors="none", edgecolors="black", s=14, linewidths=0.7)
+        title = f"{name}: {len(vectors):,} vectors, test error {error:.2f} %"
+        panel.set(title=title, xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[], yticks=[])
+    save(figure, "boundaries.png")
+
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "spsvm 1": ("spsvm.md", spsvm_table1),
+    "spsvm figures": ("spsvm.md", spsvm_figures),
+    "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
+    "fixed_size cv": ("fixed_size.md", fixed_size_cv),
+    "projection 1": ("projection.md", projection_table1),
+    "projection 2": ("projection.md", projection_table2),
+    "projection figure": ("projection.md", projection_figure1),
+}
+
+
+def main() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    for name, (page, make) in TABLES.items():
+        path = DOCS / "papers" / page
+        made = make()
+        if made.count("\n") <= 2:
+            print(f"{name}: no measurements stored, left as it is")
+            continue
+        begin, end = f"<!-- table {name}: begin -->\n", f"<!-- table {name}: end -->"
+        before, rest = path.read_text().split(begin)
+        path.write_text(before + begin + "\n" + made + "\n" + end + rest.split(end)[1])
+    draw_spsvm()
+    draw_fixed_size()
+    if "--picture" in sys.argv:
+        draw_picture()
+
+
+if __name__ == "__main__":
+    main()
