@@ -5,8 +5,9 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.kernel_ridge import KernelRidge
 
+from kompakt import CompactSVC, CompactSVR
 from kompakt.rows import ArrayRows
-from kompakt.tune.widths import SAMPLE_ROWS, leave_one_out, leave_one_out_widths
+from kompakt.tune.widths import SAMPLE_ROWS, leave_one_out, leave_one_out_widths, priced
 
 
 @pytest.fixture
@@ -31,11 +32,12 @@ def test_the_closed_form_is_leaving_every_row_out_once(problem):
     assert value == pytest.approx(expected, rel=1e-10)
 
 
-def test_gradient_by_finite_differences(problem):
+@pytest.mark.parametrize("function", [leave_one_out, priced])
+def test_gradient_by_finite_differences(problem, function):
     X, Y, s = problem
     point = np.array([-1.0, 0.2, 0.7, 1.5])
-    _, gradient = leave_one_out(point, X, Y, s)
-    numeric = approx_fprime(point, lambda p: leave_one_out(p, X, Y, s)[0], 1e-6)
+    _, gradient = function(point, X, Y, s)
+    numeric = approx_fprime(point, lambda p: function(p, X, Y, s)[0], 1e-6)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-7)
 
 
@@ -52,3 +54,20 @@ def test_only_a_sample_of_many_rows_is_looked_at():
     X = rng.normal(size=(2 * SAMPLE_ROWS, 2))
     found = leave_one_out_widths(ArrayRows(X, X[:, :1]), 0.5, 1.0, key=0, max_iter=2)
     assert found.n_kernel_evals == found.n_evaluations * SAMPLE_ROWS**2
+
+
+def test_the_flagship_takes_them_by_word():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = np.sin(3 * X[:, 0])
+    machine = CompactSVR(20, gamma="loo", C=100.0, refine_iter=5, random_state=0).fit(X, y)
+    assert machine.gamma_[0] > 5 * machine.gamma_[1:].max()
+    assert machine.history_[0]["phase"] == "widths"
+    plain = CompactSVR(20, gamma="scale", C=100.0, refine=False, random_state=0).fit(X, y)
+    assert machine.score(X, y) > plain.score(X, y)
+    labels = X[:, 0] > 0
+    assert CompactSVC(10, gamma="loo", refine_iter=5, random_state=0).fit(X, labels).score(X, labels) > 0.9
+    with pytest.raises(ValueError, match="refine=True"):
+        CompactSVR(gamma="loo", refine=False).fit(X, y)
+    with pytest.raises(ValueError, match="kernel='rbf'"):
+        CompactSVR(gamma="loo", kernel="laplacian").fit(X, y)

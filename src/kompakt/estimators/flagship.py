@@ -12,9 +12,10 @@ from kompakt.estimators.base import deadline_of
 from kompakt.estimators.prepare import Array, Training, splits_of
 from kompakt.grow.compact import Machine, Recipe, grow, unseen_outputs
 from kompakt.grow.path import SizePath, size_path
-from kompakt.kernels import make_kernel
+from kompakt.kernels import RBF, make_kernel
 from kompakt.losses import Loss
 from kompakt.tune.flagship import Tuned, seconds_left, settings_grid, tune_flagship
+from kompakt.tune.widths import leave_one_out_widths
 from kompakt.validate import holdout
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
@@ -52,6 +53,18 @@ class FlagshipPlan:
             fraction = min(0.2, 20_000 / rows.n_rows)
             return [holdout(target, fraction, classifier=labels is not None, random_state=seed)]
         return splits_of(self.training, self.estimator.cv, classifier=labels is not None, random_state=seed)
+
+    def widened(self) -> FlagshipPlan:
+        """The plan with one width per feature, chosen by leave-one-out on a sample of the rows."""
+        gamma: Any = self.kernel.gamma
+        found = leave_one_out_widths(self.training.rows, float(gamma), self.recipe.C, key=self.training.key)
+        note = {"phase": "widths", "error_before": found.error_before, "error": found.error, "C": found.C}
+        return replace(
+            self,
+            kernel=RBF(found.gamma),
+            n_kernel_evals=self.n_kernel_evals + found.n_kernel_evals,
+            history=[*self.history, note],
+        )
 
     def tuned(self) -> FlagshipPlan:
         """The plan with C, the starting width and epsilon chosen by validation."""

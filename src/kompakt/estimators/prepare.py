@@ -239,7 +239,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
         return 1.0
     gamma = "scale" if gamma is None else gamma
     if isinstance(gamma, str):
-        if gamma in ("scale", "learn", "ard"):
+        if gamma in ("scale", "learn", "ard", "loo"):
             variance = total_variance(X, weights, centre=centre)
             if not np.isfinite(variance):
                 raise ValueError(

@@ -23,6 +23,8 @@ Array = np.ndarray
 SAMPLE_ROWS = 800
 #: a width may change by this much in its logarithm, from the start
 _RANGE = 6.0
+#: relative price of unequal widths, per squared difference of logarithms: few rows cannot tell many widths apart
+_PRICE = 0.003
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ def leave_one_out(parameters: Array, X: Array, Y: Array, s: Array) -> tuple[floa
     return float(np.sum(s[:, None] * errors**2)) / total, gradient / total
 
 
+def priced(parameters: Array, X: Array, Y: Array, s: Array) -> tuple[float, Array]:
+    """The leave-one-out error times exp(price * spread of the log widths), and its gradient."""
+    error, gradient = leave_one_out(parameters, X, Y, s)
+    away = parameters[:-1] - np.mean(parameters[:-1])
+    factor = float(np.exp(_PRICE * (away @ away)))
+    return error * factor, factor * (gradient + 2.0 * _PRICE * error * np.append(away, 0.0))
+
+
 def leave_one_out_widths(rows: ArrayRows, gamma: float, C: float, *, key: int, max_iter: int = 50) -> Widths:
     """Widths with the smallest leave-one-out error of kernel ridge regression on a sample of rows.
 
@@ -104,14 +114,14 @@ def leave_one_out_widths(rows: ArrayRows, gamma: float, C: float, *, key: int, m
     start = np.append(np.full(X.shape[1], np.log(gamma)), np.log(C))
     before = leave_one_out(start, X, Y, s)[0]
     bounds = [(value - _RANGE, value + _RANGE) for value in start]
-    found = minimize(leave_one_out, start, (X, Y, s), "L-BFGS-B", True, bounds=bounds, options={"maxiter": max_iter})
+    found = minimize(priced, start, (X, Y, s), "L-BFGS-B", True, bounds=bounds, options={"maxiter": max_iter})
     best = found.x if found.fun < before else start
-    evaluations = int(found.nfev) + 1
+    evaluations = int(found.nfev) + 2
     return Widths(
         np.exp(best[:-1]),
         float(np.exp(best[-1])),
         before,
-        min(before, float(found.fun)),
+        leave_one_out(best, X, Y, s)[0],
         evaluations,
         evaluations * len(X) ** 2,
     )
