@@ -311,3 +311,37 @@ def test_a_fitted_machine_holds_no_rows(data):
     assert len(pickle.dumps(streamed)) < 50_000
     with pytest.raises(AttributeError):
         CompactSVC(10, random_state=0).fit(*make()[:2]).n_passes_
+
+
+def test_given_vectors_and_warm_starts_are_in_the_units_of_the_rows():
+    X, y, _ = make(8)
+    X = X * np.array([1.0, 100.0, 0.01, 1.0])
+
+    def rows():
+        return open_rows([(X[:2000], y[:2000]), (X[2000:], y[2000:])], scale=True)
+
+    given = CompactSVC(20, selection=X[:20], refine=False, random_state=0).fit(rows())
+    np.testing.assert_allclose(given.basis_vectors_, X[:20], rtol=1e-9)
+    machine = CompactSVC(10, refine=False, warm_start=True, random_state=0).fit(rows())
+    first = machine.basis_vectors_
+    machine.set_params(n_basis=15).fit(rows())
+    np.testing.assert_allclose(machine.basis_vectors_[:10], first, rtol=1e-9)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_pairs_of_classes_after_a_sample(is_sparse, monkeypatch):
+    """One-vs-one weights differ by output: each output is solved on its own rows of the stream."""
+    X, y, _ = make(11, classes=3)
+    X = sparse.csr_matrix(np.where(X > 1.5, X, 0.0)) if is_sparse else X
+    monkeypatch.setattr(samples, "SAMPLE_ROWS", 1500)
+    machine = FixedSizeLSSVC(15, coding="one_vs_one", shared_basis=True, random_state=0)
+    streamed = kompakt_clone(machine).fit(open_rows([(X[:2000], y[:2000]), (X[2000:], y[2000:])]))
+    vectors = streamed.basis_vectors_
+    whole = machine.set_params(selection=vectors, gamma=streamed.gamma_).fit(X, y)
+    np.testing.assert_allclose(streamed.decision_function(X[:50]), whole.decision_function(X[:50]), atol=1e-6)
+
+
+def test_a_regressor_refuses_labels():
+    X, y, _ = make(12)
+    with pytest.raises(ValueError, match="numbers as targets"):
+        CompactSVR(5).fit(open_rows([(X, np.array(["no", "yes"])[y])]))

@@ -128,7 +128,7 @@ def sampled(training: Training, count: int) -> Training:
 def _reweighted(part: ArrayRows, weights: Array) -> ArrayRows:
     """The rows with other weights, known to the streamed rows by their numbers as before."""
     other = ArrayRows(part.X, part.targets, weights, part.offset)
-    other.numbers, other.y, other.w = part.numbers, part.y, part.w
+    other.numbers, other.y, other.w, other.to_inputs = part.numbers, part.y, part.w, part.to_inputs
     return other
 
 

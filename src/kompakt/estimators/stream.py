@@ -132,6 +132,10 @@ def _first_look(
     """Check the raw rows of a task; facts, and the sums of the centre over its blocks."""
     raw = reader.raw(*bounds) if raw is None else raw
     _refuse_what_is_not_finite(reader, bounds[0], raw)
+    if not classifier and raw.y is not None and raw.y.dtype.kind not in "fiub":
+        raise ValueError(
+            f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
+        )
     values = raw.X.data if sparse.issparse(raw.X) else raw.X
     w = np.ones(len(raw)) if raw.w is None else raw.w
     labels = mass = None
@@ -165,7 +169,9 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
     values = raw.X.data if sparse.issparse(raw.X) else raw.X
-    if not np.isfinite(values.sum()) and not np.all(np.isfinite(values)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total) and not np.all(np.isfinite(values)):
         if sparse.issparse(raw.X):
             rows = np.repeat(np.arange(len(raw)), np.diff(raw.X.indptr))
             bad = np.bincount(rows[~np.isfinite(values)], minlength=len(raw)) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class ArrayRows(Rows):
         #: labels or values as they were given, where the rows were taken from a source
         self.y: np.ndarray | None = None
         self.w: np.ndarray | None = None
+        #: of rows standardised on the way: from the user's units to theirs
+        self.to_inputs: Callable[[Any], Any] | None = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
         self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
 
@@ -73,7 +76,7 @@ class ArrayRows(Rows):
 
     def as_inputs(self, X: Any) -> Any:
         """Vectors in the user's units as these rows have them before centring."""
-        return X
+        return X if self.to_inputs is None else self.to_inputs(X)
 
     def originals(self, indices: np.ndarray) -> Any:
         """Rows by number as they were given, not centred."""
@@ -106,4 +109,5 @@ class ArrayRows(Rows):
         )
         part.offset = self.offset
         part.numbers = index if self.numbers is None else self.numbers[index]
+        part.to_inputs = self.to_inputs
         return part

@@ -128,6 +128,9 @@ class StreamedRows(ArrayRows):
 
     def _run(self, task: Task, bounds: Sequence[Bounds]) -> Iterator[Any]:
         """Results of ``task(bounds)`` or ``task(bounds, raw)`` in the order of `bounds`, few at a time."""
+        cluster = self.source.cluster()
+        if cluster is not None:
+            return cluster.run(self.reader, task, bounds)
         if self.source.sequential:
             return ordered_map(lambda given: task(*given), self._read_ahead(bounds))
         return ordered_map(task, list(bounds))
@@ -146,6 +149,10 @@ class StreamedRows(ArrayRows):
 
     def map_reduce(self, function: BlockFunction, block_rows: int) -> Sums:
         task = partial(reduce_task, self.reader, function, block_rows)
+        cluster = self.source.cluster()
+        if cluster is not None:  # partial sums are added where they are
+            sums = (cluster.reduce(self.reader, task, self._tasks(block_rows)) for _ in range(1))
+            return next(self.passes.follow(sums, 1, 1.0))
         return tree_sum(self._pass(task, self._tasks(block_rows)))
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
@@ -188,7 +195,7 @@ class StreamedRows(ArrayRows):
         encode = self.reader.encode
         targets, weights = (None, None) if encode is None else encode(raw)
         part = ArrayRows(self.reader.inputs(raw.X), targets, weights, self.offset)
-        part.numbers, part.y, part.w = index, raw.y, raw.w
+        part.numbers, part.y, part.w, part.to_inputs = index, raw.y, raw.w, self.reader.inputs
         return part
 
     def subset(self, index: Array) -> ArrayRows:
@@ -293,5 +300,6 @@ class StreamedRows(ArrayRows):
         """The same rows with one of the outputs."""
         assert self.reader.encode is not None
         part = self.with_reader(encode=partial(one_column, self.reader.encode, output))
+        part._mass = self.mass / max(1, self.weight_columns)
         part.n_outputs, part._weight_columns = 1, min(1, self.weight_columns)
         return part

@@ -56,7 +56,10 @@ class GivenSelector:
 
     def select(self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int) -> Selection:
         """The given vectors, checked against the rows."""
-        vectors = np.array(self.vectors, dtype=rows.dtype)
+        vectors = np.asarray(self.vectors)
+        if vectors.ndim == 2 and vectors.shape[1] == rows.n_features:
+            vectors = rows.as_inputs(vectors)
+        vectors = np.array(vectors, dtype=rows.dtype)
         if vectors.ndim != 2 or vectors.shape[1] != rows.n_features or not len(vectors):
             raise ValueError(
                 f"given basis vectors must have shape (m, {rows.n_features}) with m >= 1, one row per vector; "
