@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def main() -> int:
         row = run.row(
             name,
             {"kills": per_machine, "rows": 8000},
-            lambda m=machine, n=number: measure(m, per_machine, 8000, n),
+            partial(measure, machine, per_machine, 8000, number),
             ALL,
         )
         total += 0 if row is None else row["ours"]

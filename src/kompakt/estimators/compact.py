@@ -15,6 +15,7 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.flagship import FlagshipPlan
+from kompakt.estimators.lazy import is_dask, lazily
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
@@ -316,6 +317,8 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        if is_dask(X):
+            return lazily(self, "predict_proba", X)
         scores = self.decision_function(X)
         return self.model_.probabilities(scores)
 

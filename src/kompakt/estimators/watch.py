@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from kompakt.estimators.lazy import adopted
 from kompakt.progress import listening, outermost, showing
+from kompakt.rows.dask_rows import is_dask
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -54,6 +56,8 @@ def watched(fit: Fit) -> Fit:
 
     @functools.wraps(fit)
     def method(self: Any, X: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if is_dask(X):  # before anything could materialise it
+            X, y, args, kwargs = adopted(X, y, args, kwargs)
         with outermost(), _told(self, X, y):
             try:
                 return fit(self, X, y, *args, **kwargs)

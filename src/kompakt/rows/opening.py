@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.rows.dask_rows import DaskSource, is_dask
 from kompakt.rows.iterables import IterableSource
 from kompakt.rows.npy import ArraySource, CsrSource, NpyArray, NpyParts, NpySource, csr_arrays, npz_arrays
 from kompakt.rows.source import Source
@@ -44,7 +45,7 @@ def open_rows(
 
     Parameters
     ----------
-    rows : path, glob pattern, folder, list of paths, np.memmap, array, or re-iterable
+    rows : path, glob pattern, folder, list of paths, np.memmap, array, Dask array or DataFrame, or re-iterable
         Files of one format: .npy, .npz (``scipy.sparse.save_npz`` with ``compressed=False``, or arrays X, y and w), a
         folder with the .npy parts of a CSR matrix, .parquet, .csv and .tsv, .svm / .svmlight / .libsvm, .zarr.  Several
         files follow each other in the order of their names.  A memory map, or any array that gives slices of rows
@@ -91,6 +92,8 @@ def open_rows(
         return _from_files(kind, paths, target, weight, columns, scale, options)
     if options:
         raise TypeError(f"unknown options {sorted(options)} for rows of type {type(rows).__name__}.")
+    if is_dask(rows):
+        return DaskSource(rows, target, weight, columns, scale)
     if isinstance(rows, np.memmap):
         return _npy(NpyParts([NpyArray.behind(rows)]), target, weight, columns, scale, "the memory map")
     if sparse.issparse(rows):
