@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from kompakt.design import Design
 from kompakt.estimators.lazy import is_dask, lazily
-from kompakt.estimators.lazy import is_dask, lazily
 from kompakt.estimators.prepare import Array, Training, check_rows
 from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
@@ -197,8 +196,6 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         """
         if is_dask(X):
             return lazily(self, "decision_function", X)
-        if is_dask(X):
-            return lazily(self, "decision_function", X)
         outputs = self._outputs(X)
         return self.model_.scores(outputs)
 
@@ -213,8 +210,6 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         -------
         ndarray of shape (n_samples,)
         """
-        if is_dask(X):
-            return lazily(self, "predict", X)
         if is_dask(X):
             return lazily(self, "predict", X)
         scores = self.decision_function(X)

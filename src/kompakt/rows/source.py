@@ -96,10 +96,6 @@ class Source(ABC):
         """What runs passes over these rows on other machines (see `kompakt.rows.dask_rows`); None: they run here."""
         return None
 
-    def cluster(self) -> Any:
-        """What runs passes over these rows on other machines (see `kompakt.rows.dask_rows`); None: they run here."""
-        return None
-
     def bounds(self) -> np.ndarray | None:
         """First rows of the natural partitions, then `n_rows`; None where any cut is as good as any other."""
         return None

@@ -131,9 +131,6 @@ class StreamedRows(ArrayRows):
         cluster = self.source.cluster()
         if cluster is not None:
             return cluster.run(self.reader, task, bounds)
-        cluster = self.source.cluster()
-        if cluster is not None:
-            return cluster.run(self.reader, task, bounds)
         if self.source.sequential:
             return ordered_map(lambda given: task(*given), self._read_ahead(bounds))
         return ordered_map(task, list(bounds))
