@@ -212,9 +212,13 @@ def _relevance_figure(widths: Array, sample: Sample) -> str:
     relevance = relevance_of(widths, sample)
     order = np.argsort(-relevance, kind="stable")[:20]
     top = max(float(relevance.max()), 1e-300)
-    rows = [(sample.feature_names[j], float(relevance[j]), percent(relevance[j] / top)) for j in order]
+    rows = [(sample.feature_names[j], float(relevance[j]), _share(relevance[j] / top)) for j in order]
     note = "Which features the kernel looks at: gamma of the feature times its variance, relative to the first"
     return figure(bar_list(rows, "relevance of the features"), note + _more(len(widths) - len(order), "features") + ".")
+
+
+def _share(value: float) -> str:
+    return "< 0.1 %" if 0 < value < 1e-3 else percent(value)
 
 
 def relevance_of(widths: Array, sample: Sample) -> Array:

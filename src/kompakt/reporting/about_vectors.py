@@ -140,7 +140,8 @@ def _lines(sample: Sample, vectors: Array, sides: Array, names: list[str], order
     middle, variance = moments_of(sample.X[:5000][:, axes])
     spread = np.sqrt(variance)
     values = (vectors[shown][:, axes] - middle) / np.where(spread > 0, spread, 1.0)
-    edge = max(1.0, float(np.quantile(np.abs(values), 0.99)))
+    edge = float(np.clip(np.quantile(np.abs(values), 0.99), 1.0, 4.0))
+    outside = bool(np.any(np.abs(values) > edge))  # refinement may carry a vector far along what the kernel ignores
     values = np.clip(values, -edge, edge)
     labels = [esc(sample.feature_names[j], 14) for j in axes]
     bottom = 32 + round(5.4 * max(len(sample.feature_names[j][:14]) for j in axes))  # labels stand at an angle
@@ -162,7 +163,8 @@ def _lines(sample: Sample, vectors: Array, sides: Array, names: list[str], order
         else f"all {len(vectors)} vectors"
     )
     which = f"{len(axes)} of {vectors.shape[1]:,} features" if len(axes) < vectors.shape[1] else "all features"
-    text = f"{_legend(sides, names, shown)}Each line is a vector: {count} across {which}{_FADES}"
+    cut = f" (cut off at {number(edge)} deviations)" if outside else ""
+    text = f"{_legend(sides, names, shown)}Each line is a vector: {count} across {which}{cut}{_FADES}"
     return figure(chart.render("Basis vectors as lines across the features"), text)
 
 

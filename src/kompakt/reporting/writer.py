@@ -192,13 +192,12 @@ def _cautions(subject: Subject, sample: Sample) -> list[str]:
         found.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
     model = subject.model
     spread = np.sqrt(np.maximum(relevance_of(np.ones(model.n_features), sample), 0.0))
-    one_width = np.ndim(getattr(model.kernel, "gamma", 0.0)) == 0
     moving = spread[spread > 0]
     if model.kernel.name != "precomputed":
         if (spread == 0).any():
             found.append(f"{int((spread == 0).sum()):,} feature(s) are constant on the rows looked at.")
         scaled = model.input_scale is not None
-        if one_width and not scaled and len(moving) > 1 and moving.max() > 100 * moving.min():
+        if not scaled and len(moving) > 1 and moving.max() > 100 * moving.min():
             found.append("Features differ in scale by more than 100 times: scale them, or the large ones decide alone.")
     if sample.classes and sample.counts.max() > 20 * max(1, sample.counts[sample.counts > 0].min()):
         found.append("The classes are very unequal: look at the rows of the confusion matrix, not at the error alone.")
