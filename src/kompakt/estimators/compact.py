@@ -64,6 +64,8 @@ class _Compact:
             seen = self._seen(training)
             plan = FlagshipPlan(self, seen, self._recipe(seen, learn, deadline))
             start = self._start(training)
+            if isinstance(me.gamma, str) and me.gamma == "loo":
+                plan = plan.widened()
             if me.tune:
                 plan = plan.tuned()
             if isinstance(me.n_basis, str):
@@ -139,15 +141,15 @@ class _Compact:
 
 def learned_widths(gamma: Any, refine: bool, kernel: Any) -> str | None:
     """Which widths refinement moves: None, "one" or "each"."""
-    if isinstance(gamma, str) and gamma in ("learn", "ard"):
+    if isinstance(gamma, str) and gamma in ("learn", "ard", "loo"):
         if not refine:
             raise ValueError(
-                f"gamma={gamma!r} means that refinement learns the width; it needs refine=True. "
+                f"gamma={gamma!r} means that the width is learned; it needs refine=True. "
                 "Give a number or 'scale', or set refine=True."
             )
-        if gamma == "ard" and kernel != "rbf":
-            raise ValueError(f"gamma='ard' (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
-        return "one" if gamma == "learn" else "each"
+        if gamma != "learn" and kernel != "rbf":
+            raise ValueError(f"gamma={gamma!r} (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
+        return {"learn": "one", "ard": "each", "loo": None}[gamma]
     if gamma is None and refine and isinstance(kernel, str):
         return {"rbf": "each", "laplacian": "one"}.get(kernel)
     return None
@@ -168,10 +170,11 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     n_basis : int or "auto", default=100
         Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
+    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". None means "ard" with refinement of a
-        Gaussian kernel, and "scale" otherwise.
+        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
+        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
+        kernel, and "scale" otherwise.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -331,10 +334,11 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     n_basis : int or "auto", default=100
         Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default=None
+    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". None means "ard" with refinement of a
-        Gaussian kernel, and "scale" otherwise.
+        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
+        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
+        kernel, and "scale" otherwise.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
