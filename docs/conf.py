@@ -67,6 +67,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "api/backreferences",
     "remove_config_comments": True,
     "download_all_examples": False,
+    "capture_repr": ("_repr_html_",),
     "show_memory": False,
     "plot_gallery": True,
     "min_reported_time": 0,

@@ -43,8 +43,11 @@ import matplotlib.pyplot as plt
 
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 points = ax.scatter(
-    fixed.cv_results_["param_gamma"], fixed.cv_results_["param_C"], s=12,
-    c=100 * np.asarray(fixed.cv_results_["mean_test_error"]), cmap="viridis_r",
+    fixed.cv_results_["param_gamma"],
+    fixed.cv_results_["param_C"],
+    s=12,
+    c=100 * np.asarray(fixed.cv_results_["mean_test_error"]),
+    cmap="viridis_r",
 )
 ax.plot(fixed.gamma_, fixed.C_, "*", color="black", markersize=14)
 ax.set(xscale="log", yscale="log", xlabel="gamma", ylabel="C", title="what the search of FixedSizeLSSVC looked at")

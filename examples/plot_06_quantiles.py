@@ -22,9 +22,7 @@ def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
 X, y = draw(1500)
 X_test, y_test = draw(5000)
 levels = (0.1, 0.5, 0.9)
-machines = {
-    level: CompactSVR(10, loss="quantile", quantile=level, C=1.0, random_state=0).fit(X, y) for level in levels
-}
+machines = {level: CompactSVR(10, loss="quantile", quantile=level, C=1.0, random_state=0).fit(X, y) for level in levels}
 for level, machine in machines.items():
     print(f"quantile {level}: {100 * np.mean(y_test <= machine.predict(X_test)):.1f} % of the test rows lie below")
 inside = (machines[0.1].predict(X_test) < y_test) & (y_test <= machines[0.9].predict(X_test))

@@ -2,8 +2,9 @@
 Fewer vectors for an SVM you already have
 =========================================
 
-`compress` takes a trained `SVC` (or `SVR`, `OneClassSVM`, a LIBSVM model file, ...) and gives a machine that decides like it
-with few vectors.  It needs no labels: it imitates the function, and is measured by how often the two agree.
+`compress` takes a trained `SVC` (or `SVR`, `OneClassSVM`, a LIBSVM model file, ...) and gives a machine that decides
+like it with few vectors.  It needs no labels: it imitates the function, and is
+measured by how often the two agree.
 """
 
 # %%
@@ -19,16 +20,16 @@ y = np.where(rng.random(len(y)) < 0.1, -y, y)
 X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
 machine = SVC(gamma=10.0, C=1.0).fit(X_train, y_train)
 
-smaller, path = compress(
-    machine, n_basis=[5, 8, 12, 18, 27, 40], X=X_train, random_state=0, return_path=True
-)
+smaller, path = compress(machine, n_basis=[5, 8, 12, 18, 27, 40], X=X_train, random_state=0, return_path=True)
 print(f"the SVM: {len(machine.support_)} vectors, test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
 measured = []
 for step in path:
     same = np.mean(step["model"].predict(X_test) == machine.predict(X_test))
     error = np.mean(step["model"].predict(X_test) != y_test)
     measured.append(same)
-    print(f"{step['n_basis']:3d} vectors: same labels on {100 * same:5.1f} % of the test rows, error {100 * error:.2f} %")
+    print(
+        f"{step['n_basis']:3d} vectors: same labels on {100 * same:5.1f} % of the test rows, error {100 * error:.2f} %"
+    )
 
 # %%
 # `agreement` in the path is measured on a quarter of the given rows and may be trusted as far as they are like the
@@ -45,5 +46,7 @@ ax.legend()
 # %%
 # Or say how much agreement may be lost, and take the first size that keeps to it.
 smaller = compress(machine, tol=0.02, X=X_train, random_state=0)
-print(f"tol=0.02: {smaller.n_basis_} of {smaller.meta['compressed_from']} vectors, "
-      f"agreement {100 * smaller.meta['agreement']:.1f} %")
+print(
+    f"tol=0.02: {smaller.n_basis_} of {smaller.meta['compressed_from']} vectors, "
+    f"agreement {100 * smaller.meta['agreement']:.1f} %"
+)

@@ -21,7 +21,8 @@ display = CandidateBoundariesDisplay.from_estimator(machine, X_train, y_train, s
 # %%
 # Growth stops `patience` steps after the lowest validation error, and the machine of that step is returned.
 machine.fit(X_train, y_train)
-print(f"{machine.n_basis_} vectors after {len(machine.history_)} sizes, test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
+error = 100 * (1 - machine.score(X_test, y_test))
+print(f"{machine.n_basis_} vectors after {len(machine.history_)} sizes, test error {error:.2f} %")
 print("one record of the history:", {key: machine.history_[3][key] for key in sorted(machine.history_[3])[:6]})
 
 # %%

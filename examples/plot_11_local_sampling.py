@@ -2,8 +2,8 @@
 An exact SVM on the rows that matter
 ====================================
 
-`LocalSamplingSVC` solves small subsamples exactly, takes their support vectors, draws more rows from balls around them, and
-trains one exact SVM on what it has.  It reduces the training set, not the number of vectors.
+`LocalSamplingSVC` solves small subsamples exactly, takes their support vectors, draws more rows from balls around them,
+and trains one exact SVM on what it has.  It reduces the training set, not the number of vectors.
 """
 
 # %%
@@ -35,11 +35,12 @@ for name, machine in machines.items():
     )
 
 # %%
-# The rows that local sampling kept lie along the boundary, and how many of the full SVM's support vectors it found:
+# The rows that local sampling kept lie along the boundary.  It finds few of the full SVM's own support vectors: in
+# noise, many sets of rows give nearly the same boundary.
 import matplotlib.pyplot as plt
 
 local = machines["LocalSamplingSVC"]
-print(f"share of the full SVM's support vectors among them: {100 * local.overlap_with(machines['SVC']):.1f} %")
+print(f"share of the full SVM's support vectors that it has as well: {100 * local.overlap_with(machines['SVC']):.1f} %")
 figure, panels = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True, layout="constrained")
 colours = np.where(y_train == 1, "#d9702b", "#3b6fb6")
 panels[0].scatter(*X_train.T, c=colours, s=1)

@@ -2,8 +2,8 @@
 Training-set approximation: projection and kernel Fisher
 ========================================================
 
-`GreedyProjection` replaces rows by their coordinates in the span of a few of them.  Any linear method on the coordinates
-is a kernel method on few vectors; `ProjectedSVC` and `ProjectedKernelFisher` are two.
+`GreedyProjection` replaces rows by their coordinates in the span of a few of them.  Any linear method on the
+coordinates is a kernel method on few vectors; `ProjectedSVC` and `ProjectedKernelFisher` are two.
 """
 
 # %%

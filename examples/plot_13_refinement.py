@@ -19,7 +19,8 @@ kinds = {
     "Gram space, refined": lambda m: CompactSVC(m, gamma=10.0, C=100.0, random_state=0),
 }
 errors = {
-    name: [100 * (1 - make(m).fit(X_train, y_train).score(X_test, y_test)) for m in sizes] for name, make in kinds.items()
+    name: [100 * (1 - make(m).fit(X_train, y_train).score(X_test, y_test)) for m in sizes]
+    for name, make in kinds.items()
 }
 for name, values in errors.items():
     print(f"{name:32}", "  ".join(f"{m}: {error:5.2f} %" for m, error in zip(sizes, values, strict=True)))

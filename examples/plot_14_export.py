@@ -2,9 +2,9 @@
 Save a machine, or ship it without Python
 =========================================
 
-A trained machine is a handful of arrays.  `save` writes them with a checksum, `load` reads them without running any code;
-the exporters write the same machine as ONNX, C99, a LIBSVM text model or one NumPy file, and compare its answers with the
-original's before anything is left behind.
+A trained machine is a handful of arrays.  `save` writes them with a checksum, `load` reads them without running any
+code; the exporters write the same machine as ONNX, C99, a LIBSVM text model or one NumPy file, and compare its answers
+with the original's before anything is left behind.
 """
 
 # %%
@@ -23,7 +23,11 @@ folder = Path(tempfile.mkdtemp())
 
 kompakt.save(machine, folder / "spirals.kompakt")
 model = kompakt.load(folder / "spirals.kompakt")
-print(f"{(folder / 'spirals.kompakt').stat().st_size} bytes;", "same answers:", np.array_equal(model.predict(X), machine.predict(X)))
+print(
+    f"{(folder / 'spirals.kompakt').stat().st_size} bytes;",
+    "same answers:",
+    np.array_equal(model.predict(X), machine.predict(X)),
+)
 
 # %%
 # The exports.  Each line is the report that the function returns; a compiler or a runtime that is not there is said so.
@@ -43,7 +47,8 @@ for dtype in ("double", "float", "int8"):
     report = kompakt.to_c(machine, folder / f"{dtype}.c", dtype=dtype, check_rows=X, check_targets=y)
     print(
         f"{dtype:6} {report.data_bytes:5d} bytes of constants, {report.work_bytes:4d} on the stack, accuracy "
-        f"{report.accuracy_exported} (machine: {report.accuracy}), decision values moved by {report.storage_difference:.1g}"
+        f"{report.accuracy_exported} (machine: {report.accuracy}), "
+        f"decision values moved by {report.storage_difference:.1g}"
     )
 
 # %%

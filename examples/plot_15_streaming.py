@@ -59,7 +59,9 @@ import matplotlib.pyplot as plt
 figure, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
 known = machine.predict(X_test)
 for label, colour in (("in", "#d9702b"), ("out", "#3b6fb6")):
-    ax.scatter(X_test["first"][known == label], X_test["second"][known == label], s=2, color=colour, label=f"predicted {label}")
+    ax.scatter(
+        X_test["first"][known == label], X_test["second"][known == label], s=2, color=colour, label=f"predicted {label}"
+    )
 angle = np.linspace(0, 2 * np.pi, 200)
 ax.plot(np.sqrt(1.5) * np.cos(angle), 100 * np.sqrt(1.5) * np.sin(angle), color="black", linewidth=1, label="truth")
 ax.set(xlabel="first", ylabel="second")

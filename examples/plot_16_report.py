@@ -32,7 +32,9 @@ class Page:
 
     def _repr_html_(self) -> str:
         inside = html.escape(self.path.read_text(), quote=True)
-        return f'<iframe title="report" style="width:100%;height:700px;border:1px solid #888" srcdoc="{inside}"></iframe>'
+        return (
+            f'<iframe title="report" style="width:100%;height:700px;border:1px solid #888" srcdoc="{inside}"></iframe>'
+        )
 
 
 Page(page)

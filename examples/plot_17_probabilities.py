@@ -21,8 +21,8 @@ probability = machine.predict_proba(X_test)[:, 1]
 wide = np.exp(-np.sum(X_test**2, axis=1) / 8) / 4
 narrow = np.exp(-np.sum((X_test - np.sqrt(2)) ** 2, axis=1) / 2)
 truth = wide / (wide + narrow)
-print(f"Brier score {brier_score_loss(y_test, probability):.4f}, of the true probabilities {brier_score_loss(y_test, truth):.4f}")
-print(f"log loss    {log_loss(y_test, probability):.4f}, of the true probabilities {log_loss(y_test, truth):.4f}")
+for name, score in (("Brier score", brier_score_loss), ("log loss", log_loss)):
+    print(f"{name:12} {score(y_test, probability):.4f}, of the true probabilities {score(y_test, truth):.4f}")
 
 # %%
 # Of the rows that are given a probability near p, a share of p should be positive.

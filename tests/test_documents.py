@@ -1,22 +1,36 @@
-"""Every Python block and every command of the README and of docs/ runs, page by page, as a reader would run it."""
+"""Every Python block of the README and of docs/ runs, page by page, as a reader would run it; so do the examples."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
-import shlex
+import runpy
 from pathlib import Path
 
 import pytest
 
+import kompakt
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MADE = {"_build", "gallery", "generated", "backreferences"}  # by `make docs`
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not MADE & set(page.relative_to(ROOT).parts)),
+]
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+REFERENCE = (ROOT / "docs" / "api" / "index.rst").read_text()
 
 
 def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -24,27 +38,52 @@ def test_blocks_run(page, tmp_path, monkeypatch):
         exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), names)
 
 
-def commands(page: Path) -> list[tuple[list[str], int]]:
-    """Commands of the console blocks with the exit code they should leave with (``# exit code 3``, else 0)."""
-    found = []
-    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE):
-        for line in re.findall(r"^\$ kompakt (.*)$", block, flags=re.MULTILINE):
-            code = re.search(r"# exit code (\d+)", line)
-            found.append((shlex.split(line, comments=True), int(code[1]) if code else 0))
-    return found
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
-def test_commands_run(page, tmp_path, monkeypatch):
-    from kompakt.cli import main
-
-    monkeypatch.chdir(tmp_path)
-    for words, code in commands(page):
-        if "onnx" in words:
-            pytest.importorskip("onnxruntime")
-        assert main(words) == code, words
-
-
 def test_the_readme_has_something_to_run():
-    assert commands(ROOT / "README.md")
     assert blocks(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_pages_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL))
+    for target in targets:
+        if "://" not in target and "gallery/" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_examples_run(example, tmp_path, monkeypatch):
+    plt = pytest.importorskip("matplotlib.pyplot", reason="the examples draw; needs the extra plot")
+    monkeypatch.chdir(tmp_path)
+    backend = plt.get_backend()
+    plt.switch_backend("agg")
+    try:
+        runpy.run_path(str(example), run_name="__main__")
+    finally:
+        plt.close("all")
+        plt.switch_backend(backend)
+
+
+def test_there_are_examples_of_everything_promised():
+    assert len(EXAMPLES) >= 12
+    for example in EXAMPLES:
+        title = (example.read_text().split('"""')[1]).strip().splitlines()
+        assert set(title[1]) == {"="}, f"{example.name} needs a title"
+        assert len(title[1]) == len(title[0]), f"the line under the title of {example.name} must be as long as it"
+
+
+@pytest.mark.parametrize("name", sorted(set(kompakt.__all__) - {"__version__"}))
+def test_public_names_are_in_the_reference_with_an_example(name):
+    listed = re.findall(r"^   (\w+)$", REFERENCE, flags=re.MULTILINE)
+    assert name in listed, f"add {name} to docs/api/index.rst"
+    text = inspect.getdoc(getattr(kompakt, name)) or ""
+    assert "Examples\n--------\n>>> " in text, f"the docstring of {name} has no example"
+
+
+def test_the_reference_lists_only_what_exists():
+    module = "kompakt"
+    for line in REFERENCE.splitlines():
+        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif found := re.match(r"   (\w+)$", line):
+            assert hasattr(importlib.import_module(module), found[1]), f"{module}.{found[1]} is in the reference only"
