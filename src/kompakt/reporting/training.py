@@ -70,10 +70,10 @@ def _from_table(estimator: Any, table: dict[str, Any]) -> Search:
 
 def _from_grid(estimator: Any, errors: Array) -> Search:
     """A grid of kernels x C x sizes: every pair at its best size."""
-    from kompakt.estimators.spsvc import _grid
+    from kompakt.estimators.spsvc_fit import grid_values
 
-    C = _grid(estimator.C_grid, "C_grid")
-    gamma = _grid(estimator.gamma_grid, "gamma_grid")[: len(errors)]
+    C = grid_values(estimator.C_grid, "C_grid")
+    gamma = grid_values(estimator.gamma_grid, "gamma_grid")[: len(errors)]
     if len(errors) == 1 and getattr(estimator, "gamma_", None) is None:
         gamma = np.array([np.nan])
     best = errors.min(axis=2)
