@@ -21,6 +21,7 @@ from kompakt.grow.kernel_values import KernelColumns, MatrixValues, RowValues, c
 from kompakt.grow.semiparametric import KernelValues, SemiparametricMachine
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, Loss
+from kompakt.progress import tracked
 from kompakt.rows import ArrayRows
 from kompakt.threads import block_threads, current_threads
 from kompakt.tune.fee_points import RULES, Point, choose_point
@@ -249,7 +250,8 @@ def _all_folds(
     ]
     if jobs == 1:
         orders: dict[int, Array] = {}
-        results = [_train(problem, shared, sigma, costs, fold, sizes, orders) for sigma, fold, sizes in tasks]
+        each = tracked(tasks, "search", len(tasks))
+        results = [_train(problem, shared, sigma, costs, fold, sizes, orders) for sigma, fold, sizes in each]
     else:
         # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
         run = Parallel(n_jobs=jobs, batch_size=1)
