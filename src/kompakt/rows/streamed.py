@@ -143,6 +143,12 @@ class StreamedRows(ArrayRows):
         """Row ranges of the tasks; those of rows in memory, so that sums agree to the last bit."""
         return list(task_bounds(self.n_rows, block_rows))
 
+    def _reading(self) -> list[Bounds]:
+        """Row ranges of passes whose results do not depend on them: small, so that little is held at a time."""
+        if self.source.cluster() is not None:  # a task there costs more than the rows that it reads
+            return self._tasks(READ_ROWS)
+        return [(start, min(start + READ_ROWS, self.n_rows)) for start in range(0, self.n_rows, READ_ROWS)]
+
     def _pass(self, task: Task, bounds: Sequence[Bounds]) -> Iterator[Any]:
         share = sum(stop - start for start, stop in bounds) / max(1, self.n_rows)
         return self.passes.follow(self._run(task, bounds), len(bounds), share)
@@ -184,7 +190,7 @@ class StreamedRows(ArrayRows):
         ascending = index[order]
         bounds = [
             pair
-            for pair in self._tasks(READ_ROWS)
+            for pair in self._reading()
             if np.searchsorted(ascending, pair[0]) < np.searchsorted(ascending, pair[1])
         ]
         parts = list(self._pass(partial(pick_task, self.reader, ascending), bounds))
@@ -225,7 +231,7 @@ class StreamedRows(ArrayRows):
         """Numbers of the rows with the smallest distinct hashes; one pass, which keeps the rows for `subset`."""
         found: list[tuple[Array, Array, Raw]] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)
-        for hashes, numbers, raw in self._pass(partial(smallest_task, self.reader, key, count), self._tasks(READ_ROWS)):
+        for hashes, numbers, raw in self._pass(partial(smallest_task, self.reader, key, count), self._reading()):
             keep = hashes <= limit
             if not keep.any():
                 continue
@@ -240,13 +246,13 @@ class StreamedRows(ArrayRows):
 
     def everything(self) -> ArrayRows:
         """All rows in memory, in order: for those who know that they fit."""
-        parts = list(self._pass(partial(raw_task, self.reader, as_they_are), self._tasks(READ_ROWS)))
+        parts = list(self._pass(partial(raw_task, self.reader, as_they_are), self._reading()))
         return self._in_memory(join(parts), np.arange(self.n_rows))
 
     def sample(self, chance: Callable[[Raw], Array], key: int) -> ArrayRows:
         """Rows chosen by hash of their number, each with the chance that `chance(raw)` gives it (n,); one pass."""
         task = partial(choose_task, self.reader, chance, key)
-        found = [part for part in self._pass(task, self._tasks(READ_ROWS)) if len(part[0])]
+        found = [part for part in self._pass(task, self._reading()) if len(part[0])]
         if not found:
             raise ValueError("no row was chosen for the sample; expected a larger chance or more rows.")
         index = np.concatenate([numbers for numbers, _ in found])
@@ -289,9 +295,7 @@ class StreamedRows(ArrayRows):
     def hashes(self, key: int) -> Array:
         out = np.empty(self.n_rows, dtype=np.uint64)
         at = 0
-        for part in self._pass(
-            partial(raw_task, self.reader, partial(hashes_of, self.reader, key)), self._tasks(READ_ROWS)
-        ):
+        for part in self._pass(partial(raw_task, self.reader, partial(hashes_of, self.reader, key)), self._reading()):
             out[at : at + len(part)] = part
             at += len(part)
         return out
