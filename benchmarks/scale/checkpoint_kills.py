@@ -24,12 +24,12 @@ from benchmarks.harness import ROOT, Run, Target
 
 #: name -> expression that makes the machine
 MACHINES = {
-    "CompactSVC": "kompakt.CompactSVC(n_basis=40, random_state=0)",
-    "CompactSVC, tuned": "kompakt.CompactSVC(n_basis=10, tune=True, refine_iter=10, random_state=0)",
-    "CompactSVC, hinge": "kompakt.CompactSVC(n_basis=20, loss='hinge', random_state=0)",
-    "CompactSVR": "kompakt.CompactSVR(n_basis=60, random_state=0)",
-    "SpSVC": "kompakt.SpSVC(n_basis=120, n_candidates=30, random_state=0)",
-    "FixedSizeLSSVC, tuned": "kompakt.FixedSizeLSSVC(n_basis=60, tune=True, random_state=0)",
+    "CompactSVC": "kompakt.CompactSVC(n_basis=15, refine_iter=40, random_state=0)",
+    "CompactSVC, tuned": "kompakt.CompactSVC(n_basis=5, tune=True, refine_iter=5, random_state=0)",
+    "CompactSVC, hinge": "kompakt.CompactSVC(n_basis=8, loss='hinge', refine_iter=10, random_state=0)",
+    "CompactSVR": "kompakt.CompactSVR(n_basis=30, random_state=0)",
+    "SpSVC": "kompakt.SpSVC(n_basis=80, n_candidates=30, random_state=0)",
+    "FixedSizeLSSVC, tuned": "kompakt.FixedSizeLSSVC(n_basis=40, tune=True, random_state=0)",
     "FixedSizeLSSVR": "kompakt.FixedSizeLSSVR(n_basis='auto', random_state=0)",
     "ProjectedKernelFisher": "kompakt.ProjectedKernelFisher(n_basis=150, random_state=0)",
 }
@@ -138,15 +138,15 @@ ALL = Target("all", lambda row: row["ours"] == row["paper"])
 
 def main() -> int:
     """Measure every machine and print the table."""
-    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=2, full_minutes=15)
+    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=1, full_minutes=4)
     machines = dict(list(MACHINES.items())[:2]) if run.quick else MACHINES
     per_machine = 2 if run.quick else -(-50 // len(machines))
     total = 0
     for number, (name, machine) in enumerate(machines.items()):
         row = run.row(
             name,
-            {"kills": per_machine, "rows": 8000},
-            partial(measure, machine, per_machine, 8000, number),
+            {"kills": per_machine, "rows": 2000},
+            partial(measure, machine, per_machine, 2000, number),
             ALL,
         )
         total += 0 if row is None else row["ours"]

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.harness import Run, Target, at_most
 from benchmarks.scale.cluster import lazy_rows, local_client, machine_of
 
-N_BLOCKS = 20
+N_BLOCKS = 6
 ALL = Target("all", lambda row: row["ours"] == row["paper"])
 
 
@@ -29,7 +29,7 @@ def estimator() -> Any:
     """The machine that is trained."""
     from kompakt import CompactSVC
 
-    return CompactSVC(n_basis=60, refine=False, random_state=0)
+    return CompactSVC(n_basis=40, refine=False, random_state=0)
 
 
 def timed_fit(**trouble: Any) -> tuple[tuple[bytes, ...], float]:
@@ -94,12 +94,12 @@ def flaky_fits(n_fits: int) -> dict[str, Any]:
 def poisoned_fit() -> dict[str, Any]:
     """Seconds until a fit with a block that cannot be read says which."""
     with local_client(2):
-        X, y = lazy_rows(N_BLOCKS, poisoned=7)
+        X, y = lazy_rows(N_BLOCKS, poisoned=4)
         began = time.monotonic()
         try:
             estimator().fit(X, y)
         except RuntimeError as error:
-            named = "partition 7" in str(error)
+            named = "partition 4" in str(error)
             return {"ours": time.monotonic() - began if named else np.inf, "note": str(error)[:90]}
     raise AssertionError("a block that cannot be read was read")
 

@@ -57,7 +57,7 @@ def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
     if len(found) != model.n_features:
         raise ValueError(f"X has {len(found)} columns, but {type(estimator).__name__} expects {model.n_features}.")
     like = _predicted(model, method, np.zeros((1, model.n_features)))
-    meta: Any = pd.Series(like[:0], name=method)
+    meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
     if like.ndim == 2:
         labels = [str(one) for one in (range(like.shape[1]) if model.classes is None else model.classes)]
         meta = pd.DataFrame(like[:0], columns=labels if len(labels) == like.shape[1] else None)
