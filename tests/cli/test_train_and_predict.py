@@ -198,3 +198,22 @@ def test_an_interrupt_that_keeps_a_machine_writes_it_and_leaves_with_130(run, sv
     assert done.code == 130
     assert "nothing was written" in done.err
     assert not (tmp_path / "other.kompakt").exists()
+
+
+def test_spaces_in_a_header_and_no_header_at_all(run, tmp_path):
+    X, z = rows(60)
+    lines = [
+        ", ".join([f"{a:.4f}", f"{b:.4f}", "up" if value > 0 else "down"])
+        for (a, b, _), value in zip(X, z, strict=True)
+    ]
+    (tmp_path / "spaced.csv").write_text("first col, second, way\n" + "\n".join(lines))
+    done = run("train", "spaced.csv", "m.kompakt", "--target", "way", "-n", 4, "--scale", "-q")
+    assert done.code == 0, done.err
+    assert run("predict", "spaced.csv", "m.kompakt", "--json").json["accuracy"] > 0.8
+    (tmp_path / "bare.csv").write_text("\n".join(lines))
+    done = run("train", "bare.csv", "b.kompakt", "-n", 4, "--scale")
+    assert done.code == 0, done.err
+    assert "column '2'" in done.err
+    assert run("predict", "bare.csv", "b.kompakt", "--json").json["n"] == 60
+    (tmp_path / "new.csv").write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
+    assert run("predict", "new.csv", "b.kompakt", "--json").json == {"rows": 60, "predictions": None}

@@ -77,7 +77,7 @@ class Table:
 
 
 def as_labels(y: Array) -> Array:
-    """Targets as labels or numbers: whole numbers of a float file become int, truth values words.
+    """Targets as labels or numbers: whole numbers of a float file become int, truth values words, spaces go.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def as_labels(y: Array) -> Array:
         return np.where(y, "true", "false")
     if y.dtype.kind == "f" and y.ndim == 1 and np.all(np.isfinite(y)) and np.all(y == np.round(y)):
         return y.astype(np.int64) if np.all(np.abs(y) < 2**53) else y
-    return y.astype(str) if y.dtype.kind == "O" else y
+    return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
 
 
 def is_large(path: str, options: Any) -> bool:
@@ -112,7 +112,7 @@ def open_for_training(options: Any, console: Console, path: str | None = None, *
     if options.target is not None:
         target = _column(path, names, options.target, "--target")
     else:
-        usual = [name for name in names if name.lower() in _USUAL]
+        usual = [name for name in names if name.strip().lower() in _USUAL]
         target = usual[0] if len(usual) == 1 else names[-1]
         console.remark(f"target: column {target!r} of {path} (choose another with --target)")
     return _opened(path, kind, target, _features(path, names, target, options.ignore), scale=scale)
@@ -169,9 +169,13 @@ def _names_of(model: Model) -> str:
 def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
     if wanted in names:
         return wanted
+    spaced = [name for name in names if name.strip() == wanted.strip()]  # "a, b" in a header
+    if len(spaced) == 1:
+        return spaced[0]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
-    raise DataError(f"{path} has no column {wanted!r} for {flag}; it has {', '.join(map(repr, names[:50]))}.")
+    known = ", ".join(repr(name.strip()) for name in names[:50])
+    raise DataError(f"{path} has no column {wanted!r} for {flag}; it has {known}.")
 
 
 def _features(path: str, names: tuple[str, ...], target: str | None, ignore: list[str]) -> tuple[str, ...]:

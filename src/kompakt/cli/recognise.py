@@ -134,12 +134,12 @@ def _csv(path: str, first: str, header: bool | None) -> Kind:
             f"{path}, line 1: {first[:60]!r} holds no comma, semicolon, tab or bar, nor pairs like 3:0.5; expected "
             "CSV, svmlight, Parquet, npy or npz."
         )
-    cells = [cell.strip() for cell in next(csv.reader([first], delimiter=delimiter))]
+    cells = next(csv.reader([first], delimiter=delimiter))
     if header is None:
         header = not any(is_number(cell) for cell in cells)
     names = cells if header else [str(number) for number in range(len(cells))]
     for number, name in enumerate(names):
-        if not name:
+        if not name.strip():
             raise DataError(f"{path}, line 1: column {number} has no name; give it one, or pass --no-header.")
         if name in names[:number]:
             raise DataError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")
