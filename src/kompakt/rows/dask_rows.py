@@ -140,6 +140,8 @@ class DaskSource(ChunkedSource):
         return [make(*block) for block in zip(*blocks, strict=True)], sizes
 
     def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        named = all(isinstance(name, str) for name in frame.columns)
+        frame = frame if named else frame.rename(columns=str)
         extra = {}
         for name, values in (("__target__", target), ("__weight__", weight)):
             if is_dask(values):
@@ -159,11 +161,12 @@ class DaskSource(ChunkedSource):
         _refuse_words({name: kinds[name] for name in [*wanted.features, *([wanted.weight] if wanted.weight else [])]})
         single = all(kind == np.float32 for kind in used)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features)
+        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features) if named else None
         series = extra.get("__target__")
-        self.n_targets = 1 if series is not None else (1 if wanted.single else len(wanted.targets)) * bool(target)
-        if series is not None and _is_frame(series):
-            self.n_targets = len(series.columns)
+        if series is None:
+            self.n_targets = 0 if target is None else 1 if wanted.single else len(wanted.targets)
+        else:
+            self.n_targets = len(series.columns) if _is_frame(series) else 1
         self.has_weight = weight is not None
         self.n_index_passes = 1
         delayed = _dask().delayed
@@ -357,12 +360,12 @@ class ClusterPasses:
 
     def _blamed(self, keys: list[Any]) -> int | None:
         """The partition whose reading failed, if it was that."""
-        causes = self.client.run_on_scheduler(_causes_of, keys=keys)
+        causes = set(self.client.run_on_scheduler(_causes_of, keys=keys))
         assert self.source.parts is not None
-        for cause in causes:
-            for chunk, part in enumerate(self.source.parts):
-                if cause in {str(key) for key in part.__dask_graph__()}:
-                    return chunk
+        for chunk, part in enumerate(self.source.parts):
+            (alone,) = _dask().optimize(part)  # without the tasks of the other partitions
+            if causes & {str(key) for key in alone.__dask_graph__()}:
+                return chunk
         return None
 
 

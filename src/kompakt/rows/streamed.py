@@ -157,8 +157,9 @@ class StreamedRows(ArrayRows):
         task = partial(reduce_task, self.reader, function, block_rows)
         cluster = self.source.cluster()
         if cluster is not None:  # partial sums are added where they are
-            sums = (cluster.reduce(self.reader, task, self._tasks(block_rows)) for _ in range(1))
-            return next(self.passes.follow(sums, 1, 1.0))
+            results = (cluster.reduce(self.reader, task, self._tasks(block_rows)) for _ in range(1))
+            (sums,) = self.passes.follow(results, 1, 1.0)
+            return sums
         return tree_sum(self._pass(task, self._tasks(block_rows)))
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
