@@ -40,5 +40,5 @@ docs: $(STAMP)
 	@echo "docs/_build/html/index.html"
 
 clean:
-	rm -rf docs/_build docs/gallery docs/api/generated docs/api/backreferences docs/sg_execution_times.rst
+	rm -rf docs/_build docs/gallery docs/api/generated docs/api/backreferences
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

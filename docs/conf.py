@@ -54,7 +54,7 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 6,
 }
-html_sidebars = {"api/*": ["sidebar-nav-bs"], "index": []}
+html_sidebars = {"index": []}
 
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
@@ -69,6 +69,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "capture_repr": ("_repr_html_",),
     "show_memory": False,
+    "write_computation_times": False,  # its page loads scripts from elsewhere
     "plot_gallery": True,
     "min_reported_time": 0,
     "reference_url": {},
@@ -92,13 +93,14 @@ def _escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[
             section = line.strip()
         if section == "Examples" or line.lstrip().startswith(">>>"):
             continue
-        header = section in ("Attributes", "Parameters", "Returns") and not line.startswith(" ")
-        parts = re.split(r"(``.*?``|`[^`]*`)", line)
-        for j in range(0, len(parts), 2):
-            parts[j] = parts[j].replace("|", r"\|")
-            if not header:
-                parts[j] = _WORD.sub(r"\1\\_", parts[j])
-        lines[i] = "".join(parts)
+        # numpydoc itself escapes the name in front of " : "
+        named = section in ("Attributes", "Parameters") and not line.startswith(" ")
+        name_part, colon, text = line.partition(" : ") if named else ("", "", line)
+        if named and not colon:
+            continue
+        parts = re.split(r"(``.*?``|`[^`]*`)", text)
+        parts[::2] = [_WORD.sub(r"\1\\_", part.replace("|", r"\|")) for part in parts[::2]]
+        lines[i] = name_part + colon + "".join(parts)
 
 
 def setup(app: Any) -> None:
