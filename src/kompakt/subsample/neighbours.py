@@ -20,7 +20,7 @@ Array = np.ndarray
 
 #: from here on a k-d tree looks at nearly every point (scikit-learn's own rule draws the line there as well)
 MOST_DIMENSIONS_FOR_TREES = 15
-#: distances held at once by the brute-force search of balls
+#: distances in a block of the brute-force search of balls
 _BLOCK_ENTRIES = 1 << 20
 #: pairs (row, centre) of a first pass that are kept for the second; others are found again
 _KEPT_PAIRS = 1 << 24
@@ -203,6 +203,11 @@ def _some_of_each(block: Pairs, here: Array, take: Array, rng: np.random.Generat
     """Rows of a block: `take[j]` of the `here[j]` rows of ball j, at random."""
     if not len(block.rows):
         return block.rows
-    order = np.lexsort((rng.random(len(block.rows)), block.centres))
+    whole = (take == here)[block.centres]  # nothing to choose
+    some = (take < here) & (take > 0)
+    partly = np.flatnonzero(some[block.centres])
+    centres = block.centres[partly]
+    order = partly[np.lexsort((rng.random(len(partly)), centres))]
+    here, take = here[some], take[some]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(here) - here, here)
-    return block.rows[order[rank < np.repeat(take, here)]]
+    return np.concatenate([block.rows[whole], block.rows[order[rank < np.repeat(take, here)]]])
