@@ -25,13 +25,13 @@ pd = pytest.importorskip("pandas")
 distributed = pytest.importorskip("distributed")
 
 MACHINES = {
-    "CompactSVC": CompactSVC(n_basis=12, refine=False, random_state=0),
-    "CompactSVC refined": CompactSVC(n_basis=5, refine_iter=3, random_state=0),
-    "CompactSVR": CompactSVR(n_basis=12, refine=False, random_state=0),
-    "SpSVC": SpSVC(n_basis=8, random_state=0),
-    "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=12, random_state=0),
-    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=12, random_state=0),
-    "ProjectedKernelFisher": ProjectedKernelFisher(n_basis=12, random_state=0),
+    "CompactSVC": CompactSVC(n_basis=12, refine=False, random_state=0, n_jobs=1),
+    "CompactSVC refined": CompactSVC(n_basis=5, refine_iter=3, random_state=0, n_jobs=1),
+    "CompactSVR": CompactSVR(n_basis=12, refine=False, random_state=0, n_jobs=1),
+    "SpSVC": SpSVC(n_basis=8, random_state=0, n_jobs=1),
+    "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=12, random_state=0, n_jobs=1),
+    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=12, random_state=0, n_jobs=1),
+    "ProjectedKernelFisher": ProjectedKernelFisher(n_basis=12, random_state=0, n_jobs=1),
 }
 
 
@@ -60,7 +60,11 @@ def expected(data):
 def cluster():
     """Two worker processes on this machine, ended after the module."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1", silence_logs=logging.CRITICAL
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        host="127.0.0.1",
+        silence_logs=logging.CRITICAL,
     ) as here:
         yield here
 
