@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from kompakt.cli.console import DataError
@@ -38,18 +39,20 @@ def _bad_cell(path: str, kind: Kind, features: Sequence[str] | None) -> str | No
                 f"{path}, line {line}: {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs "
                 "one cell per column; put text that holds the delimiter in double quotes."
             )
-        for name, number in wanted:
-            cell = cells[number].strip()
-            if cell not in MISSING and not is_number(cell):
-                return f"{path}, line {line}, column {name!r}: {cell!r} is no number. {_remedy(name, cell)}"
+        wrong = [(name, cells[number].strip()) for name, number in wanted]
+        wrong = [(name, cell) for name, cell in wrong if cell not in MISSING and not is_number(cell)]
+        if wrong:
+            name, cell = wrong[0]
+            return f"{path}, line {line}, column {name.strip()!r}: {cell!r} is no number. {_remedy(wrong)}"
     return None
 
 
-def _remedy(name: str, cell: str) -> str:
-    if cell in _LIKE_MISSING:
+def _remedy(wrong: list[tuple[str, str]]) -> str:
+    if wrong[0][1] in _LIKE_MISSING:
         return "If it stands for a missing value, leave the cell empty or write NA, and train with --impute median."
+    names = shlex.quote(",".join(name.strip() for name, cell in wrong if cell not in _LIKE_MISSING))
     return (
-        f"Columns of words or dates cannot be used as they are: leave this one out with --ignore {name}, or replace it "
+        f"Columns of words or dates cannot be used as they are: leave them out with --ignore {names}, or replace them "
         "by numbers, for example one column of 0 and 1 per word."
     )
 

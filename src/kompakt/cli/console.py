@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-OK, USAGE, BAD_DATA, NOT_CONVERGED, INTERRUPTED = 0, 2, 3, 4, 130
+OK, MISTAKE, USAGE, BAD_DATA, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class DataError(ValueError):

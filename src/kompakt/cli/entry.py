@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from kompakt.cli.console import BAD_DATA, INTERRUPTED, NOT_CONVERGED, OK, USAGE, DataError, UsageError, complain
+from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, UsageError, complain
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 2 usage, 3 bad data, 4 done but not converged, 130 interrupted.
+        0 done, 2 usage, 3 bad data, 4 done but not converged, 130 interrupted; 1 is a mistake in kompakt itself.
 
     Examples
     --------
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return leave.code if isinstance(leave.code, int) else USAGE
     module, function = options.run.split(":")
     try:
-        code = getattr(import_module(module), function)(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _told  # in our words instead of Python's
+            code = getattr(import_module(module), function)(options)
         sys.stdout.flush()
         return OK if code is None else int(code)
     except UsageError as error:
@@ -52,14 +55,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of our output (head, less) has left; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except Exception as error:
+    except (OSError, ValueError, TypeError, ImportError, MemoryError, RuntimeError) as error:
         if os.environ.get("KOMPAKT_TRACEBACK"):
             traceback.print_exc()
-        known = isinstance(error, DataError | OSError | ValueError | TypeError | ImportError | MemoryError)
-        complain(str(error) if known else f"{type(error).__name__}: {error}")
-        if not known:
-            complain("this is not your fault: please report it, with KOMPAKT_TRACEBACK=1 set for the details.")
+        complain(str(error))
         return BAD_DATA
+    except Exception:
+        traceback.print_exc()
+        complain("this is a mistake in kompakt, not in your data: please report it with the lines above.")
+        return MISTAKE
 
 
-__all__ = ["NOT_CONVERGED", "main"]
+def _told(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+    if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | FutureWarning):
+        print(f"kompakt: warning: {message}", file=sys.stderr)

@@ -64,8 +64,12 @@ def _inspect_libsvm(path: str, console: Console) -> None:
 
 def _short(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) > 12:
-        return f"{', '.join(map(str, value[:12]))}, ... ({len(value)} in all)"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        return f"{', '.join(map(_word, value[:12]))}, ... ({len(value)} in all)"
+    return ", ".join(map(_word, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _word(value: Any) -> str:
+    return repr(value) if isinstance(value, str) and ("," in value or value != value.strip()) else str(value)
 
 
 def export(options: Any) -> int | None:

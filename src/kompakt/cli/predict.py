@@ -67,7 +67,9 @@ def load_model(path: str) -> Model:
     try:
         return to_model(read_libsvm(path))
     except ModelFileError as error:
-        raise DataError(f"{path} is neither a kompakt model nor a LIBSVM model: {error}") from error
+        raise DataError(
+            f"{path} is neither a kompakt model nor a LIBSVM model: {error} Is the order of files that of --help?"
+        ) from error
 
 
 def write_predictions(path: str, model: Model, X: Any, style: str) -> None:
