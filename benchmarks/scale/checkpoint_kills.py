@@ -60,7 +60,9 @@ for line in sys.stdin:
     os.read(begun, 1)
     os.close(begun)
     if order["kill_after"] is not None:
-        time.sleep(order["kill_after"])
+        until = time.monotonic() + order["kill_after"]
+        while time.monotonic() < until and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.002)
         os.kill(child, signal.SIGKILL)  # ended or not, it has not been waited for: the number is still its own
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -115,9 +117,11 @@ def measure(machine: str, n_kills: int, n_rows: int, seed: int) -> dict[str, Any
         path = Path(name, "fit.checkpoint")
         whole = trainer.train(machine, path)
         assert whole is not None
-        while hit < n_kills:  # a fit that ended before its moment came is no kill
-            moment = float(rng.uniform(0.0, float(whole["seconds"])))
-            if trainer.train(machine, path, kill_after=moment) is not None:
+        longest = float(whole["seconds"])
+        while hit < n_kills:
+            ended = trainer.train(machine, path, kill_after=float(rng.uniform(0.0, longest)))
+            if ended is not None:  # before its moment came: no kill
+                longest = min(longest, float(ended["seconds"]))
                 continue
             hit += 1
             resumed = trainer.train(machine, path)
