@@ -42,7 +42,7 @@ def timed_fit(**trouble: Any) -> tuple[tuple[bytes, ...], float]:
 def kill_workers(client: Any, moments: list[float], killed: list[int], done: threading.Event) -> None:
     """Kill one of the cluster's own worker processes at each moment, counted from now.
 
-    Only workers that have joined: a nanny whose worker dies while it starts takes that for a broken set-up and gives up.
+    Only workers that have joined: a nanny whose worker dies while it starts takes that for a broken set-up.
     """
     began = time.monotonic()
     for moment in moments:
