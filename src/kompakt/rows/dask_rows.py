@@ -90,8 +90,8 @@ class DaskSource(ChunkedSource):
 
     Examples
     --------
+    >>> import dask.array as da
     >>> import numpy as np
-    >>> da = __import__("pytest").importorskip("dask.array")
     >>> from kompakt.rows.dask_rows import DaskSource
     >>> source = DaskSource(da.ones((10, 2), chunks=(4, 2)), np.arange(10))
     >>> source.n_rows, source.read(3, 5).y
