@@ -48,7 +48,7 @@ def write_rows(folder: Path, n_rows: int) -> None:
 
 
 def fit_here(folder: Path, n_rows: int, n_basis: int, fit: str, in_memory: bool) -> dict[str, Any]:
-    """Fit in this process; return seconds, peak and what the machine is worth on fresh rows."""
+    """Fit in this process; return seconds, peak and the error on the first 20,000 training rows."""
     import kompakt
 
     machine = kompakt.CompactSVC(n_basis, random_state=0, **FITS[fit])
@@ -59,12 +59,12 @@ def fit_here(folder: Path, n_rows: int, n_basis: int, fit: str, in_memory: bool)
     machine.fit(*given)
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
     peak = peak_bytes()
-    held = np.load(X, mmap_mode="r")[:20_000], np.load(y)[:20_000]
+    first = np.load(X, mmap_mode="r")[:20_000], np.load(y)[:20_000]
     return {
         "processor": processor,
         "clock": clock,
         "peak_gb": peak / 1e9,
-        "error": 1.0 - machine.score(np.array(held[0]), held[1]),
+        "error": 1.0 - machine.score(np.array(first[0]), first[1]),
         "n_passes": int(getattr(machine, "n_passes_", 0)),
         "n_basis": int(machine.n_basis_),
     }
