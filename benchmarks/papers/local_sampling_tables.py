@@ -280,7 +280,9 @@ def indecision_rows(run: Run, n_repeats: int) -> None:
                 repeats = max(2, n_repeats * 5000 // size)
                 base = f"indecision, {name}, {values}, n={size}"
                 found = run.row(base, {"repeats": repeats}, partial(indecision, name, values, size, repeats))
-                for eps, ours in found["values"].items() if found is not None else ():
+                if found is None:
+                    continue
+                for eps, ours in found["values"].items():
                     paper = found["papers"][eps]
                     target = Target("paper +- 20 %", near(0.2 * paper).holds) if values == "distances" else None
                     record = {"ours": ours, "paper": paper, "note": f"{repeats} repeats"}
