@@ -31,26 +31,26 @@ def local_client(n_workers: int) -> Iterator[Any]:
         yield client
 
 
-def read_block(number: int, failures: float = 0.0, poisoned: int = -1) -> np.ndarray:
+def read_block(number: int, rows: int = BLOCK_ROWS, failures: float = 0.0, poisoned: int = -1) -> np.ndarray:
     """Rows of one block with their labels in the last column; reading may fail."""
     if number == poisoned:
         raise OSError(f"block {number} cannot be read")
     if random.SystemRandom().random() < failures:
         raise OSError("the disk was away for a moment")
     rng = np.random.default_rng(number)
-    X = rng.normal(size=(BLOCK_ROWS, FEATURES))
-    score = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=BLOCK_ROWS)
+    X = rng.normal(size=(rows, FEATURES))
+    score = np.sin(2 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=rows)
     return np.column_stack([X, score > 0])
 
 
-def lazy_rows(n_blocks: int, **trouble: Any) -> tuple[Any, Any]:
+def lazy_rows(n_blocks: int, rows: int = BLOCK_ROWS, **trouble: Any) -> tuple[Any, Any]:
     """X and y as Dask arrays whose blocks are read anew in every pass."""
     import dask
     import dask.array as da
 
     read = dask.delayed(read_block, pure=True)
-    blocks = [read(number, **trouble) for number in range(n_blocks)]
-    whole = da.concatenate([da.from_delayed(one, (BLOCK_ROWS, FEATURES + 1), float) for one in blocks])
+    blocks = [read(number, rows, **trouble) for number in range(n_blocks)]
+    whole = da.concatenate([da.from_delayed(one, (rows, FEATURES + 1), float) for one in blocks])
     return whole[:, :FEATURES], whole[:, FEATURES]
 
 

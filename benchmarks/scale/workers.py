@@ -16,6 +16,10 @@ from benchmarks.harness import Run, alternate, at_least
 from benchmarks.scale.cluster import lazy_rows, local_client, machine_of
 
 
+#: rows of a partition where the arithmetic is measured
+PARTITION = 40_000
+
+
 def estimator(n_basis: int) -> Any:
     """The machine that is trained."""
     from kompakt import CompactSVC
@@ -26,7 +30,7 @@ def estimator(n_basis: int) -> Any:
 
 def speed_up(n_blocks: int, n_basis: int, rounds: int) -> dict[str, Any]:
     """Time with one worker over time with two, alternating."""
-    X, y = lazy_rows(n_blocks)
+    X, y = lazy_rows(n_blocks, PARTITION)
     machines: dict[str, tuple[bytes, ...]] = {}
     with local_client(1) as one, local_client(2) as two:
 
@@ -39,6 +43,7 @@ def speed_up(n_blocks: int, n_basis: int, rounds: int) -> dict[str, Any]:
     return {
         "ours": timings.ratio("one", "two"),
         "seconds": timings.summary(),
+        "noise": timings.noise(),
         "note": f"{timings.median('one'):.1f} s with one, {timings.median('two'):.1f} s with two, the same bits",
     }
 
@@ -72,8 +77,8 @@ def pass_cost(n_blocks: int, passes: int) -> dict[str, Any]:
 def main() -> int:
     """Measure and print the table."""
     run = Run("scale_workers", "Two workers against one", quick_minutes=1, full_minutes=5)
-    n_blocks, n_basis, rounds = (8, 100, 1) if run.quick else (32, 200, 3)
-    facts = {"rows": n_blocks * 5000, "n_basis": n_basis}
+    n_blocks, n_basis, rounds = (4, 100, 1) if run.quick else (12, 200, 5)
+    facts = {"rows": n_blocks * PARTITION, "n_basis": n_basis}
     run.row("two workers against one", facts, partial(speed_up, n_blocks, n_basis, rounds), at_least(1.5), unit="x")
     for blocks in (8,) if run.quick else (16, 64):
         run.row(f"an empty pass, {blocks} partitions", {}, partial(pass_cost, blocks, 10), unit="ms")
