@@ -15,7 +15,6 @@ import numpy as np
 from benchmarks.harness import Run, alternate, at_least
 from benchmarks.scale.cluster import lazy_rows, local_client, machine_of
 
-
 #: rows of a partition where the arithmetic is measured
 PARTITION = 40_000
 
