@@ -7,13 +7,14 @@ import sys
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, ProjectedKernelFisher, SpSVC, open_rows
+from kompakt.estimators.prepare import prepare
 from kompakt.rows import dask_rows
 from kompakt.rows.base import sum_in_order, tree_sum
 from kompakt.rows.dask_rows import BlockError, DaskSource, _added, _groups
@@ -121,6 +122,29 @@ def test_any_number_of_workers(n_workers, data, expected):
         rows = da.from_array(data[0], chunks=(700 + 500 * n_workers, (2, 2)))  # row ranges do not depend on partitions
         for name in MACHINES:
             assert agree(fitted(name, rows, data), expected[name]), name
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        CompactSVC(15, loss="hinge", gamma=0.5, refine=False, memory_budget=50_000, random_state=0),
+        CompactSVR(15, loss="epsilon_insensitive", gamma=0.5, refine=False, memory_budget=50_000, random_state=0),
+    ],
+)
+def test_losses_whose_solver_keeps_residuals(machine, data, client):
+    """What workers write into arrays of the driver is lost, so the residuals must be brought back."""
+    X, y = data[0], target_of(type(machine).__name__, data)
+    near = clone(machine).fit(X, y)
+    far = clone(machine).fit(da.from_array(X, chunks=(900, 4)), da.from_array(y, chunks=900))
+    assert_array_equal(far.dual_coef_, near.dual_coef_)
+    assert_array_equal(far.intercept_, near.intercept_)
+
+
+def test_functions_with_effects_are_refused_on_a_cluster(data, client):
+    source = DaskSource(da.from_array(data[0], chunks=(900, 4)), da.from_array(data[2], chunks=900))
+    rows = prepare(CompactSVR(), source, None, None, classifier=False).rows
+    with pytest.raises(RuntimeError, match="cluster cannot change arrays"):
+        rows.for_each(lambda block: None, 100)
 
 
 def test_weights_and_rows_of_weight_zero(data, client):

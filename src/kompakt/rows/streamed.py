@@ -162,7 +162,14 @@ class StreamedRows(ArrayRows):
             return sums
         return tree_sum(self._pass(task, self._tasks(block_rows)))
 
+    @property
+    def remote(self) -> bool:
+        """Whether functions run in other processes, where arrays of this one are copies."""
+        return self.source.cluster() is not None
+
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
+        if self.remote:
+            raise RuntimeError("rows on a cluster cannot change arrays of this process; use `collect` or `map_reduce`.")
         task = partial(map_task, self.reader, function, block_rows)
         for _ in self._pass(task, self._tasks(block_rows)):
             pass

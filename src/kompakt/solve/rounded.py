@@ -277,10 +277,14 @@ def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
     r = np.empty(problem.design.n_rows)
     y, s = _targets(problem), _weights(problem)
     orientation = loss.orientation(y)
+    remote = getattr(problem.design.rows, "remote", False)
+    if remote:  # what workers write into arrays of the driver is lost: residuals come back by a pass of their own
+        r[:] = loss.residual(y, problem.design.matvec(theta[:-1, None])[:, 0] + theta[-1])
 
     def one(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
         here = slice(block.start, block.stop)
-        r[here] = loss.residual(y[here], newton.predict(Phi, theta[:, None])[:, 0])
+        if not remote:
+            r[here] = loss.residual(y[here], newton.predict(Phi, theta[:, None])[:, 0])
         pull = np.where(_distance(loss, r[here]) > reach, s[here] * orientation[here] * _slopes(loss, r[here]), 0.0)
         return Phi.T @ pull.astype(Phi.dtype), np.array(pull.sum())
 
