@@ -70,6 +70,12 @@ MACHINES = [
     CGLQSVC(),
     FEESVC(),
     FEESVR(),
+    # refinement, which every machine with chosen vectors and a primal objective offers
+    SpSVC(n_basis=8, refine=True, refine_iter=5),
+    FixedSizeLSSVC(n_basis=8, refine=True, refine_iter=5, gamma="ard"),
+    FixedSizeLSSVR(n_basis=8, refine=True, refine_iter=5),
+    ProjectedSVC(n_basis=8, refine=True, refine_iter=5),
+    FEESVC(n_basis=8, refine=True, refine_iter=5, gamma="learn"),
 ]
 
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from kompakt.estimators.base import Array, deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.partial import forget_batches
-from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.prepare import LEARNED, Training, prepare
+from kompakt.estimators.refining import learned_widths
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
 from kompakt.estimators.samples import held_rows
 from kompakt.estimators.selectors import make_selector
@@ -23,6 +24,7 @@ class FlagshipFit:
 
     _classifier: bool
     __metadata_request__fit: ClassVar = NOT_METADATA
+    _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     @watched
@@ -127,22 +129,6 @@ class FlagshipFit:
             coding=getattr(self, "coding", "one_vs_rest"),
             n_classes=2 if training.classes is None else len(training.classes),
         )
-
-
-def learned_widths(gamma: Any, refine: bool, kernel: Any) -> str | None:
-    """Which widths refinement moves: None, "one" or "each"."""
-    if isinstance(gamma, str) and gamma in ("learn", "ard", "loo"):
-        if not refine:
-            raise ValueError(
-                f"gamma={gamma!r} means that the width is learned; it needs refine=True. "
-                "Give a number or 'scale', or set refine=True."
-            )
-        if gamma != "learn" and kernel != "rbf":
-            raise ValueError(f"gamma={gamma!r} (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
-        return {"learn": "one", "ard": "each", "loo": None}[gamma]
-    if gamma is None and refine and isinstance(kernel, str):
-        return {"rbf": "each", "laplacian": "one"}.get(kernel)
-    return None
 
 
 def _frozen(kernel: Any) -> Any:

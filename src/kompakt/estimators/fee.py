@@ -32,7 +32,8 @@ class FEESVC(FeeMachine, MachineClassifier):
         Largest number of basis vectors.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         With "precomputed" the row nearest to each class mean takes its place.
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -71,6 +72,11 @@ class FEESVC(FeeMachine, MachineClassifier):
     fit_intercept : bool, default=True
     penalize_intercept : bool, default=False
     class_weight : dict or "balanced", default=None
+    refine : bool, default=False
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    refine_iter : int, default=100
+        Iterations of refinement at most.
     tol : float, default=1e-8
     max_iter : int, default=200
         Steps of the last training.
@@ -86,7 +92,7 @@ class FEESVC(FeeMachine, MachineClassifier):
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
-        Class means first, then rows.
+        Class means first, then rows; moved ones with refine=True.
     basis_indices_ : None
         Class means are no rows; see `selected_indices_`.
     selected_indices_ : ndarray of int
@@ -101,6 +107,8 @@ class FEESVC(FeeMachine, MachineClassifier):
         the number of the fold.
     fold_sizes_, fold_errors_ : ndarray
         Best size and lowest error of every fold, with `cv`.
+    refinement_ : dict
+        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
     search_ : FeeSearch
         All points of the search, with `tune=True`.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators
@@ -144,6 +152,8 @@ class FEESVC(FeeMachine, MachineClassifier):
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
         class_weight: Any = None,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
@@ -176,6 +186,8 @@ class FEESVC(FeeMachine, MachineClassifier):
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
         self.class_weight = class_weight
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -249,8 +261,8 @@ class FEESVR(FeeMachine, MachineRegressor):
     Parameters
     ----------
     n_basis, kernel, gamma, degree, coef0, C, selection, n_candidates, patience, validation_fraction, cv, refit, tune, \
-sigma_exponents, C_exponents, tune_rule, solver, growth_iter, fit_intercept, penalize_intercept, tol, max_iter, \
-max_time, memory_budget, n_jobs, random_state, verbose
+sigma_exponents, C_exponents, tune_rule, solver, growth_iter, fit_intercept, penalize_intercept, refine, \
+refine_iter, tol, max_iter, max_time, memory_budget, n_jobs, random_state, verbose
         As for `FEESVC`.
     loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss, default="least_squares"
     epsilon : float, default=None
@@ -299,6 +311,8 @@ max_time, memory_budget, n_jobs, random_state, verbose
         growth_iter: int = 20,
         fit_intercept: bool = True,
         penalize_intercept: bool = False,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
@@ -329,6 +343,8 @@ max_time, memory_budget, n_jobs, random_state, verbose
         self.growth_iter = growth_iter
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time

@@ -17,6 +17,7 @@ from kompakt.estimators.base import (
     verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare, splits_of
+from kompakt.estimators.refining import Chosen, check_movable, moved_vectors
 from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import warn_interrupted, watched
 from kompakt.grow.candidates import Candidates
@@ -70,6 +71,7 @@ class FeeMachine(KernelMachine):
         deadline = deadline_of(self.max_time)
         with verbose_logging(self.verbose), block_threads(self.n_jobs):
             training = held_rows(self, prepare(self, X, y, sample_weight, classifier=self._classifier))
+            check_movable(self, training.kernel)
             problem = self._problem(training, deadline)
             training, problem, C = self._tuned(training, problem)
             grown, history = self._grow(training, problem, C)
@@ -202,6 +204,15 @@ class FeeMachine(KernelMachine):
             start[-1] = growth.coordinates[:, 0]
         objective = Problem(design, problem.loss, C, bool(self.fit_intercept), bool(self.penalize_intercept))
         solution = solve(objective, start, solver_settings(self, deadline))
+        labels = training.labels if part is rows or training.labels is None else training.labels[grown.train]
+        chosen = Chosen(
+            part, labels, problem.n_classes, training.key, kernel, basis, problem.loss, C, bool(self.fit_intercept),
+            bool(self.penalize_intercept),
+        )  # fmt: skip
+        moved = moved_vectors(self, chosen, deadline)
+        if moved is not None and moved.kept:
+            basis, solution, kernel = moved.machine.basis, moved.machine.solution, moved.machine.kernel
+            training = replace(training, kernel=kernel)
         if not training.whole and training.origin is not None:
             words = {"fit_intercept": bool(self.fit_intercept), "penalize_intercept": bool(self.penalize_intercept)}
             settings = solver_settings(self, deadline)
@@ -209,7 +220,10 @@ class FeeMachine(KernelMachine):
         self._publish(self._build_model(training, basis, solution), solution, training, None)
         self.selected_indices_ = training.original(selected)
         self.n_kernel_evals_ = grown.columns.n_evals + design.n_kernel_evals
-        self._report(solution, design, deadline)
+        if moved is not None:
+            moved.publish(self)
+        if not self.interrupted_:
+            self._report(solution, design, deadline)
 
 
 def _as_it_stands(machine: SemiparametricMachine, growth: Growth) -> Solution:

@@ -22,8 +22,9 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         set of features.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins.
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
+        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
+        move with the prototypes and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -60,6 +61,11 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
     penalize_intercept : bool, default=True
         Whether the intercept counts in the penalty, as in the paper.
     class_weight : dict or "balanced", default=None
+    refine : bool, default=False
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    refine_iter : int, default=100
+        Iterations of refinement at most.
     tol : float, default=1e-8
     max_iter : int, default=200
         Stopping rule for losses other than least squares.
@@ -89,6 +95,8 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         Cross-validated error of the chosen pair.
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
+    refinement_ : dict
+        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     classes_ : ndarray of shape (n_classes,)
@@ -131,6 +139,8 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         fit_intercept: bool = True,
         penalize_intercept: bool = True,
         class_weight: Any = None,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
@@ -160,6 +170,8 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
         self.class_weight = class_weight
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -181,8 +193,9 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         set of features.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins.
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
+        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
+        move with the prototypes and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -214,6 +227,11 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
     fit_intercept : bool, default=True
     penalize_intercept : bool, default=True
         Whether the intercept counts in the penalty, as in the paper.
+    refine : bool, default=False
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    refine_iter : int, default=100
+        Iterations of refinement at most.
     tol : float, default=1e-8
     max_iter : int, default=200
         Stopping rule for losses other than least squares.
@@ -243,6 +261,8 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         Cross-validated error of the chosen pair.
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
+    refinement_ : dict
+        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,
@@ -281,6 +301,8 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         size_rule: str = "best",
         fit_intercept: bool = True,
         penalize_intercept: bool = True,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
@@ -307,6 +329,8 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         self.size_rule = size_rule
         self.fit_intercept = fit_intercept
         self.penalize_intercept = penalize_intercept
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time

@@ -15,6 +15,7 @@ from kompakt.checkpoint import step
 from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
 from kompakt.estimators.samples import held_rows
 from kompakt.estimators.selectors import make_selector
@@ -137,6 +138,7 @@ class FixedSizeFit:
                 plan.note("size", n_basis=plan.selection.n_basis)
             if me.tune and training.whole:
                 self._keep_held_out(plan)
+            moved = self._move(plan, deadline)
             task = plan.task if training.whole else replace(plan.task, rows=streamed.rows, labels=None)
             solution, evaluations = fit_parts(task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
             model, indices = self._finished(plan, solution)
@@ -146,6 +148,10 @@ class FixedSizeFit:
         self.n_kernel_evals_ = evaluations + plan.evaluations + int(plan.selection.info.get("n_kernel_evals", 0))
         self.history_ = plan.history
         self.selection_info_ = dict(plan.selection.info)
+        if moved is not None:
+            moved.publish(self)
+            if moved.machine.interrupted:
+                return self
         me._report(solution, None, deadline)
         return self
 
@@ -181,6 +187,7 @@ class FixedSizeFit:
         objective = self._objective(loss, deadline)
         task = Task(training.rows, training.labels, getattr(me, "coding", None))
         input_space = self._input_space(training)
+        self._check_refine(training, input_space)
         if input_space:
             selection = Selection(None, np.eye(training.rows.n_features, dtype=training.rows.dtype))
         else:
@@ -189,6 +196,20 @@ class FixedSizeFit:
         plan = _Plan(training, task, objective, training.kernel, float(me.C), selection, input_space, folds, n_given)
         self._cut(plan)
         return plan
+
+    def _check_refine(self, training: Training, input_space: bool) -> None:
+        me: Any = self
+        check_movable(self, training.kernel)
+        if me.refine and input_space:
+            raise ValueError(
+                "refine=True moves prototypes, but the linear kernel is solved without: pass refine=False."
+            )
+        many = training.classes is not None and len(training.classes) > 2
+        if me.refine and many and me.coding == "one_vs_one" and not me.shared_basis:
+            raise ValueError(
+                "refine=True moves prototypes that all outputs share; got coding='one_vs_one' with prototypes of its "
+                "own for every pair. Set shared_basis=True, or another coding."
+            )
 
     def _objective(self, loss: Loss, deadline: float | None) -> Objective:
         me: Any = self
@@ -316,6 +337,24 @@ class FixedSizeFit:
         self._cut(plan)
         self.size_path_ = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
         logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
+
+    def _move(self, plan: _Plan, deadline: float | None) -> Moved | None:
+        """Move the prototypes, where that is asked for and pays; the weights are solved afterwards."""
+        me: Any = self
+        training = plan.training
+        classes = training.classes
+        n_classes = 1 if classes is None else len(classes)
+        chosen = Chosen(
+            training.rows, training.labels, n_classes, training.key, plan.kernel, plan.basis, plan.objective.loss,
+            plan.C, plan.objective.fit_intercept, plan.objective.penalize_intercept,
+        )  # fmt: skip
+        moved = moved_vectors(me, chosen, deadline)
+        if moved is not None and moved.kept:
+            plan.kernel = moved.machine.kernel
+            plan.selection = Selection(None, moved.machine.basis, info=plan.selection.info)
+            plan.note("refinement", n_basis=plan.selection.n_basis)
+            self._cut(plan)
+        return moved
 
     def _keep_held_out(self, plan: _Plan) -> None:
         outputs = held_out_outputs(plan.task, plan.parts, plan.kernel, plan.basis, np.array([plan.C]), plan.objective)[

@@ -131,7 +131,7 @@ class _Partial:
         me: Any = self
         model = me.model_
         loss = make_loss(me.loss, classes=model.kind == "classifier", epsilon=me.epsilon)
-        if model.kernel.name == "linear" and not hasattr(self, "refine"):  # solved in the input space
+        if model.kernel.name == "linear" and hasattr(self, "_input_space"):  # solved in the input space
             return _Running(model.kernel, loss, None, Selection(None, np.eye(model.n_features)))
         vectors = model.basis.astype(np.float64)
         if model.offset is not None:

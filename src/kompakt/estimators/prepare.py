@@ -227,8 +227,18 @@ def class_factors(
     return factors
 
 
+#: words for widths that a fit learns, starting from "scale"
+LEARNED = ("learn", "ard", "loo")
+
+
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the constructor's words; X is a matrix, or rows with their weights."""
+    words = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
+    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in words:
+        raise ValueError(
+            f"gamma must be 'scale', 'auto', a number or one number per feature; got {estimator.gamma!r}, which "
+            f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
+        )
     gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
@@ -239,7 +249,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
         return 1.0
     gamma = "scale" if gamma is None else gamma
     if isinstance(gamma, str):
-        if gamma in ("scale", "learn", "ard", "loo"):
+        if gamma == "scale" or gamma in LEARNED:
             variance = total_variance(X, weights, centre=centre)
             if not np.isfinite(variance):
                 raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.fisher import projection_selector
 from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
 from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import watched
 from kompakt.kernels import Precomputed
@@ -70,7 +71,8 @@ class ProjectedSVC(MachineClassifier):
         Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are
         then represented best.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -81,6 +83,11 @@ class ProjectedSVC(MachineClassifier):
         which penalises the intercept as well: a slightly different machine.
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
     class_weight : dict or "balanced", default=None
+    refine : bool, default=False
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    refine_iter : int, default=100
+        Iterations of refinement at most.
     tol : float, default=1e-4
     max_iter : int, default=1000000
         Iterations of the solver at most.
@@ -102,7 +109,9 @@ class ProjectedSVC(MachineClassifier):
     n_projection_ : int
         Number of vectors that the rows were projected on.
     folded_ : {"basis", "support_vectors"}
-        Which of the two the discriminant is folded back on.
+        Which of the two the discriminant is folded back on, before refinement.
+    refinement_ : dict
+        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
     classes_, n_basis_, n_iter_, converged_, objective_, n_kernel_evals_, gamma_, kernel_, model_
 
     Examples
@@ -132,6 +141,8 @@ class ProjectedSVC(MachineClassifier):
         solver: str = "primal",
         coding: str = "one_vs_rest",
         class_weight: Any = None,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-4,
         max_iter: int = 1_000_000,
         max_time: float | None = None,
@@ -153,6 +164,8 @@ class ProjectedSVC(MachineClassifier):
         self.solver = solver
         self.coding = coding
         self.class_weight = class_weight
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time
@@ -182,6 +195,7 @@ class ProjectedSVC(MachineClassifier):
         with block_threads(self.n_jobs):
             everything = prepare(self, X, y, sample_weight, classifier=True)
             training = held_rows(self, everything)
+            check_movable(self, training.kernel)
             selector = projection_selector(self)
             if self.two_pass and not isinstance(selector, ProjectionSelector):
                 raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
@@ -199,6 +213,11 @@ class ProjectedSVC(MachineClassifier):
             if not training.whole:
                 indices, basis = projected.selection.indices, projected.selection.vectors
                 self.folded_ = "basis"
+            moved = self._moved(training, basis, deadline)
+            if moved is not None and moved.kept:
+                indices, basis, solution = None, moved.machine.basis, moved.machine.solution
+                training = replace(training, kernel=moved.machine.kernel)
+            if not training.whole:
                 settings = Settings(tol=min(self.tol, 1e-6), max_iter=min(self.max_iter, 1000), deadline=deadline)
                 solution = solve_on_all_rows(everything, training.kernel, basis, Hinge(), float(self.C), None, settings)
             model = self._build_model(training, basis, solution)
@@ -208,8 +227,17 @@ class ProjectedSVC(MachineClassifier):
         self.history_ = [
             {"n_basis": self.n_basis_, "objective": self.objective_, "n_iter": trained.n_iter},
         ]
-        self._report(solution, None, deadline)  # type: ignore[arg-type]
+        if moved is not None:
+            moved.publish(self)
+        if not self.interrupted_:
+            self._report(solution, None, deadline)  # type: ignore[arg-type]
         return self
+
+    def _moved(self, training: Training, basis: Array, deadline: float | None) -> Moved | None:
+        assert training.classes is not None
+        n_classes, C = len(training.classes), float(self.C)
+        chosen = Chosen(training.rows, training.labels, n_classes, training.key, training.kernel, basis, Hinge(), C)
+        return moved_vectors(self, chosen, deadline)
 
     # -- parts ---------------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ class SpSVC(GreedyFit):
         `validation_fraction` is given, up to `max_basis`.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         For the polynomial kernel of the paper normalise the rows first, with `sklearn.preprocessing.Normalizer`.
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -65,6 +66,11 @@ class SpSVC(GreedyFit):
         matrix fits and rows will be tried more than once on average.
     shrinking : bool, default=False
         Leave out rows that stay far inside the margin; all rows are checked at the end.
+    refine : bool, default=False
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    refine_iter : int, default=100
+        Iterations of refinement at most.
     tol : float, default=1e-8
         Relative norm of the gradient at which the last retraining ends.
     max_iter : int, default=200
@@ -84,7 +90,7 @@ class SpSVC(GreedyFit):
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
     basis_indices_ : ndarray of shape (n_basis_,)
-        Row numbers of the basis vectors in X, in the order in which they were chosen.
+        Row numbers of the basis vectors in X, in the order in which they were chosen; None if they were moved.
     dual_coef_ : ndarray of shape (n_outputs, n_basis_)
     intercept_ : ndarray of shape (n_outputs,)
     classes_ : ndarray of shape (n_classes,)
@@ -92,6 +98,8 @@ class SpSVC(GreedyFit):
         In use, tuned or given.
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
+    refinement_ : dict
+        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.
@@ -141,6 +149,8 @@ class SpSVC(GreedyFit):
         n_iter_no_change: int = 20,
         cache: Any = "auto",
         shrinking: bool = False,
+        refine: bool = False,
+        refine_iter: int = 100,
         tol: float = 1e-8,
         max_iter: int = 200,
         max_time: float | None = None,
@@ -177,6 +187,8 @@ class SpSVC(GreedyFit):
         self.n_iter_no_change = n_iter_no_change
         self.cache = cache
         self.shrinking = shrinking
+        self.refine = refine
+        self.refine_iter = refine_iter
         self.tol = tol
         self.max_iter = max_iter
         self.max_time = max_time

@@ -18,6 +18,7 @@ from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
 from kompakt.estimators.prepare import Training, prepare, splits_of
+from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
 from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import warn_interrupted, watched
@@ -84,11 +85,18 @@ class GreedyFit(MachineClassifier):
         with verbose_logging(self.verbose), block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:
             everything = resume(prepare(self, X, y, sample_weight, classifier=True))
             parts = self._choose_size(self._resolve(held_rows(self, everything), deadline))
+            check_movable(self, parts.kernel)
             machine, records = self._grow(parts)
             solution = machine.solution()
+            grown = np.array(machine.indices, dtype=np.intp)
+            indices: Array | None = grown
+            basis = parts.kernel.take_basis(parts.training.rows, grown)
+            stopped = bool(records and records[-1].get("interrupted"))
+            moved = None if stopped else self._moved(parts, basis, deadline)
+            if moved is not None and moved.kept:
+                indices, basis, solution = None, moved.machine.basis, moved.machine.solution
+                parts = replace(parts, kernel=moved.machine.kernel)
             training = replace(parts.training, kernel=parts.kernel)
-            indices = np.array(machine.indices, dtype=np.intp)
-            basis = parts.kernel.take_basis(training.rows, indices)
             if not training.whole:
                 solution = self._on_all_rows(everything, parts, basis, solution)
             model = self._build_model(training, basis, solution)
@@ -99,12 +107,23 @@ class GreedyFit(MachineClassifier):
             self.gamma_ = gamma
         self.n_kernel_evals_ = machine.columns_of.n_evals
         self.history_ = records
-        if records and records[-1].get("interrupted"):
+        if moved is not None:
+            moved.publish(self)
+        if stopped:
             self.interrupted_ = True
             warn_interrupted(self, f"the machine grown so far, with {self.n_basis_} basis vectors, is kept")
-        elif not solution.converged:
+        elif not solution.converged and not self.interrupted_:
             self._warn(solution.optimality, deadline)
         return self
+
+    def _moved(self, parts: _Resolved, basis: Array, deadline: float | None) -> Moved | None:
+        training = parts.training
+        assert training.classes is not None
+        chosen = Chosen(
+            training.rows, training.labels, len(training.classes), training.key, parts.kernel, basis, parts.loss,
+            parts.C, parts.options["fit_intercept"], parts.options["penalize_intercept"],
+        )  # fmt: skip
+        return moved_vectors(self, chosen, deadline)
 
     def _on_all_rows(self, training: Training, parts: _Resolved, basis: Array, found: Solution) -> Solution:
         """Weights of a machine grown on a sample, by passes over all rows."""
@@ -276,6 +295,11 @@ class GreedyFit(MachineClassifier):
         """Put the basis of the last fit back (warm start); returns its history."""
         if not (self.warm_start and hasattr(self, "basis_indices_")):
             return []
+        if self.basis_indices_ is None:
+            raise ValueError(
+                "warm_start=True continues a growth among rows, but refinement moved the vectors of the last fit away "
+                "from them. Grow with refine=False first and set refine=True for the last fit, or use warm_start=False."
+            )
         indices, known = np.asarray(self.basis_indices_), self.basis_vectors_
         if training.kept is not None:
             indices = np.searchsorted(training.kept, indices)

@@ -59,6 +59,11 @@ class Rows(ABC):
     streamed: bool = False
 
     @property
+    def remote(self) -> bool:
+        """Whether functions run in other processes, where arrays of this one are copies."""
+        return False
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
         return self.n_rows, self.n_features

@@ -277,7 +277,7 @@ def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
     r = np.empty(problem.design.n_rows)
     y, s = _targets(problem), _weights(problem)
     orientation = loss.orientation(y)
-    remote = getattr(problem.design.rows, "remote", False)
+    remote = problem.design.rows.remote
     if remote:  # what workers write into arrays of the driver is lost: residuals come back by a pass of their own
         r[:] = loss.residual(y, problem.design.matvec(theta[:-1, None])[:, 0] + theta[-1])
 
