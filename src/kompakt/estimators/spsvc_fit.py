@@ -22,10 +22,11 @@ from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vect
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
 from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import warn_interrupted, watched
+from kompakt.grow.blocks import require_memory
 from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
 from kompakt.grow.forward import GrowthPlan, Record, finish, grow, put_back
-from kompakt.grow.machine import GrowingMachine, require_memory
+from kompakt.grow.machine import GrowingMachine
 from kompakt.grow.monitor import Monitor
 from kompakt.grow.sizes import SizeProblem, Tuned, size_errors, tune_grid
 from kompakt.kernels import Kernel, Precomputed, make_kernel

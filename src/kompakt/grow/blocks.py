@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kompakt.design import DEFAULT_BUDGET
 from kompakt.rows import tree_sum
 from kompakt.threads import ordered_map
 
@@ -43,3 +44,15 @@ class RowBlocks:
             return
         for _ in ordered_map(function, self._slices):
             pass
+
+
+def require_memory(n_rows: int, width: int, memory_budget: int | None) -> None:
+    """Refuse a growth whose features do not fit the budget."""
+    budget = DEFAULT_BUDGET if memory_budget is None else memory_budget
+    needed = 8 * n_rows * width
+    if needed > budget:
+        raise MemoryError(
+            f"growing needs the features of all rows in memory: {n_rows} rows x {width} columns of float64 are "
+            f"{needed / 2**20:.0f} MiB, but memory_budget allows {budget / 2**20:.0f} MiB. "
+            "Raise memory_budget, lower n_basis, or use a one-shot selection (CompactSVC)."
+        )

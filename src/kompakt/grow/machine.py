@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt.design import DEFAULT_BUDGET, Factor, choose_block_rows, factorise, rank_one_changes
-from kompakt.grow.blocks import RowBlocks
+from kompakt.design import Factor, choose_block_rows, factorise, rank_one_changes
+from kompakt.grow.blocks import RowBlocks, require_memory
 from kompakt.grow.columns import KernelColumns
+from kompakt.grow.hessian import bordered, weighted_gram
 from kompakt.grow.line import minimise_along
 from kompakt.losses import LeastSquares, Loss
 from kompakt.rows import ArrayRows
@@ -206,7 +207,7 @@ class GrowingMachine:
             H = self.H[output]
             H[:p, p] = H[p, :p] = side
             H[p, p] = corner
-            self.factors[output], last = _bordered(self.factors[output], side, corner)
+            self.factors[output], last = bordered(self.factors[output], side, corner)
             # the gradient of the held objective is zero in the old coordinates: a solve with e_p times its last entry
             which = slice(None) if shared else slice(output, output + 1)
             directions[:, which] = -last[:, None] * (self.C * gradient[which])
@@ -331,9 +332,9 @@ class GrowingMachine:
         H = self.H[output, :p, :p]
         n_active = int(np.count_nonzero(fresh))
         if len(rows) > 0.7 * n_active:
-            H[...] = np.diag(self.penalty[:p]) + self.C * self._gram(np.flatnonzero(fresh), fresh)
+            H[...] = np.diag(self.penalty[:p]) + self.C * self._gram(np.flatnonzero(fresh), fresh[fresh != 0])
         else:
-            H += self.C * self._gram(rows, change, gathered=True)
+            H += self.C * self._gram(rows, change)
         if len(self.factors) > output and len(rows) <= p // 8 and not self._lifted[output]:
             scaled = self.A[rows, :p] * np.sqrt(self.C * np.abs(change))[:, None]
             updated = rank_one_changes(self.factors[output], scaled[change > 0], scaled[change < 0])
@@ -355,18 +356,11 @@ class GrowingMachine:
         else:
             self.factors.append(factor)
 
-    def _gram(self, rows: Array, weights: Array, gathered: bool = False) -> Array:
+    def _gram(self, rows: Array, weights: Array) -> Array:
         """A' diag(weights) A over some rows."""
         p = self.width
         self.work.training += len(rows) * p * p / 2
-        if not gathered:
-            weights = weights[rows]
-
-        def one(part: slice) -> tuple[Array, ...]:
-            A = self.A[rows[part], :p]
-            return (A.T @ (A * weights[part, None]),)
-
-        return RowBlocks(len(rows), 2048).total(one)[0]
+        return weighted_gram(self.A[:, :p], rows, weights)
 
     # -- changing what was found ---------------------------------------------------------------------
 
@@ -425,29 +419,3 @@ class GrowingMachine:
             objective=self.objective(), n_iter=self.n_iter, converged=self.converged,
             optimality=self.optimality, jitter=jitter,
         )  # fmt: skip
-
-
-def require_memory(n_rows: int, width: int, memory_budget: int | None) -> None:
-    """Refuse a growth whose features do not fit the budget."""
-    budget = DEFAULT_BUDGET if memory_budget is None else memory_budget
-    needed = 8 * n_rows * width
-    if needed > budget:
-        raise MemoryError(
-            f"growing needs the features of all rows in memory: {n_rows} rows x {width} columns of float64 are "
-            f"{needed / 2**20:.0f} MiB, but memory_budget allows {budget / 2**20:.0f} MiB. "
-            "Raise memory_budget, lower n_basis, or use a one-shot selection (CompactSVC)."
-        )
-
-
-def _bordered(factor: Factor, side: Array, corner: float) -> tuple[Factor, Array]:
-    """Factor of [[H, side], [side', corner]] and the last column of its inverse."""
-    p = len(side)
-    upper = solve_triangular(factor.R, side, trans="T", check_finite=False) if p else side
-    # the corner is at least 1 + |upper|^2 in exact arithmetic: the new coordinate is penalised
-    square = max(corner - float(upper @ upper), 1.0)
-    R = np.zeros((p + 1, p + 1))
-    R[:p, :p] = factor.R
-    R[:p, p] = upper
-    R[p, p] = np.sqrt(square)
-    last = np.append(-solve_triangular(factor.R, upper, check_finite=False) if p else upper, 1.0) / square
-    return Factor(R, factor.jitter), last

@@ -17,9 +17,8 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from kompakt.design import choose_block_rows
-from kompakt.grow.blocks import RowBlocks
+from kompakt.grow.blocks import RowBlocks, require_memory
 from kompakt.grow.held import HeldFactor, held_quadratic, hold, table_weights
-from kompakt.grow.machine import require_memory
 from kompakt.grow.rounded_pieces import compiled_newton, pieces, step_length
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 
