@@ -50,6 +50,10 @@ def _linear(C: float) -> LinearSVC:
 CONTENDERS: dict[str, Callable[[dict[str, Any], float, float, int], Any]] = {
     "kompakt": lambda p, C, gamma, seed: CompactSVC(C=C, gamma=gamma, random_state=seed, **p),
     "kompakt, rows only": lambda p, C, gamma, seed: CompactSVC(C=C, gamma=gamma, random_state=seed, refine=False, **p),
+    # one factorisation for all classes
+    "kompakt, rows only, least squares": lambda p, C, gamma, seed: CompactSVC(
+        C=C, gamma=gamma, random_state=seed, refine=False, loss="least_squares", **p
+    ),
     "Nystroem + LinearSVC": lambda p, C, gamma, seed: make_pipeline(
         Nystroem(gamma=gamma, random_state=seed, **p), _linear(C)
     ),
