@@ -3,8 +3,8 @@
     python -m benchmarks.flagship.sizes [--quick] [--fresh] [--only TEXT]
 
 Every machine is tuned on a quarter of the training rows (at most 8,000 of them): SpSVC and the exact SVC over four C
-and three widths, CompactSVC over four C with learned widths.  Sets with more than 20,000 training rows are cut to
-20,000 random ones for all machines alike.  Errors are on all test rows; CompactSVC and SpSVC: means of two seeds.
+and three widths, CompactSVC over four C with learned widths.  Sets with more than 10,000 training rows are cut to
+10,000 random ones for all machines alike.  Errors are on all test rows; CompactSVC and SpSVC: means of two seeds.
 
 Three questions are answered, with the number of cases in the last rows: is the error of SpSVC with 4m (8m) vectors
 matched by m, for m = 10, 20, 50; and how many vectors reach the error of the exact SVC plus 0.3 points, as a share of
@@ -33,7 +33,7 @@ SETS = (
 SIZES = (10, 20, 50)
 MORE = (100,)  # only for the comparison with the exact SVM
 COSTS = (1.0, 10.0, 100.0, 1000.0)
-ROWS = 20_000
+ROWS = 10_000
 
 
 def error(machine: Any, parts: Task) -> float:
