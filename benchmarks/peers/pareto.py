@@ -29,7 +29,10 @@ COSTS = (1.0, 10.0, 100.0)
 #: parameters of the points of each contender
 POINTS: dict[str, list[dict[str, Any]]] = {
     "kompakt": [
-        *({"n_basis": m, "refine_iter": it} for m, it in ((5, 10), (10, 10), (10, 40), (20, 20), (50, 20), (50, 100))),
+        *(
+            {"n_basis": m, "refine_iter": it}
+            for m, it in ((5, 10), (10, 10), (10, 40), (20, 20), (35, 10), (50, 5), (50, 20), (50, 100))
+        ),
         *({"n_basis": m} for m in (100, 200)),
     ],
     "kompakt, rows only": [{"n_basis": m} for m in (20, 35, 50, 70, 100, 140, 200)],

@@ -199,7 +199,7 @@ def descend_in_stages(
     first_rows = min(fitting, sample_rows or max(20_000, 40 * m))
     sizes = [(min(rows.n_rows, fitting), max_iter)]
     if sizes[0][0] > 1.5 * first_rows:
-        sizes = [(first_rows, max_iter), (sizes[0][0], max(10, max_iter // 5))]
+        sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, max(10, max_iter // 5)))]
     plan = [(*_subset(rows, problem, count), budget) for count, budget in sizes]
     first: float | None = None
     last = np.nan
