@@ -4,7 +4,8 @@
 
 Both are tuned for every split by a grid of the same size (five regularisations, three widths) and five folds of the
 training rows, on the larger sets on a quarter of 10,000 training rows.  Errors are mean squared errors of standardised
-targets on test rows, means over 3 splits (one for the large set, whose fits alternate and are timed).
+targets on test rows, means over 3 splits (one for the large set, whose fits alternate and are timed).  On the large set
+CompactSVR is also given a limit of time, `max_time=1.2` seconds for the search of its vectors.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def learning(C: float, gamma: Any, seed: int) -> Any:
     return CompactSVR(100, C=C, gamma=gamma, random_state=seed)
 
 
+def hasty(C: float, gamma: Any, seed: int) -> Any:
+    """The same with a limit of time."""
+    return CompactSVR(100, C=C, gamma=gamma, max_time=1.2, random_state=seed)
+
+
 def nystroem(C: float, gamma: Any, seed: int) -> Any:
     return make_pipeline(Nystroem(gamma=gamma, n_components=400, random_state=seed), Ridge(alpha=1.0 / C))
 
@@ -53,15 +59,15 @@ def best_setting(make: Callable[..., Any], X: np.ndarray, y: np.ndarray) -> tupl
         KFold(5, shuffle=True, random_state=0) if len(X) < 2000 else ShuffleSplit(1, test_size=0.25, random_state=0)
     )
     scale = 1.0 / (X.shape[1] * X.var())
-    widths: tuple[Any, ...] = ("ard", "learn", "loo") if make is learning else (0.25 * scale, scale, 4 * scale)
+    widths: tuple[Any, ...] = ("ard", "learn", "loo") if make in (learning, hasty) else (0.25 * scale, scale, 4 * scale)
     grid = list(product((1.0, 10.0, 100.0, 1e3, 1e4), widths))
     splits = list(folds.split(X))
     errors = [np.mean([mse(make(C, gamma, 0).fit(X[a], y[a]), X[b], y[b]) for a, b in splits]) for C, gamma in grid]
     return grid[int(np.argmin(errors))]
 
 
-def measure(name: str, seeds: int, rows: int | None) -> dict[str, Any]:
-    makers: dict[str, Callable[..., Any]] = {"ours": learning, "peer": nystroem}
+def measure(name: str, seeds: int, rows: int | None, ours: Callable[..., Any] = learning) -> dict[str, Any]:
+    makers: dict[str, Callable[..., Any]] = {"ours": ours, "peer": nystroem}
     errors: dict[str, list[float]] = {key: [] for key in makers}
     seconds: dict[str, list[float]] = {key: [] for key in makers}
     chosen: dict[str, list[tuple[float, Any]]] = {key: [] for key in makers}
@@ -94,7 +100,10 @@ def main() -> int:
         large = name == "generated"
         seeds, rows = (1 if run.quick or large else 3), (3000 if run.quick else None)
         params = {"set": name, "seeds": seeds, "rows": rows}
-        run.row(f"{name}, mean squared error", params, partial(measure, name, seeds, rows), both if large else lower)
+        run.row(f"{name}, mean squared error", params, partial(measure, name, seeds, rows), lower)
+        if large:
+            limited = partial(measure, name, seeds, rows, hasty)
+            run.row(f"{name}, in limited time", params, limited, both)
     return run.finish()
 
 
