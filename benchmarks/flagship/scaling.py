@@ -4,7 +4,7 @@
 
 Generated rows (kompakt.datasets.make_ringnorm), 50 vectors, from 50,000 to 500,000 rows; the exponent is the slope of
 log(time) against log(rows).  CPU time over wall time is taken over the steps of a fit that take a tenth of it or more
-(selection, refinement, solving for weights), with 100 vectors on 200,000 rows.
+(selection, refinement, solving for weights), with 200 vectors on 200,000 rows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> int:
     rounds = 1 if run.quick else 3
     params = {"sizes": sizes, "rounds": rounds}
     run.row("growth exponent", params, partial(exponent, sizes, rounds), at_most(1.1))
-    n, m = (20_000, 50) if run.quick else (200_000, 100)
+    n, m = (20_000, 50) if run.quick else (200_000, 200)
     run.row("CPU time / wall time, heavy steps", {"n": n, "m": m}, partial(cores, n, m), at_least(1.6))
     return run.finish()
 
