@@ -4,7 +4,7 @@
 
 Every machine is tuned on training rows alone, by the mean error of three random quarters of at most 10,000 of them
 (one quarter for the exact SVC): SpSVC (at 80 vectors) and the exact SVC over four C and three widths, CompactSVC (at 20
-and at 50 vectors) over five C, with one or with many learned widths.  Sets with more than 30,000 training rows are cut to
+and at 50 vectors) over five C, with one or many learned widths.  Sets with more than 30,000 training rows are cut to
 30,000 random ones for all machines alike.  Errors are on all test rows; CompactSVC and SpSVC: means of two seeds.
 
 Three questions are answered, with the number of cases in the last rows: is the error of SpSVC with 4m (8m) vectors
