@@ -65,17 +65,18 @@ def spsvm_table1() -> str:
 
 
 def spsvm_curves() -> dict[str, dict[str, tuple[list[int], np.ndarray]]]:
-    curves: dict[str, dict[str, tuple[list[int], np.ndarray]]] = {}
+    repeats: dict[str, dict[str, list[Any]]] = {}
     for row, values in stored("spsvm_figures").items():
-        if not row.endswith(": all selections"):
-            continue
-        by_name: dict[str, list[Any]] = {}
-        for (name, _, _), curve in zip(values["settings"]["tasks"], values["curves"], strict=True):
-            by_name.setdefault(name, []).append(curve)
-        own = curves[row.split(":")[0]] = {}
-        for name, repeats in by_name.items():
-            errors = np.array([one["errors"] for one in repeats], dtype=float)  # nan: it ended before that size
-            own[name] = repeats[0]["sizes"], errors.mean(axis=0)
+        data, _, title = row.partition(": ")
+        if title in ("all selections", "other seeds"):
+            for (name, _, _), curve in zip(values["settings"]["tasks"], values["curves"], strict=True):
+                repeats.setdefault(data, {}).setdefault(name, []).append(curve)
+    curves: dict[str, dict[str, tuple[list[int], np.ndarray]]] = {}
+    for data, by_name in repeats.items():
+        own = curves[data] = {}
+        for name, runs in by_name.items():
+            errors = np.array([one["errors"] for one in runs], dtype=float)  # nan: it ended before that size
+            own[name] = runs[0]["sizes"], errors.mean(axis=0)
     return curves
 
 
