@@ -9,7 +9,7 @@ rows; the figures are written next to the results when matplotlib is there.
 
 Reductions, to keep the full run within an hour on two cores: training rows are the first N_ROWS of a fixed
 permutation, the same for all selections (the paper: all rows, and 20,000 for its method 1), test rows at most N_TEST;
-kmp_prefit runs once.  --quick uses two sets and small sizes.
+kmp_prefit runs once; figures 5 to 8 use a quarter of the rows.  --quick uses two sets and small sizes.
 
 The check: sp1 and sp2 at or below random, cholesky, gsvc and bh in test error at 100 and at 300 vectors, with 0.1
 points of tolerance, mean of 3 seeds, on at least 4 of 5 sets.
@@ -310,8 +310,8 @@ def main() -> int:
     found, times = basis_selection(run, names, n_rows, sizes)
     ordering(run, found, sizes, [60] if run.quick else [100, 300])
     if not run.quick:
-        schedules_and_kappa(run, ("adult", "ijcnn1"), n_rows, sizes)
-        exact_subsets(run, ("adult", "ijcnn1", "shuttle", "m3v8"), n_rows)
+        schedules_and_kappa(run, ("adult", "ijcnn1"), N_ROWS // 4, sizes)
+        exact_subsets(run, ("adult", "ijcnn1", "shuttle", "m3v8"), N_ROWS // 4)
     if found:
         draw(found, times, sizes)
     return run.finish()
