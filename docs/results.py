@@ -225,7 +225,48 @@ def draw_picture() -> None:
     save(figure, "boundaries.png")
 
 
+def peers_points() -> str:
+    """Of every family the point with the lowest error, and how many points of approximate peers are dominated."""
+    rows = []
+    for name, values in stored("peers_pareto").items():
+        if "points" not in values:
+            continue
+        points = values["points"]
+
+        def best(*families: str, points: list[Any] = points) -> str:
+            own = [p for p in points if p["contender"].split("(")[0] in families]
+            least = min(own, key=lambda p: (p["error"], p["size"]))
+            return f"{least['error']:.2f} ({least['size']:.0f}, {least['fit']:.1f} s)"
+
+        kompakt = ("kompakt", "kompakt, rows only", "kompakt, rows only, least squares")
+        cells = [best(*kompakt), best("Nystroem + LinearSVC"), best("RBFSampler + LinearSVC"), best("intelex SVC")]
+        rows.append([name, *cells, f"{values['ours']:.0f} of {values['peer']:.0f}"])
+    return table(
+        "set: lowest error % (vectors, fit) | kompakt | Nystroem + LinearSVC | RBFSampler + LinearSVC | "
+        "exact SVC, intelex | dominated",
+        rows,
+    )
+
+
+def flagship_sizes() -> str:
+    rows = []
+    for name, values in stored("flagship_sizes").items():
+        if "by_size" not in values:
+            continue
+        ours = ", ".join(f"{values['by_size'][m]:.2f}" for m in ("10", "20", "50", "100"))
+        greedy = ", ".join(f"{values['greedy'][m]:.2f}" for m in ("40", "80", "160", "200", "400"))
+        share = "-" if values["share"] is None else f"{values['share']:.1f} %"
+        rows.append([name, ours, greedy, f"{values['peer']:.2f} ({values['n_support']})", share])
+    return table(
+        "set: error % | CompactSVC with 10, 20, 50, 100 | SpSVC with 40, 80, 160, 200, 400 | exact SVC (vectors) | "
+        "share that reaches it + 0.3",
+        rows,
+    )
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "peers": ("../peers.md", peers_points),
+    "sizes": ("../peers.md", flagship_sizes),
     "spsvm 1": ("spsvm.md", spsvm_table1),
     "spsvm figures": ("spsvm.md", spsvm_figures),
     "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
