@@ -5,7 +5,7 @@
 Both are tuned for every split by a grid of the same size (five regularisations, three widths) and five folds of the
 training rows, on the larger sets on a quarter of 10,000 training rows.  Errors are mean squared errors of standardised
 targets on test rows, means over 3 splits (one for the large set, whose fits alternate and are timed).  On the large set
-CompactSVR is also given a limit of time, `max_time=1.2` seconds for the search of its vectors.
+CompactSVR also starts from random rows with a limit of time, `max_time=0.8` seconds for the search of its vectors.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def learning(C: float, gamma: Any, seed: int) -> Any:
 
 
 def hasty(C: float, gamma: Any, seed: int) -> Any:
-    """The same with a limit of time."""
-    return CompactSVR(100, C=C, gamma=gamma, max_time=1.2, random_state=seed)
+    """The same from random rows, with a limit of time."""
+    return CompactSVR(100, C=C, gamma=gamma, selection="random", max_time=0.8, random_state=seed)
 
 
 def nystroem(C: float, gamma: Any, seed: int) -> Any:
