@@ -70,7 +70,8 @@ def per_class(name: str, runs: int) -> dict[str, Any]:
     """Our machine with m prototypes per class; C and width searched on the first split."""
     X, y = whole_set(name)
     m = SETS[name].m * PER_CLASS[name]
-    scores, found = [], {}
+    scores: list[float] = []
+    found: dict[str, float] = {}
     for seed in range(runs):
         train, test = split(name, len(y), seed)
         fitted = machine(name, coding=coding_of(name), tune=not found, **found)
