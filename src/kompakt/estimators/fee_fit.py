@@ -205,16 +205,13 @@ class FeeMachine(KernelMachine):
         objective = Problem(design, problem.loss, C, bool(self.fit_intercept), bool(self.penalize_intercept))
         solution = solve(objective, start, solver_settings(self, deadline))
         labels = training.labels if part is rows or training.labels is None else training.labels[grown.train]
-        chosen = Chosen(
-            part, labels, problem.n_classes, training.key, kernel, basis, problem.loss, C, bool(self.fit_intercept),
-            bool(self.penalize_intercept),
-        )  # fmt: skip
-        moved = moved_vectors(self, chosen, deadline)
+        words = {"fit_intercept": bool(self.fit_intercept), "penalize_intercept": bool(self.penalize_intercept)}
+        seen = replace(training, rows=part, labels=labels)
+        moved = moved_vectors(self, Chosen(seen, kernel, basis, problem.loss, C, **words), deadline)
         if moved is not None and moved.kept:
             basis, solution, kernel = moved.machine.basis, moved.machine.solution, moved.machine.kernel
             training = replace(training, kernel=kernel)
         if not training.whole and training.origin is not None:
-            words = {"fit_intercept": bool(self.fit_intercept), "penalize_intercept": bool(self.penalize_intercept)}
             settings = solver_settings(self, deadline)
             solution = solve_on_all_rows(training.origin, kernel, basis, problem.loss, C, solution, settings, **words)
         self._publish(self._build_model(training, basis, solution), solution, training, None)

@@ -340,15 +340,9 @@ class FixedSizeFit:
 
     def _move(self, plan: _Plan, deadline: float | None) -> Moved | None:
         """Move the prototypes, where that is asked for and pays; the weights are solved afterwards."""
-        me: Any = self
-        training = plan.training
-        classes = training.classes
-        n_classes = 1 if classes is None else len(classes)
-        chosen = Chosen(
-            training.rows, training.labels, n_classes, training.key, plan.kernel, plan.basis, plan.objective.loss,
-            plan.C, plan.objective.fit_intercept, plan.objective.penalize_intercept,
-        )  # fmt: skip
-        moved = moved_vectors(me, chosen, deadline)
+        aim = plan.objective
+        words = {"fit_intercept": aim.fit_intercept, "penalize_intercept": aim.penalize_intercept}
+        moved = moved_vectors(self, Chosen(plan.training, plan.kernel, plan.basis, aim.loss, plan.C, **words), deadline)
         if moved is not None and moved.kept:
             plan.kernel = moved.machine.kernel
             plan.selection = Selection(None, moved.machine.basis, info=plan.selection.info)

@@ -13,7 +13,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.fisher import projection_selector
 from kompakt.estimators.prepare import Training, prepare
-from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
+from kompakt.estimators.refining import Chosen, check_movable, moved_vectors
 from kompakt.estimators.samples import held_rows, solve_on_all_rows
 from kompakt.estimators.watch import watched
 from kompakt.kernels import Precomputed
@@ -213,7 +213,7 @@ class ProjectedSVC(MachineClassifier):
             if not training.whole:
                 indices, basis = projected.selection.indices, projected.selection.vectors
                 self.folded_ = "basis"
-            moved = self._moved(training, basis, deadline)
+            moved = moved_vectors(self, Chosen(training, training.kernel, basis, Hinge(), float(self.C)), deadline)
             if moved is not None and moved.kept:
                 indices, basis, solution = None, moved.machine.basis, moved.machine.solution
                 training = replace(training, kernel=moved.machine.kernel)
@@ -232,12 +232,6 @@ class ProjectedSVC(MachineClassifier):
         if not self.interrupted_:
             self._report(solution, None, deadline)  # type: ignore[arg-type]
         return self
-
-    def _moved(self, training: Training, basis: Array, deadline: float | None) -> Moved | None:
-        assert training.classes is not None
-        n_classes, C = len(training.classes), float(self.C)
-        chosen = Chosen(training.rows, training.labels, n_classes, training.key, training.kernel, basis, Hinge(), C)
-        return moved_vectors(self, chosen, deadline)
 
     # -- parts ---------------------------------------------------------------------------------------
 

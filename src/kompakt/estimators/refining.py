@@ -6,12 +6,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from kompakt.estimators.prepare import LEARNED, Array
+from kompakt.estimators.prepare import LEARNED, Array, Training
 from kompakt.estimators.watch import warn_interrupted
 from kompakt.grow.compact import Machine, Recipe, grow
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
-from kompakt.rows import ArrayRows
 from kompakt.solve import Settings
 
 logger = logging.getLogger("kompakt")
@@ -21,10 +20,7 @@ logger = logging.getLogger("kompakt")
 class Chosen:
     """The machine that an estimator found, and what its weights minimise."""
 
-    rows: ArrayRows
-    labels: Array | None
-    n_classes: int  # 1 for regression
-    key: int
+    training: Training
     kernel: Kernel
     basis: Array
     loss: Loss
@@ -62,12 +58,13 @@ def moved_vectors(estimator: Any, chosen: Chosen, deadline: float | None) -> Mov
     """Move the vectors on the primal objective, checked on held-out rows; None where it is not asked for."""
     if not estimator.refine or not len(chosen.basis):
         return None
+    training = chosen.training
     recipe = Recipe(
         loss=chosen.loss,
         C=chosen.C,
         selector=None,
-        classifier=chosen.labels is not None,
-        key=chosen.key,
+        classifier=training.classes is not None,
+        key=training.key,
         fit_intercept=chosen.fit_intercept,
         penalize_intercept=chosen.penalize_intercept,
         learn=learned_widths(estimator.gamma, True, estimator.kernel),
@@ -75,10 +72,10 @@ def moved_vectors(estimator: Any, chosen: Chosen, deadline: float | None) -> Mov
         settings=Settings(tol=1e-8, max_iter=500, deadline=deadline, resumable=True),
         memory_budget=estimator.memory_budget,
         coding=getattr(estimator, "coding", "one_vs_rest"),
-        n_classes=chosen.n_classes,
+        n_classes=2 if training.classes is None else len(training.classes),
         interruptible=True,
     )
-    machine = grow(chosen.rows, chosen.kernel, len(chosen.basis), recipe, chosen.labels, chosen.basis)
+    machine = grow(training.rows, chosen.kernel, len(chosen.basis), recipe, training.labels, chosen.basis)
     kept = any(record.get("kept", False) for record in machine.history)
     return Moved(machine, kept)
 

@@ -118,12 +118,8 @@ class GreedyFit(MachineClassifier):
         return self
 
     def _moved(self, parts: _Resolved, basis: Array, deadline: float | None) -> Moved | None:
-        training = parts.training
-        assert training.classes is not None
-        chosen = Chosen(
-            training.rows, training.labels, len(training.classes), training.key, parts.kernel, basis, parts.loss,
-            parts.C, parts.options["fit_intercept"], parts.options["penalize_intercept"],
-        )  # fmt: skip
+        words = {name: parts.options[name] for name in ("fit_intercept", "penalize_intercept")}
+        chosen = Chosen(parts.training, parts.kernel, basis, parts.loss, parts.C, **words)
         return moved_vectors(self, chosen, deadline)
 
     def _on_all_rows(self, training: Training, parts: _Resolved, basis: Array, found: Solution) -> Solution:
