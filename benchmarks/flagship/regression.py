@@ -100,7 +100,7 @@ def main() -> int:
         large = name == "generated"
         seeds, rows = (1 if run.quick or large else 3), (3000 if run.quick else None)
         params = {"set": name, "seeds": seeds, "rows": rows}
-        run.row(f"{name}, mean squared error", params, partial(measure, name, seeds, rows), lower)
+        run.row(f"{name}, mean squared error", params, partial(measure, name, seeds, rows), both if large else lower)
         if large:
             limited = partial(measure, name, seeds, rows, hasty)
             run.row(f"{name}, in limited time", params, limited, both)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from benchmarks.harness import Run, load_data
 from benchmarks.papers.fslssvm_tables import PAPER, SETS, SeventhClass, machine, split, whole_set
+from benchmarks.papers.spsvm_table1 import squared_distances
 from sklearn.linear_model import RidgeClassifier
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.svm import LinearSVC
@@ -29,10 +30,6 @@ from kompakt import FixedSizeLSSVC, FixedSizeLSSVR
 from kompakt.codings import get_coding
 
 PER_CLASS = {"pen": 10, "lan": 6}
-
-
-def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    return np.maximum((A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1) - 2 * A @ B.T, 0)
 
 
 def coding_of(name: str) -> Any:
