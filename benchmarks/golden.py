@@ -1,0 +1,177 @@
+"""Whether a change of the code kept every fit: stored results of many small fits, compared with those of today.
+
+    python -m benchmarks.golden [--write] [--only TEXT]
+
+Each fit is compared in its selected rows (equal), coefficients (to 1e-9 of the largest), objective and the number of
+kernel evaluations (no more than stored); processor seconds are printed as a ratio. `--write` stores today's results.
+Refined fits are a long descent, in which the last bits grow: their objective is compared to 1e-3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import make_classification, make_moons
+
+import kompakt as k
+from kompakt.kernels import RBF
+
+STORED = Path(__file__).with_name("golden.json")
+
+
+def binary() -> tuple[np.ndarray, np.ndarray]:
+    return make_moons(500, noise=0.25, random_state=0)
+
+
+def classes() -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(600, 6, n_informative=5, n_redundant=0, n_classes=4, random_state=1)
+
+
+def regression() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((500, 5))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(500)
+
+
+Data = Callable[[], tuple[np.ndarray, np.ndarray]]
+
+#: name -> (data, estimator)
+FITS: dict[str, tuple[Data, Callable[[], Any]]] = {
+    "CompactSVC": (binary, lambda: k.CompactSVC(20)),
+    "CompactSVC, 4 classes": (classes, lambda: k.CompactSVC(30)),
+    "CompactSVC plain": (binary, lambda: k.CompactSVC(20, refine=False)),
+    "CompactSVC plain, 4 classes": (classes, lambda: k.CompactSVC(30, refine=False)),
+    "CompactSVC random": (classes, lambda: k.CompactSVC(30, selection="random", refine=False)),
+    "CompactSVC renyi": (classes, lambda: k.CompactSVC(30, selection="renyi", refine=False)),
+    "CompactSVC sp1": (binary, lambda: k.CompactSVC(15, selection="sp1", refine=False)),
+    "CompactSVC projection": (binary, lambda: k.CompactSVC(15, selection="projection", refine=False)),
+    "CompactSVC hinge": (binary, lambda: k.CompactSVC(20, refine=False, loss="hinge", selection="random")),
+    "CompactSVC hinge, pairs": (classes, lambda: k.CompactSVC(20, refine=False, loss="hinge", coding="one_vs_one")),
+    "CompactSVC least squares, laplacian": (
+        classes,
+        lambda: k.CompactSVC(20, refine=False, loss="least_squares", kernel="laplacian"),
+    ),
+    "CompactSVC huber, pairs": (classes, lambda: k.CompactSVC(20, refine=False, loss="huber", coding="one_vs_one")),
+    "CompactSVC linear": (classes, lambda: k.CompactSVC(20, refine=False, kernel="linear", coding="minimum_output")),
+    "CompactSVC poly, balanced": (
+        classes,
+        lambda: k.CompactSVC(20, refine=False, kernel="poly", degree=2, coef0=1.0, class_weight="balanced"),
+    ),
+    "CompactSVC 1 + rbf": (binary, lambda: k.CompactSVC(20, refine=False, kernel=1 + RBF(0.3), fit_intercept=False)),
+    "CompactSVC auto": (binary, lambda: k.CompactSVC("auto", refine=False)),
+    "CompactSVC tuned": (binary, lambda: k.CompactSVC(15, refine=False, tune=True)),
+    "CompactSVC calibrated": (classes, lambda: k.CompactSVC(20, refine=False, calibrate=True)),
+    "CompactSVR": (regression, lambda: k.CompactSVR(30)),
+    "CompactSVR plain": (regression, lambda: k.CompactSVR(30, refine=False)),
+    "CompactSVR huber": (regression, lambda: k.CompactSVR(20, refine=False, loss="huber")),
+    "CompactSVR epsilon": (regression, lambda: k.CompactSVR(20, refine=False, loss="epsilon_insensitive")),
+    "CompactSVR absolute": (regression, lambda: k.CompactSVR(20, refine=False, loss="absolute", selection="random")),
+    "CompactSVR quantile": (regression, lambda: k.CompactSVR(20, refine=False, loss="quantile", quantile=0.8)),
+    "CompactSVR tuned": (regression, lambda: k.CompactSVR(15, refine=False, tune=True)),
+    "FixedSizeLSSVC": (classes, lambda: k.FixedSizeLSSVC(30)),
+    "FixedSizeLSSVC pairs": (classes, lambda: k.FixedSizeLSSVC(30, coding="one_vs_one")),
+    "FixedSizeLSSVC tuned": (binary, lambda: k.FixedSizeLSSVC(20, tune=True, cv=5)),
+    "FixedSizeLSSVC tuned, 4 classes": (classes, lambda: k.FixedSizeLSSVC(20, tune=True, cv=5)),
+    "FixedSizeLSSVR": (regression, lambda: k.FixedSizeLSSVR(30)),
+    "FixedSizeLSSVR tuned": (regression, lambda: k.FixedSizeLSSVR(20, tune=True, cv=5)),
+    "FixedSizeLSSVR auto": (regression, lambda: k.FixedSizeLSSVR("auto", tune=True, cv=5)),
+    "SpSVC": (classes, lambda: k.SpSVC(25)),
+    "SpSVC sp1": (binary, lambda: k.SpSVC(20, selection="sp1", plus_one=True)),
+    "SpSVC hybrid": (binary, lambda: k.SpSVC(20, selection="hybrid")),
+    "SpSVC cholesky": (binary, lambda: k.SpSVC(20, selection="cholesky")),
+    "SpSVC gsvc": (binary, lambda: k.SpSVC(20, selection="gsvc")),
+    "SpSVC bh": (binary, lambda: k.SpSVC(20, selection="bh", plus_one=True)),
+    "SpSVC mark": (binary, lambda: k.SpSVC(20, selection="mark")),
+    "SpSVC kmp": (binary, lambda: k.SpSVC(20, selection="kmp")),
+    "SpSVC huber": (binary, lambda: k.SpSVC(20, loss="huber")),
+    "SpSVC auto": (binary, lambda: k.SpSVC("auto", validation_fraction=0.2)),
+    "ProjectedSVC": (classes, lambda: k.ProjectedSVC(25)),
+    "ProjectedSVC drawn": (binary, lambda: k.ProjectedSVC(25, pivot="random")),
+    "ProjectedSVC two passes": (binary, lambda: k.ProjectedSVC(15, two_pass=True)),
+    "KernelFisher": (binary, lambda: k.KernelFisher(reg=0.1)),
+    "ProjectedKernelFisher": (classes, lambda: k.ProjectedKernelFisher(25, reg=0.1)),
+    "LocalSamplingSVC": (binary, lambda: k.LocalSamplingSVC()),
+    "CGLQSVC": (binary, lambda: k.CGLQSVC()),
+    "FEESVC": (binary, lambda: k.FEESVC(20)),
+    "FEESVC sgma": (binary, lambda: k.FEESVC(20, selection="sgma")),
+    "FEESVC, 4 classes": (classes, lambda: k.FEESVC(20)),
+    "FEESVR": (regression, lambda: k.FEESVR(20)),
+    "SpSVC refined": (binary, lambda: k.SpSVC(8, refine=True)),
+}
+
+
+def fitted(name: str) -> dict[str, Any]:
+    """The facts of one fit."""
+    data, make = FITS[name]
+    X, y = data()
+    estimator = make().set_params(random_state=0)
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(X, y)
+    seconds = time.process_time() - began
+    indices = getattr(estimator, "basis_indices_", getattr(estimator, "support_", None))
+    return {
+        "indices": None if indices is None else [int(i) for i in indices],
+        "coefficients": np.asarray(estimator.dual_coef_).ravel().tolist() + np.ravel(estimator.intercept_).tolist(),
+        "objective": float(getattr(estimator, "objective_", np.nan)),
+        "kernel_evaluations": int(getattr(estimator, "n_kernel_evals_", 0)),
+        "seconds": seconds,
+    }
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What a fit does otherwise than before, in words."""
+    found = []
+    if old["indices"] != new["indices"]:
+        found.append("other rows are selected")
+    a, b = np.array(old["coefficients"]), np.array(new["coefficients"])
+    refined = old["indices"] is None
+    if a.shape != b.shape:
+        found.append(f"{len(b)} coefficients instead of {len(a)}")
+    elif not refined and not np.allclose(a, b, rtol=0, atol=1e-9 * max(1.0, float(np.abs(a).max()))):
+        found.append(f"coefficients differ by {np.abs(a - b).max():.1e}")
+    tolerance = 1e-3 if refined else 1e-9
+    if not np.isclose(old["objective"], new["objective"], rtol=tolerance, equal_nan=True):
+        found.append(f"objective {new['objective']:.10g} instead of {old['objective']:.10g}")
+    if new["kernel_evaluations"] > (1.1 if refined else 1.0) * old["kernel_evaluations"]:
+        found.append(f"{new['kernel_evaluations']} kernel evaluations instead of {old['kernel_evaluations']}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="store the results of this code")
+    parser.add_argument("--only", default="", help="fits whose name holds this text")
+    arguments = parser.parse_args()
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    k.CompactSVC(5).fit(*binary())  # compiled functions and imports are loaded before the clock runs
+    failed, ratios = 0, []
+    for name in (name for name in FITS if arguments.only in name):
+        new = fitted(name)
+        if arguments.write or name not in stored:
+            stored[name] = new
+            print(f"{name:40s} {new['seconds']:6.2f} s  stored", flush=True)
+            continue
+        wrong = differences(stored[name], new)
+        failed += bool(wrong)
+        ratios.append(new["seconds"] / max(stored[name]["seconds"], 1e-3))
+        print(f"{name:40s} {new['seconds']:6.2f} s  {ratios[-1]:5.2f}x  {'; '.join(wrong) or 'same'}", flush=True)
+    if arguments.write:
+        STORED.write_text(json.dumps(stored, indent=0) + "\n")
+    elif ratios:
+        mean = float(np.exp(np.mean(np.log(ratios))))
+        print(f"{len(ratios) - failed} of {len(ratios)} fits as stored; processor time {mean:.2f}x (geometric mean)")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
