@@ -10,9 +10,7 @@ import numpy as np
 from kompakt.estimators.base import MachineClassifier, MachineRegressor
 from kompakt.estimators.fee_fit import FeeMachine
 from kompakt.estimators.prepare import prepare
-from kompakt.grow.fee import Trial, fast_weights
-from kompakt.grow.kernel_values import RowValues
-from kompakt.grow.semiparametric import SemiparametricMachine
+from kompakt.grow.fee import SemiparametricMachine, Trial, fast_weights
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -237,12 +235,9 @@ class FEESVC(FeeMachine, MachineClassifier):
             def look(machine: SemiparametricMachine, trial: Trial, winner: int) -> None:
                 if machine.n_basis + 1 not in wanted:
                     return
-                values = machine.values
-                assert isinstance(values, RowValues)
-                own = values.vectors[machine.used_vectors]
-                chosen = kernel.take_basis(rows, values.train[np.array(machine.indices, dtype=np.intp)])
-                tried = kernel.take_basis(rows, values.train[trial.indices])
-                K = kernel.block(points, np.concatenate([own, chosen, tried]))
+                own = machine.first_vectors.vectors[machine.used_vectors]
+                rest = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
+                K = kernel.block(points, np.concatenate([own, rest]))
                 intercept, beta = fast_weights(machine, trial)
                 m = machine.n_basis
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]

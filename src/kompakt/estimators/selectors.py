@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kompakt.grow.forward import GrowthSelector
 from kompakt.grow.gram import GramSelector
-from kompakt.grow.selector import GrowthSelector
 from kompakt.select import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
 
 
