@@ -492,14 +492,11 @@ class GrowingMachine:
         A problem is also done when a step promises less than the share `enough` of the objective: by default nothing
         beyond rounding, even where rows sit on a kink to the last bit.
         """
-        steps = self._newton(max_iter, enough)
-        if steps is not None and self._exact.all() and not thorough:
-            self.converged = True
-            return
-        p, left = self.width, np.arange(len(self.y))
-        max_iter -= steps or 0
-        for iteration in range(max_iter + 1):
-            changed = self._refresh(left)
+        p, left, used = self.width, np.arange(len(self.y)), 0
+        while True:
+            steps = self._newton(max_iter - used, enough)
+            changed = self._refresh(left) if steps is None else np.zeros(len(left))
+            used += steps or 0
             if not thorough:
                 left = left[(changed > 0) | ~self._exact[left]]
             if not len(left):
@@ -515,7 +512,7 @@ class GrowingMachine:
             self._exact[left] = done
             late = deadline is not None and time.monotonic() > deadline
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
-            if iteration == max_iter or late or not len(left):
+            if used >= max_iter or late or not len(left):
                 break
             theta, f = self.theta[left, :p], self.f[left]
             self._move(left, step)
@@ -524,7 +521,8 @@ class GrowingMachine:
             self._exact[left] = True
             if len(poor):
                 self._shorten(left, theta, f, step, poor)
-            self.n_iter += 1
+            used += 1
+        self.n_iter += used
         self.converged = not len(left)
 
     def _direction(self, problem: int, gradient: Array) -> Array:
@@ -547,7 +545,6 @@ class GrowingMachine:
         self.factors = [None] * len(self.H)
         self._value = self._active = None
         self.training += float(np.sum(steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2))
-        self.n_iter += int(steps.max())
         return int(steps.max())
 
     def _move(self, which: Array, step: Array) -> None:
