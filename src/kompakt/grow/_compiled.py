@@ -181,16 +181,17 @@ def _solve(H, b):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_OPTIONS)
-def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, base, ramps, max_iter, enough, report):  # type: ignore[no-untyped-def]
+def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, base, ramps, max_iter, enough, settled):  # type: ignore[no-untyped-def]
     """Minimise from theta (L, p), in place, with predictions f (L, n): one problem after the other.
 
     A (1 or L, width, n) are whitened features, of which p lines are in use; curvatures (L, n) are those that H
     (L, width, width) was formed with, and both are up to date at the end, as are the slopes.  A problem is settled when
-    a full step changed no row's piece, or when a step gains less than the share `enough` of the objective.  Fills
-    report (L, 3): 1 for settled, 0 for out of steps, -1 where the Hessian is singular and the caller must go on; steps;
-    rows whose curvature changed.
+    a full step changed no row's piece, or when a step gains less than the share `enough` of the objective; where the
+    Hessian is singular, or steps have run out, it is not, and the caller must go on.  Fills settled (L,); returns the
+    sums of steps and of changes of a row's curvature over the problems, and the most steps of one.
     """
     n = y.shape[1]
+    all_steps, all_changes, most = 0, 0, 0
     r, fresh, trial, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for b in range(len(y)):
         features = A[b if len(A) > 1 else 0][:p]
@@ -198,21 +199,21 @@ def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, 
         at, slope = theta[b][:p], slopes[b]
         value = _evaluate(y[b], own, f[b], regression, base[b], ramps[b], r, slope, fresh)
         objective = value + 0.5 * np.sum(penalty * at * at)
-        status, iteration, full, done = 0.0, 0, False, False
+        settled[b] = False
+        iteration, full, done = 0, False, False
         while True:
             changed = _change_hessian(features, p, penalty, curvatures[b], fresh, H[b])
-            report[b, 2] += changed
+            all_changes += changed
             if done or (full and changed == 0):
-                status = 1.0
+                settled[b] = True
                 break
             gradient = penalty * at + np.dot(features, slope)
             step = -gradient
             if not _solve(H[b, :p, :p].copy(), step):
-                status = -1.0
                 break
             descent = np.dot(gradient, step)
             if -descent <= enough * abs(objective):
-                status = 1.0
+                settled[b] = True
                 break
             if iteration == max_iter:
                 break
@@ -239,4 +240,6 @@ def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, 
             at[:] = moved
             f[b][:] = trial
             iteration += 1
-        report[b, 0], report[b, 1] = status, iteration
+        all_steps += iteration
+        most = max(most, iteration)
+    return all_steps, all_changes, most

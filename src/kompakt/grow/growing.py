@@ -87,10 +87,13 @@ def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
     base = np.zeros((n_outputs, 2))
     if type(loss) is Rounded and type(loss.loss) in (Hinge, Absolute, EpsilonInsensitive, Quantile):
         kinks, slopes = loss.loss.kinks, loss.loss.slopes
-        width = np.broadcast_to(np.reshape(loss.width, (-1, 1)), (n_outputs, len(kinks)))
+        width = np.reshape(loss.width, (-1, 1))
         base[:] = slopes[0], kinks[0]
-        low, high = kinks - 0.5 * width, kinks + 0.5 * width
-        return Pieces(loss.loss.for_regression, base, np.stack([low, high, np.diff(slopes) / width, low], axis=-1))
+        ramps = np.empty((n_outputs, len(kinks), 4))
+        ramps[:, :, 0] = ramps[:, :, 3] = kinks - 0.5 * width
+        ramps[:, :, 1] = kinks + 0.5 * width
+        ramps[:, :, 2] = (slopes[1:] - slopes[:-1]) / width
+        return Pieces(loss.loss.for_regression, base, ramps)
     if type(loss) in (SquaredHinge, LeastSquares):
         low, high = (0.0, np.inf) if type(loss) is SquaredHinge else (-np.inf, np.inf)
     elif isinstance(loss, HuberHinge | Huber) and type(loss) in (HuberHinge, Huber):
@@ -495,12 +498,12 @@ class GrowingMachine:
         p, left, used = self.width, np.arange(len(self.y)), 0
         while True:
             steps = self._newton(max_iter - used, enough)
-            changed = self._refresh(left) if steps is None else np.zeros(len(left))
             used += steps or 0
+            changed = np.zeros(len(left)) if steps is not None else self._refresh(left)
             if not thorough:
                 left = left[(changed > 0) | ~self._exact[left]]
-            if not len(left):
-                break
+                if not len(left):
+                    break
             theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
             gradient = self.penalty[:p] * theta + self._times(left, slopes)
             scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
@@ -535,17 +538,14 @@ class GrowingMachine:
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
         if fast is None or pieces is None or not small:
             return None
-        report = np.zeros((len(self.y), 3))
-        fast.newton(
+        steps, changed, most = fast.newton(
             self.A, self.y, self.cost, self.penalty[:p], self.theta, self.f, self.slopes, self.curvatures, self.H, p,
-            *pieces, max_iter, enough, report,
+            *pieces, max_iter, enough, self._exact,
         )  # fmt: skip
-        status, steps, changed = report.T
-        self._exact = status == 1.0
         self.factors = [None] * len(self.H)
         self._value = self._active = None
-        self.training += float(np.sum(steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2))
-        return int(steps.max())
+        self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
+        return int(most)
 
     def _move(self, which: Array, step: Array) -> None:
         """theta += step for some problems, with predictions and slopes, the pieces kept."""
