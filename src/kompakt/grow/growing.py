@@ -497,7 +497,8 @@ class GrowingMachine:
         """
         p, left, used = self.width, np.arange(len(self.y)), 0
         while True:
-            steps = self._newton(max_iter - used, enough)
+            late = deadline is not None and time.monotonic() > deadline
+            steps = None if late else self._newton(max_iter - used, enough)
             used += steps or 0
             changed = np.zeros(len(left)) if steps is not None else self._refresh(left)
             if not thorough:
@@ -513,7 +514,6 @@ class GrowingMachine:
             before = self._part(self.objective(), left)
             done = (self.optimality[left] <= tol) | (-descent <= enough * np.abs(before))
             self._exact[left] = done
-            late = deadline is not None and time.monotonic() > deadline
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
             if used >= max_iter or late or not len(left):
                 break
