@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from kompakt.grow.candidates import Candidates
+from kompakt.grow.held import held_quadratic, hold, table_weights
+from kompakt.grow.judges import ClassJudge, ValueJudge
+from kompakt.grow.kernel_values import RowValues, class_means, column_source
+from kompakt.grow.semiparametric import SemiparametricMachine
 from numpy.testing import assert_allclose
 from scipy.linalg import solve_triangular
 
 from kompakt.datasets import make_checkerboard, make_ringnorm, make_spirals
 from kompakt.grow import rounded_pieces
-from kompakt.grow.candidates import Candidates
 from kompakt.grow.fee import (
     FeePlan,
     estimate,
@@ -17,10 +21,6 @@ from kompakt.grow.fee import (
     score_sgma,
     try_rows,
 )
-from kompakt.grow.held import held_quadratic, hold, table_weights
-from kompakt.grow.judges import ClassJudge, ValueJudge
-from kompakt.grow.kernel_values import RowValues, class_means, column_source
-from kompakt.grow.semiparametric import SemiparametricMachine
 from kompakt.kernels import RBF
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, Huber, LeastSquares, SquaredHinge
 from kompakt.rows import ArrayRows, hash_rows

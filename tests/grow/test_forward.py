@@ -5,12 +5,17 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.grow.naive import data, grown, machine_for
 
-from kompakt.grow.candidates import CandidateStream
 from kompakt.grow.columns import ColumnCache, KernelColumns
-from kompakt.grow.forward import GrowthPlan, grow
-from kompakt.grow.machine import GrowingMachine
-from kompakt.grow.schedules import Adaptive, expected_best_of_half, make_schedule
-from kompakt.grow.selector import GrowthSelector
+from kompakt.grow.forward import (
+    Adaptive,
+    CandidateStream,
+    GrowthPlan,
+    GrowthSelector,
+    expected_best_of_half,
+    grow,
+    make_schedule,
+)
+from kompakt.grow.growing import GrowingMachine
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Hinge, SquaredHinge
 from kompakt.rows import ArrayRows, hash_rows
@@ -122,14 +127,14 @@ def test_stale_gain_is_what_a_newton_step_promises():
     X, y, _ = data(300)
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0)
     for index in range(12):
-        if not machine.append(index, machine.columns_of.column(index), 1.0):
+        if not machine.append(index, machine.columns.column(index), 1.0):
             machine.retrain(1e-14, thorough=True)
-    A, p = machine.A[:, : machine.width], machine.penalty[: machine.width]
-    slopes = machine.s * machine.loss.gradient(machine.y, machine.f)
-    gradient = p[:, None] * machine.theta + machine.C * A.T @ slopes
-    H = np.diag(p) + machine.C * A.T @ (machine.curvatures * A)
+    A, p = machine.lines, machine.penalty[: machine.width]
+    slopes = machine.cost * machine.loss.gradient(machine.y, machine.f)
+    gradient = p * machine.theta[0, : machine.width] + A @ slopes[0]
+    H = np.diag(p) + (machine.curvatures * A) @ A.T
     assert machine.stale_gain() > 0
-    assert_allclose(machine.stale_gain(), 0.5 * (gradient.T @ np.linalg.solve(H, gradient)).item(), rtol=1e-6)
+    assert_allclose(machine.stale_gain(), 0.5 * gradient @ np.linalg.solve(H, gradient), rtol=1e-6)
     machine.retrain(1e-12, thorough=True)
     assert machine.stale_gain() < 1e-9
 
@@ -145,7 +150,7 @@ def test_kernel_evaluations_per_step(kappa):
         n_active, before = len(machine.active), kernel.count
         grow(machine, stream, GrowthPlan(d + 1, n_candidates=kappa, retraining="always"))
         assert kernel.count - before <= kappa * (n_active + d) + 400 + d + 1
-    assert kernel.count == machine.columns_of.n_evals
+    assert kernel.count == machine.columns.n_evals
 
 
 def test_whole_row_criteria_evaluate_one_column_per_step():
@@ -161,8 +166,8 @@ def test_cache_keeps_columns_and_changes_nothing():
     for slots in (0, 3, 100):
         kernel = Counting(0.5)
         cache = ColumnCache(100, slots) if slots else None
-        columns = KernelColumns(ArrayRows(X, y), kernel, 16, cache)
-        machine = GrowingMachine(columns, SquaredHinge(), 3.0, capacity=40)
+        columns = KernelColumns(ArrayRows(X, y), kernel, cache, 16)
+        machine = GrowingMachine.on_rows(columns, SquaredHinge(), 3.0, capacity=40)
         grown(machine, 40)
         results[slots] = machine.indices, float(machine.objective()[0]), kernel.count
     assert results[0][0] == results[3][0] == results[100][0]

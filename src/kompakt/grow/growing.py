@@ -661,7 +661,7 @@ class GrowingMachine:
     def set_weights(self, weights: Array) -> None:
         """Other weights (n,) or (n, L) of all rows, as when validation rows join the training at the end."""
         self._all = self._all[0], self.C * np.atleast_2d(np.asarray(weights, dtype=np.float64).T)
-        self.cost = self._all[1] if self.live is None else self._all[1][:, self.live]
+        self.cost = self._all[1] if self.live is None else np.take(self._all[1], self.live, axis=1)
         self.rebuild()
 
     def truncate(self, n_basis: int) -> None:
@@ -713,8 +713,8 @@ class GrowingMachine:
             together = np.concatenate([self.live, back])
             order = np.argsort(together)
             self.live = together[order]
-            self.A = np.concatenate([self.A, A], axis=2)[:, :, order]
-            self.y, self.cost = y[:, self.live], cost[:, self.live]
+            self.A = np.take(np.concatenate([self.A, A], axis=2), order, axis=2)
+            self.y, self.cost = np.take(y, self.live, axis=1), np.take(cost, self.live, axis=1)
             self.columns.narrow(self.live)
             self.rebuild()
         return len(back)
@@ -752,40 +752,30 @@ class GrowingMachine:
         )
 
     def state(self) -> dict[str, Any]:
-        """Everything that growth has changed, as plain arrays; A, R and H beyond the basis are left out."""
-        p, m = self.width, self.n_basis
-        kept = {name: getattr(self, name) for name in _KEPT}
-        return kept | {
-            "taken": np.array(sorted(self.taken), dtype=np.int64),
-            "indices": np.array(self.indices, dtype=np.int64),
-            "live": self.live,
-            "A": np.ascontiguousarray(self.A[0, self.first : p]),
-            "R": np.ascontiguousarray(self.R[:m, :m]),
-            "H": np.ascontiguousarray(self.H[:, :p, :p]),
+        """Everything that growth has changed, as plain values and arrays; lines of A beyond the basis are left out."""
+        return {name: getattr(self, name) for name in _KEPT} | {
+            "taken": sorted(self.taken),
+            "A": np.ascontiguousarray(self.lines),
             "factors": [None if factor is None else (factor.R, factor.jitter) for factor in self.factors],
             "n_evals": self.columns.n_evals,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Make a machine that has just been made what it was."""
-        self.live = state["live"]
-        if self.live is not None:
-            self.y, self.cost = self.y[:, self.live], self.cost[:, self.live]
-            self.A = np.ones((1, self.A.shape[1], len(self.live)))
-            self.blocks = RowBlocks(len(self.live), choose_block_rows(self.A.shape[1]))
-            self.columns.narrow(self.live)
         for name in _KEPT:
             setattr(self, name, state[name])
-        self.indices = [int(index) for index in state["indices"]]
-        self.taken = {int(index) for index in state["taken"]}
-        p, m = self.width, self.n_basis
-        self.A[0, self.first : p], self.R[:m, :m], self.H[:, :p, :p] = state["A"], state["R"], state["H"]
+        if self.live is not None:
+            self.y, self.cost = np.take(self.y, self.live, axis=1), np.take(self.cost, self.live, axis=1)
+            self.A = np.empty((1, self.A.shape[1], len(self.live)))
+            self.blocks = RowBlocks(len(self.live), choose_block_rows(self.A.shape[1]))
+            self.columns.narrow(self.live)
+        self.taken, self.A[0, : self.width] = set(state["taken"]), state["A"]
         self.factors = [None if known is None else Factor(*known) for known in state["factors"]]
         self.columns.n_evals = state["n_evals"]
 
 
 #: attributes that a checkpoint keeps as they are
 _KEPT = (
-    "n_basis", "theta", "f", "slopes", "curvatures", "scoring", "training", "n_iter", "converged", "optimality",
-    "_exact", "_value", "_active", "_lifted",
+    "n_basis", "indices", "live", "R", "H", "theta", "f", "slopes", "curvatures", "scoring", "training", "n_iter",
+    "converged", "optimality", "_exact", "_value", "_active", "_lifted",
 )  # fmt: skip

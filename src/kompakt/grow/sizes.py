@@ -270,7 +270,7 @@ def grow_batch(
     intercept = {"fit_intercept": fit_intercept, "penalize_intercept": penalize_intercept}
     targets = np.tile(np.asarray(y, dtype=np.float64), (F * nC, 1))
     batch = GrowingMachine(None, targets, weights[fold], loss, np.tile(C, F), capacity=d_max, batch=True, **intercept)
-    batch.retrain(enough=1e-12)
+    batch.retrain(0.0, 100, enough=1e-12)
     taken, alive, diagonal = np.zeros((F * nC, n), dtype=bool), np.arange(F * nC), np.diag(K)
     outputs = np.full((d_max, F * nC, n), np.nan)
     for step in range(d_max):
@@ -297,6 +297,6 @@ def grow_batch(
         at, alive = (can, winner[can]), alive[can]
         batch.border(K[index[at]], Phi[at], np.sqrt(distances[at]))
         taken[alive, index[at]] = True
-        batch.retrain(max_iter=100, enough=1e-12)
+        batch.retrain(0.0, 100, enough=1e-12)
         outputs[step, alive] = batch.f
     return outputs.reshape(d_max, F, nC, n)
