@@ -296,7 +296,6 @@ class GrowingMachine:
         shared = isinstance(loss, LeastSquares) and len(self.cost) == 1 and not batch
         self.H = np.tile(np.diag(self.penalty), (1 if shared else L, 1, 1))
         self.factors: list[Factor | None] = [None] * len(self.H)
-        self._lifted = [False] * len(self.H)
         # multiply-adds by purpose: counted, not timed, so that the same key gives the same basis under any load
         self.scoring = self.training = 0.0
         self.n_iter = 0
@@ -476,7 +475,6 @@ class GrowingMachine:
         for name in ("C", "y", "cost", "A", "theta", "f", "slopes", "curvatures", "H", "optimality", "_exact"):
             setattr(self, name, getattr(self, name)[which])
         self.factors = [self.factors[i] for i in which]
-        self._lifted = [self._lifted[i] for i in which]
         self.set_loss(self.loss.take_outputs(which))
 
     # -- training ------------------------------------------------------------------------------------
@@ -521,7 +519,7 @@ class GrowingMachine:
             self._move(left, step)
             # the step, or where it does not lower the objective enough, its best multiple (step 4 of the method)
             poor = np.flatnonzero(self.objective()[left] > before + 1e-4 * descent + 1e-14 * np.abs(before))
-            self._exact[left] = True
+            self._exact[left] = [not self._flat(problem) for problem in left]
             if len(poor):
                 self._shorten(left, theta, f, step, poor)
             used += 1
@@ -615,7 +613,7 @@ class GrowingMachine:
         lines, H = self.A[h if len(self.A) > 1 else 0, :p], self.H[h, :p, :p]
         factor = self.factors[h]
         self.factors[h] = None
-        if factor is not None and len(rows) <= p // 8 and not self._lifted[h]:
+        if factor is not None and len(rows) <= p // 8 and not self._flat(h):
             scaled = lines[:, rows].T * np.sqrt(np.abs(change))[:, None]
             self.factors[h] = rank_one_changes(factor, scaled[change > 0], scaled[change < 0])
             self.training += 2.0 * len(rows) * p * p
@@ -638,15 +636,17 @@ class GrowingMachine:
         if factor is None:
             p = self.width
             H = self.H[h, :p, :p]
-            mass = float(np.sum(self.cost[min(h, len(self.cost) - 1)]))
-            self._lifted[h] = bool(self.first and H[0, 0] < 1e-3 * mass)
-            if self._lifted[h]:
-                # Hardly a row has curvature, so the intercept has none: move it as if every loss were quadratic.
+            if self._flat(h):  # move the intercept as if every loss were quadratic
                 H = H.copy()
-                H[0, 0] += mass
+                H[0, 0] += np.sum(self.cost[min(h, len(self.cost) - 1)])
             factor = self.factors[h] = factorise(H, what="Hessian")
             self.training += p**3 / 3
         return factor
+
+    def _flat(self, problem: int) -> bool:
+        """Whether hardly a row has curvature, so that the intercept has none."""
+        mass = np.sum(self.cost[min(problem, len(self.cost) - 1)])
+        return bool(self.first and self.H[min(problem, len(self.H) - 1), 0, 0] < 1e-3 * mass)
 
     def stale_gain(self) -> float:
         """What one Newton step would gain now, g' H^-1 g / 2: it comes from rows that left their piece alone."""
@@ -777,5 +777,5 @@ class GrowingMachine:
 #: attributes that a checkpoint keeps as they are
 _KEPT = (
     "n_basis", "indices", "live", "R", "H", "theta", "f", "slopes", "curvatures", "scoring", "training", "n_iter",
-    "converged", "optimality", "_exact", "_value", "_active", "_lifted",
+    "converged", "optimality", "_exact", "_value", "_active",
 )  # fmt: skip
