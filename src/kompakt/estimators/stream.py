@@ -28,6 +28,7 @@ from kompakt.estimators.prepare import (
 )
 from kompakt.kernels import Precomputed
 from kompakt.rows import Passes, Raw, RowReader, Source, StreamedRows, tree_sum
+from kompakt.rows.base import sum_in_order
 from kompakt.rows.moments import centre_from, centre_sums
 from kompakt.rows.tasks import Bounds
 
@@ -153,13 +154,14 @@ def _first_look(
         float(values.max(initial=0.0)),
         int(values.size),
     )
-    sums: list[Array] = []
+    sums: tuple[Array, ...] = ()
     if not sparse.issparse(raw.X):
-        for start in range(0, len(raw), _MOMENT_ROWS):
-            rows, part = raw.X[start : start + _MOMENT_ROWS].astype(np.float64), w[start : start + _MOMENT_ROWS]
-            here = [*centre_sums(rows, part), np.array(part.sum())]
-            sums = here if not sums else [total + more for total, more in zip(sums, here, strict=True)]
-    return facts, tuple(sums)
+        sums = sum_in_order(
+            (*centre_sums(raw.X[at : at + _MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
+            for at in range(0, len(raw), _MOMENT_ROWS)
+            for part in (w[at : at + _MOMENT_ROWS],)
+        )
+    return facts, sums
 
 
 def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:

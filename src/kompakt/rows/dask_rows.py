@@ -305,7 +305,7 @@ class ClusterPasses:
         groups = _groups(list(bounds), 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
         make = self._maker(reader, task, _sums_of)
         nodes = [make(group) for group in groups]
-        add = _dask().delayed(_added, pure=True)
+        add = _dask().delayed(tree_sum, pure=True)
         while len(nodes) > 1:
             nodes = [
                 add(nodes[at : at + FAN_IN]) if at + 1 < len(nodes) else nodes[at]
@@ -403,8 +403,3 @@ def _results_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, ins
 
 def _sums_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
     return tree_sum(_results_of(task, group, here, cut, inside))
-
-
-def _added(parts: list[Sums]) -> Sums:
-    # a task must leave its inputs as they are: they may be needed again after a worker was lost
-    return tree_sum([tuple(np.array(total) for total in part) for part in parts])
