@@ -29,13 +29,11 @@ from kompakt.estimators.prepare import (
 from kompakt.kernels import Precomputed
 from kompakt.rows import Passes, Raw, RowReader, Source, StreamedRows, tree_sum
 from kompakt.rows.base import sum_in_order
-from kompakt.rows.moments import centre_from, centre_sums
+from kompakt.rows.moments import MOMENT_ROWS, centre_from, centre_sums
 from kompakt.rows.tasks import Bounds
 
 #: more labels than this are no classes
 _MOST_CLASSES = 10_000
-#: block size of `centre_of` and `total_variance`: the sums of a first pass must agree with theirs to the last bit
-_MOMENT_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -157,9 +155,9 @@ def _first_look(
     sums: tuple[Array, ...] = ()
     if not sparse.issparse(raw.X):
         sums = sum_in_order(
-            (*centre_sums(raw.X[at : at + _MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
-            for at in range(0, len(raw), _MOMENT_ROWS)
-            for part in (w[at : at + _MOMENT_ROWS],)
+            (*centre_sums(raw.X[at : at + MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
+            for at in range(0, len(raw), MOMENT_ROWS)
+            for part in (w[at : at + MOMENT_ROWS],)
         )
     return facts, sums
 
@@ -207,7 +205,7 @@ def first_pass(
     set_features(estimator, source)
     rows = StreamedRows(RowReader(source), passes=Passes(getattr(source, "n_index_passes", 0)))
     facts: list[Facts] = []
-    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(_MOMENT_ROWS)), facts)
+    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(MOMENT_ROWS)), facts)
     totals = tree_sum(sums)
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
@@ -247,7 +245,7 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
         )
         return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)
     classes, mass_of = classes_of(facts)
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, None, None, mass_of)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
     L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
@@ -275,7 +273,7 @@ def _centre_of(rows: StreamedRows) -> Array:
 def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
     """The labels that the first pass found, sorted, and their weights."""
     found = [fact.labels for fact in facts if fact.labels is not None]
-    classes, place = np.unique(np.concatenate(found), return_inverse=True)
+    classes = np.unique(np.concatenate(found))
     check_classification_targets(classes)
     if len(classes) < 2:
         raise ValueError(
@@ -286,8 +284,14 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
         raise ValueError(
             f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
         )
-    masses = np.concatenate([fact.mass for fact in facts if fact.mass is not None])
-    return classes, np.bincount(place.ravel(), weights=masses, minlength=len(classes))
+    return classes, tree_sum((_spread(classes, fact),) for fact in facts)[0]
+
+
+def _spread(classes: Array, fact: Facts) -> Array:
+    """The weight that one task found for every class."""
+    mass = np.zeros(len(classes))
+    mass[np.searchsorted(classes, fact.labels)] = fact.mass
+    return mass
 
 
 def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRows, Array | None]:
@@ -303,7 +307,7 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
         X = X - at
         return w @ X, w @ np.square(X), np.array(w.sum())
 
-    first, second, mass = rows.map_reduce(one, _MOMENT_ROWS)
+    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
     mean = first / mass
     variance = np.maximum(0.0, second / mass - mean**2)
     # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does
