@@ -16,6 +16,7 @@ from kompakt.codings import get_coding
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.rows import ArrayRows, Source, centre_of, steady, total_variance, tree_sum
 from kompakt.rows.base import task_bounds
+from kompakt.rows.checks import missing
 from kompakt.rows.moments import MOMENT_ROWS
 from kompakt.validate import resolve_splits
 
@@ -85,6 +86,11 @@ def check_rows(
         "accept_large_sparse": False,
     }
     X = _with_small_indices(X)
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.dtype == object and labels.ndim and (lacking := missing(labels)).any():
+        raise ValueError(
+            f"Input y contains missing values (NaN), first in row {int(np.argmax(lacking))}. Drop such rows."
+        )
     try:
         if y is None:
             return validate_data(estimator, X, **options), None

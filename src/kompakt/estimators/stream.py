@@ -29,6 +29,7 @@ from kompakt.estimators.prepare import (
 from kompakt.kernels import Precomputed
 from kompakt.rows import Passes, Raw, RowReader, Source, StreamedRows, tree_sum
 from kompakt.rows.base import sum_in_order
+from kompakt.rows.checks import missing, refuse_non_finite
 from kompakt.rows.moments import MOMENT_ROWS, centre_from, centre_sums
 from kompakt.rows.tasks import Bounds
 
@@ -163,30 +164,19 @@ def _first_look(
 
 
 def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
-    def place(bad: Array) -> str:
-        number = first + int(np.flatnonzero(bad)[0])
+    def place(row: int) -> str:
+        number = first + row
         number = number if reader.kept is None else int(reader.kept[number])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
-    values = raw.X.data if sparse.issparse(raw.X) else raw.X
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum()
-    if not np.isfinite(total) and not np.all(np.isfinite(values)):
-        if sparse.issparse(raw.X):
-            rows = np.repeat(np.arange(len(raw)), np.diff(raw.X.indptr))
-            bad = np.bincount(rows[~np.isfinite(values)], minlength=len(raw)) > 0
-        else:
-            bad = ~np.all(np.isfinite(values), axis=1)
-        raise ValueError(
-            f"Input X contains NaN or infinity, first in {place(bad)}. Fill or drop such rows before training."
-        )
+    refuse_non_finite(raw.X, place)
     for name, column in (("y", raw.y), ("the weights", raw.w)):
-        if column is not None and column.dtype.kind == "f":
-            bad = ~np.isfinite(column.reshape(len(raw), -1)).all(axis=1)
-            if bad.any():
-                raise ValueError(f"Input {name} contains NaN or infinity, first in {place(bad)}. Drop such rows.")
+        bad = np.zeros(0, dtype=bool) if column is None else missing(column)
+        if bad.any():
+            what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
+            raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
     if raw.w is not None and np.any(raw.w < 0):
-        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(raw.w < 0)}.")
+        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(int(np.argmax(raw.w < 0)))}.")
 
 
 def first_pass(
