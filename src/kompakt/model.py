@@ -14,6 +14,7 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel
 from kompakt.rows import ArrayRows, RowBlock
+from kompakt.rows.checks import refuse_non_finite
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -182,15 +183,18 @@ class Model:
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
     def _transformed(self, X: Any) -> Any:
-        if not sparse.issparse(X):
-            X = np.asarray(X)
-            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-            if X.ndim != 2:
-                raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
+        """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
+        X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+        if X.dtype.kind == "c":
+            raise ValueError("X holds complex numbers; expected real ones.")
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
+        refuse_non_finite(X)
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:

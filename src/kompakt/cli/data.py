@@ -14,6 +14,7 @@ from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.recognise import Kind, recognise
 from kompakt.model import Model
 from kompakt.progress import task
+from kompakt.rows.checks import missing
 from kompakt.rows.opening import open_rows
 from kompakt.rows.source import Raw, Source
 
@@ -90,6 +91,8 @@ def as_labels(y: Array) -> Array:
         return np.where(y, "true", "false")
     if y.dtype.kind == "f" and y.ndim == 1 and np.all(np.isfinite(y)) and np.all(y == np.round(y)):
         return y.astype(np.int64) if np.all(np.abs(y) < 2**53) else y
+    if y.dtype.kind == "O":
+        y = np.where(missing(y), "", y)  # no label: an empty one
     return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
 
 
