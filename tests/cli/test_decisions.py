@@ -56,7 +56,7 @@ def test_the_flag_decides_otherwise_and_words_need_none(run, tmp_path, people):
 
 @pytest.mark.parametrize("command", [["train", "-v", "5"], ["auto", "-o", "m.kompakt"]])
 def test_parts_of_the_rows_have_the_task_of_all(run, tmp_path, command):
-    X, z = rows(240)  # 12 labels are a twentieth of 240 rows, but more than that of the rows of a fold
+    X, _ = rows(240)  # 12 labels are a twentieth of 240 rows, but more than that of the rows of a fold
     data = write(tmp_path / "twelve.csv", X, np.arange(240) % 12)
     done = run(command[0], data, *command[1:], "-n", 2, "--max-time", 0.1)
     assert done.code in (0, 4), done.err
