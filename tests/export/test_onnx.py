@@ -16,9 +16,9 @@ from tests.export.machines import CASES, IDS, data, decisions, fitted
 from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
-from kompakt.estimators.folding import fold_steps
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
 from kompakt.formats import UnsupportedModelError
+from kompakt.formats.folding import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from kompakt.estimators.base import deadline_of
-from kompakt.estimators.folding import fold_steps
 from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
+from kompakt.formats.folding import fold_steps
 from kompakt.grow.compress import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.model import Model
 from kompakt.progress import showing

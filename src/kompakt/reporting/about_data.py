@@ -226,8 +226,9 @@ def _share(value: float) -> str:
 
 
 def relevance_of(model: Model, sample: Sample) -> Array:
-    """How much of the kernel's distance a feature makes up: its gamma times its variance, both in the kernel's units."""
-    seen = replace(model, input_shift=None)._transformed(sample.X[:_MOST_ROWS])  # a shift would make sparse rows dense
+    """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
+    # without the shift, which changes no variance and would make sparse rows dense
+    seen = replace(model, input_shift=None)._transformed(sample.X[:_MOST_ROWS])
     return np.abs(np.asarray(model.kernel.gamma)) * moments_of(seen)[1]  # type: ignore[attr-defined]
 
 
