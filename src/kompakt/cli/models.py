@@ -27,7 +27,7 @@ def inspect(options: Any) -> int | None:
         ("file", f"{options.model} ({os.path.getsize(options.model):,} bytes)"),
         ("written by", header["writer"]),
         ("kind", header["kind"]),
-        ("kernel", repr(model.kernel)),
+        ("kernel", str(model.kernel)),
         ("basis vectors", f"{m} with {header['n_features']} features, {arrays['basis'][0]}"),
         ("outputs", L),
     ]
@@ -54,7 +54,7 @@ def _inspect_libsvm(path: str, console: Console) -> None:
         "file": path,
         "format": "LIBSVM text model",
         "kind": model.kind,
-        "kernel": repr(model.kernel),
+        "kernel": str(model.kernel),
         "vectors": model.n_basis_,
         "features": model.n_features,
         "classes": None if model.classes is None else model.classes.tolist(),
