@@ -117,7 +117,7 @@ def settings_section(subject: Subject, sample: Sample) -> str:
     search = search_of(estimator)
     if search is not None:
         pictures += _search_figure(search)
-    if np.size(gamma) > 1:
+    if gamma is not None and np.size(gamma) > 1:
         pictures += _relevance_figure(model, sample)
     if pictures:
         parts.append(f'<div class="pair">{pictures}</div>')
