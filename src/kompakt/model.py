@@ -91,6 +91,22 @@ class Model:
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
 
+    def __repr__(self) -> str:
+        """One line without the arrays, whatever their size."""
+        facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
+        if self.classes is not None:
+            labels = [str(label)[:30] for label in self.classes[:5]] + ["..."] * (len(self.classes) > 5)
+            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
+        elif self.weights.shape[1] != 1:
+            facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.input_fill is not None:
+            facts.append("fills missing values")
+        if self.input_shift is not None or self.input_scale is not None:
+            facts.append("scales its inputs")
+        if self.calibration is not None:
+            facts.append("calibrated")
+        return f"<Model: {', '.join(facts)}>"
+
     # -- what a user asks of it ----------------------------------------------------------------------
 
     @property

@@ -27,7 +27,7 @@ def inspect(options: Any) -> int | None:
         ("file", f"{options.model} ({os.path.getsize(options.model):,} bytes)"),
         ("written by", header["writer"]),
         ("kind", header["kind"]),
-        ("kernel", repr(model.kernel)),
+        ("kernel", str(model.kernel)),
         ("basis vectors", f"{m} with {header['n_features']} features, {arrays['basis'][0]}"),
         ("outputs", L),
     ]
@@ -54,7 +54,7 @@ def _inspect_libsvm(path: str, console: Console) -> None:
         "file": path,
         "format": "LIBSVM text model",
         "kind": model.kind,
-        "kernel": repr(model.kernel),
+        "kernel": str(model.kernel),
         "vectors": model.n_basis_,
         "features": model.n_features,
         "classes": None if model.classes is None else model.classes.tolist(),
@@ -129,9 +129,14 @@ def compress(options: Any) -> int | None:
     smaller = kompakt.compress(model, n_basis=options.n_basis, tol=options.loss, X=rows, random_state=options.seed)
     kompakt.save(smaller, options.out)
     agreement = float(smaller.meta["agreement"])
-    facts = {"from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "model": options.out}
+    rows_measured = int(smaller.meta["agreement_rows"])
+    facts = {
+        "from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "agreement_rows": rows_measured,
+        "model": options.out,
+    }  # fmt: skip
     what = "equal labels" if model.kind == "classifier" else "agreement"
-    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}; {what} {100 * agreement:.4g} %; {options.out}"
+    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}; {what} {100 * agreement:.4g} %"
+    text += f" on {rows_measured:,} rows held out; {options.out}"
     console.result(facts, text)
     return None
 

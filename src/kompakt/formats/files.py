@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from kompakt.formats import container, schema
 from kompakt.formats.errors import ModelFileError
+from kompakt.formats.folding import fold_steps
 from kompakt.model import Model
 
 try:
@@ -36,6 +37,9 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     Parameters
     ----------
     estimator_or_model : fitted kompakt estimator or Model
+        Also as the last step of a `Pipeline` behind a `SimpleImputer` or scalers (`StandardScaler`, `MinMaxScaler`,
+        `MaxAbsScaler`, `RobustScaler`), which become part of the model, so that it takes rows as the pipeline does; or
+        as the best estimator of a search.
     path : path-like
 
     Raises
@@ -43,7 +47,8 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        For a callable or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
+        For a pipeline with other steps (``save(pipeline[-1], path)`` saves the machine without them), for a callable
+        or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
     ValueError
         If the model contradicts itself or holds NaN.
     OSError
@@ -131,19 +136,24 @@ def read_header(path: PathLike) -> dict[str, Any]:
 
 
 def model_of(estimator_or_model: Any) -> Model:
-    """The `Model` inside a fitted estimator, or the model itself."""
-    if isinstance(estimator_or_model, Model):
-        return estimator_or_model
-    model = getattr(estimator_or_model, "model_", None)
-    if isinstance(model, Model):
-        return model
-    if hasattr(estimator_or_model, "fit") and not isinstance(estimator_or_model, type):
+    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model."""
+    given = estimator_or_model
+    if isinstance(given, Model):
+        return given
+    if isinstance(getattr(given, "model_", None), Model):
+        return given.model_
+    if hasattr(given, "best_estimator_"):
+        return model_of(given.best_estimator_)
+    if hasattr(given, "steps") and isinstance(given.steps, list):
+        return fold_steps(given.steps[:-1], model_of(given.steps[-1][1]))
+    if hasattr(given, "fit") and not isinstance(given, type):
         from sklearn.utils.validation import check_is_fitted
 
-        check_is_fitted(estimator_or_model)
+        check_is_fitted(given)
     raise TypeError(
-        "expected a fitted kompakt estimator or a kompakt Model; "
-        f"got {type(estimator_or_model).__name__}, which holds no kompakt machine."
+        "expected a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; got "
+        f"{type(given).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress makes a "
+        "Model of a scikit-learn SVM."
     )
 
 
