@@ -178,7 +178,10 @@ class Restriction:
     """
 
     def __init__(self, factor: Any, rows: FloatArray) -> None:
-        _, upper, pivots = qr(factor.whitened(rows).T, mode="economic", pivoting=True)
+        whitened = factor.whitened(rows)
+        lengths = np.linalg.norm(whitened, axis=1)[:, None]  # a constraint has no scale of its own
+        rows, whitened = rows / lengths, whitened / lengths
+        _, upper, pivots = qr(whitened.T, mode="economic", pivoting=True)
         diagonal = np.abs(upper.diagonal())
         # Rows that depend on others to working precision are kept to zero by these.
         rank = int(np.sum(diagonal > len(rows[0]) * EPS * diagonal.max(initial=0.0)))
