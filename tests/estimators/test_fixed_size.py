@@ -130,13 +130,23 @@ def test_cross_validation_of_all_rows_as_prototypes_is_that_of_the_full_machine(
     np.testing.assert_allclose(machine.out_of_fold_outputs_[:, 0], expected, atol=1e-6)
 
 
+def ringnorm(n, seed):
+    """Two normal clouds, one inside the other: the hard rows are the far ones, which entropy chooses."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, size=n)
+    wide, narrow = 2.0 * rng.normal(size=(n, 20)), 2.0 / np.sqrt(20) + rng.normal(size=(n, 20))
+    return np.where(y[:, None] == 0, wide, narrow), y
+
+
 def test_prototypes_do_not_shield_themselves_in_cross_validation():
-    # every label is a coin: no honest estimate is far from one half
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(120, 8)), rng.integers(0, 2, size=120)
-    machine = FixedSizeLSSVC(n_basis=100, gamma=1.0, C=1.0, tune=True, cv=5, random_state=0)
-    error = {mode: clone(machine).set_params(cv_prototypes=mode).fit(X, y).cv_error_ for mode in ("drop", "plain")}
-    assert error["drop"] > error["plain"]
+    X, y = ringnorm(400, 0)
+    X_new, y_new = ringnorm(3000, 1)
+    machine = FixedSizeLSSVC(100, tune=True, random_state=0).fit(X, y)
+    plain = clone(machine).set_params(cv_prototypes="plain").fit(X, y)
+    error, plain_error = (1.0 - fitted.score(X_new, y_new) for fitted in (machine, plain))
+    assert plain.cv_error_ < 0.5 * plain_error
+    assert abs(machine.cv_error_ - error) < 0.015
+    assert error < plain_error
 
 
 @pytest.mark.parametrize("mode", ["drop", "anew"])
@@ -157,14 +167,11 @@ def model_labels(machine):
 
 
 def test_one_vs_one_reports_the_share_of_wrong_labels():
-    X, y = make_blobs(240, centers=6, cluster_std=4.0, random_state=0)
-    machine = FixedSizeLSSVC(n_basis=40, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X, y)
-    wrong_sides = machine.cv_results_["mean_test_error"].min()
-    X_new, y_new = make_blobs(3000, centers=make_blobs(1, centers=6, random_state=0, return_centers=True)[2],
-                              cluster_std=4.0, random_state=1)  # fmt: skip
-    test_error = 1.0 - machine.score(X_new, y_new)
+    X, y = make_blobs(3200, centers=5, cluster_std=4.0, random_state=0)
+    machine = FixedSizeLSSVC(n_basis=20, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X[:200], y[:200])
+    test_error = 1.0 - machine.score(X[200:], y[200:])
     assert abs(machine.cv_error_ - test_error) < 0.08
-    assert wrong_sides < 0.6 * test_error
+    assert machine.cv_results_["mean_test_error"].min() < 0.6 * test_error  # of pairs
 
 
 def test_several_classes_default_to_one_against_the_rest():
@@ -178,18 +185,6 @@ def test_few_rows_may_all_be_prototypes(kind):
     X, y = make_moons(60, noise=0.2, random_state=0)
     machine = kind("auto", tune=True, random_state=0).fit(X, y)
     assert machine.size_path_["n_basis"].max() == 60
-
-
-@pytest.mark.parametrize("loss", ["least_squares", "absolute", "huber", "epsilon_insensitive", "quantile"])
-@pytest.mark.parametrize("far", [1e3, 1e6])
-def test_targets_far_from_zero_are_fitted_as_well_as_near(loss, far):
-    X, y = sines(150)
-    machine = FixedSizeLSSVR(n_basis=20, gamma=0.5, C=10.0, loss=loss, epsilon=0.1, random_state=0)
-    near = clone(machine).fit(X, y).predict(X)
-    np.testing.assert_allclose(clone(machine).fit(X, far + y).predict(X) - far, near, atol=1e-4)
-    if loss == "least_squares":
-        tuned = clone(machine).set_params(tune=True, cv=5).fit(X, far + y)
-        assert tuned.score(X, far + y) > 0.9
 
 
 def test_blocks_tune_as_memory_does():
