@@ -200,8 +200,8 @@ class _State:
             left = np.maximum(left - column * column, 0.0)
             left[best] = 0.0
             chosen.append(best)
-        if not chosen:  # the largest error is rounding when it is computed anew
-            self.errors[pool] = np.minimum(self.errors[pool], left)
+        if not chosen:  # computed anew, the largest errors are rounding; those within a quantum of the floor are too
+            self.errors[pool] = np.minimum(self.errors[pool], np.minimum(left, floor))
         return pool[chosen]
 
     def _pool(self) -> tuple[Array, tuple[float, Any]]:
