@@ -192,7 +192,8 @@ def _with_classes(
             f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
             "Give rows of at least two classes (with positive weight)."
         )
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, class_mass(labels, weights, kept, n_rows))
+    mass = class_mass(labels, weights, kept, n_rows)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass)
     if factors is not None:
         weights = factors[labels] if weights is None else weights * factors[labels]
     coding = get_coding(getattr(estimator, "coding", "one_vs_rest"))

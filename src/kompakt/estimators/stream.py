@@ -176,7 +176,8 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
             what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
             raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
     if raw.w is not None and np.any(raw.w < 0):
-        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(int(np.argmax(raw.w < 0)))}.")
+        first_bad = place(int(np.argmax(raw.w < 0)))
+        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {first_bad}.")
 
 
 def first_pass(
@@ -280,6 +281,7 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
 def _spread(classes: Array, fact: Facts) -> Array:
     """The weight that one task found for every class."""
     mass = np.zeros(len(classes))
+    assert fact.labels is not None
     mass[np.searchsorted(classes, fact.labels)] = fact.mass
     return mass
 
