@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from kompakt.codings import get_coding
 from kompakt.design import Design
@@ -19,6 +19,7 @@ from kompakt.estimators.prepare import (
     Training,
     check_parameters,
     check_rows,
+    checked_weights,
     class_factors,
     resolve_kernel,
 )
@@ -164,7 +165,7 @@ class _Partial:
         X = X.astype(np.float64, copy=False)  # sums over many batches keep what float32 would lose
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             kept = np.flatnonzero(weights > 0)
             if not len(kept):
                 raise ValueError("sample_weight is zero for every row of the batch; expected at least one non-zero.")

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from kompakt.design import Factor, choose_block_rows
-from kompakt.estimators.prepare import check_parameters, check_rows, resolve_kernel
+from kompakt.estimators.prepare import check_parameters, check_rows, checked_weights, resolve_kernel
 from kompakt.estimators.samples import fit_on_sample
 from kompakt.estimators.watch import CallbackSupportMixin, watched
 from kompakt.kernels import Precomputed
@@ -245,7 +245,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         """Weights, and the numbers of the rows that count when some do not."""
         if sample_weight is None:
             return None, None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = checked_weights(sample_weight, X)
         if np.all(weights > 0):
             return weights, None
         if not np.any(weights > 0):

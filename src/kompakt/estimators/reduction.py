@@ -13,12 +13,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.compress import as_model
-from kompakt.estimators.prepare import Array, check_parameters, check_rows, resolve_gamma
+from kompakt.estimators.prepare import Array, check_parameters, check_rows, checked_weights, resolve_gamma
 from kompakt.kernels import Linear
 from kompakt.model import Model
 from kompakt.subsample import ReductionWarning
@@ -53,7 +53,7 @@ class ReducedSVC(MachineClassifier):
         self._weights = None
         rows = np.arange(len(y))
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             rows = np.flatnonzero(weights > 0)
             self._weights = None if np.all(weights == 1.0) else weights
         self.classes_ = np.unique(y[rows])
@@ -273,7 +273,7 @@ def _model_of(machine: Any) -> Model | None:
 def _check_words(estimator: Any) -> None:
     """Ranges of the parameters of both machines."""
     parameters = estimator.get_params(deep=False)
-    _Shared(**{name: value for name, value in parameters.items() if name in ("C", "max_iter", "degree")}).check()
+    _Shared(**{name: value for name, value in parameters.items() if name in _SHARED}).check()
     n_basis = parameters["n_basis"]
     if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
         raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
@@ -288,6 +288,10 @@ def _check_words(estimator: Any) -> None:
     tol = parameters["tol"]
     if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
         raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
+
+
+#: parameters that mean the same everywhere
+_SHARED = ("C", "max_iter", "degree", "stratify", "reweight")
 
 
 class _Shared:

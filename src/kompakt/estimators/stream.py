@@ -23,6 +23,8 @@ from kompakt.estimators.prepare import (
     Training,
     check_parameters,
     class_factors,
+    refuse_extreme_targets,
+    refuse_extreme_weights,
     refuse_extremes,
     resolve_kernel,
 )
@@ -136,6 +138,9 @@ def _first_look(
         raise ValueError(
             f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
         )
+    if not classifier and raw.y is not None:
+        # a part may hold small targets only
+        refuse_extreme_targets(max(1.0, float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0))))
     values = raw.X.data if sparse.issparse(raw.X) else raw.X
     w = np.ones(len(raw)) if raw.w is None else raw.w
     labels = mass = None
@@ -185,6 +190,8 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
             bad = ~np.isfinite(column.reshape(len(raw), -1)).all(axis=1)
             if bad.any():
                 raise ValueError(f"Input {name} contains NaN or infinity, first in {place(bad)}. Drop such rows.")
+    if raw.w is not None:
+        refuse_extreme_weights(max(1.0, float(raw.w.max(initial=0.0))))  # a part may hold small weights only
     if raw.w is not None and np.any(raw.w < 0):
         raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(raw.w < 0)}.")
 

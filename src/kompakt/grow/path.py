@@ -119,7 +119,7 @@ class _Run:
     ) -> None:
         self.recipe = recipe
         self.part, self.other = rows.subset(train), rows.subset(other)
-        self.light = light(self.part, recipe.memory_budget) if recipe.refine else self.part
+        self.light = light(self.part, recipe.memory_budget, recipe.C) if recipe.refine else self.part
         self.selection = select(self.part, kernel, largest, recipe, None if labels is None else labels[train])
         self.kernel = kernel
         self.basis = self.selection.vectors[:0]

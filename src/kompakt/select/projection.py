@@ -261,6 +261,8 @@ class _State:
         if self.indices:
             Phi = self._features_of(index)
             gram = gram - Phi @ Phi.T
+        if not np.all(np.isfinite(gram)):  # no error would ever fall, and the choice never end
+            raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")
         return gram
 
     def _features_of(self, index: Array) -> Array:
