@@ -360,8 +360,8 @@ def check_parameters(estimator: Any) -> None:
     C = float(parameters.get("C", 1.0))
     if not 1.0 / LARGEST <= C <= LARGEST:
         raise ValueError(
-            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Beyond about 1e15 either way it "
-            "makes no difference any more."
+            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and take a "
+            "C nearer to 1."
         )
     for name in _SWITCHES:
         value = parameters.get(name, False)

@@ -8,9 +8,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC
+from sklearn.svm import SVC, NuSVC
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -21,6 +22,7 @@ from kompakt.estimators.compress import as_model
 from kompakt.estimators.prepare import Array, check_parameters, check_rows, checked_weights, resolve_gamma
 from kompakt.kernels import Linear
 from kompakt.model import Model
+from kompakt.rows import centre_of
 from kompakt.subsample import ReductionWarning
 from kompakt.subsample.support import last_step, support_positions
 from kompakt.validate import holdout
@@ -56,6 +58,8 @@ class ReducedSVC(MachineClassifier):
             weights = checked_weights(sample_weight, X)
             rows = np.flatnonzero(weights > 0)
             self._weights = None if np.all(weights == 1.0) else weights
+        # distances do not change when rows are centred, their rounding does
+        self._centre = None if sparse.issparse(X) else centre_of(X, self._weights)
         self.classes_ = np.unique(y[rows])
         if len(self.classes_) < 2:
             raise ValueError(
@@ -109,8 +113,17 @@ class ReducedSVC(MachineClassifier):
 
     def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array, factor: float = 1.0) -> Any:
         fitted = clone(machine)
+        if self._centre is not None and _measures_distances(machine):
+            self._fit_step(fitted, X[rows] - self._centre.astype(X.dtype), y, rows, factor)
+            # the machine is handed on with the user's rows: it predicts for rows that are not centred
+            fitted.support_vectors_ = np.asarray(X[rows[fitted.support_]], dtype=fitted.support_vectors_.dtype)
+            return fitted
+        return self._fit_step(fitted, X[rows], y, rows, factor)
+
+    def _fit_step(self, fitted: Any, part: Any, y: Array, rows: Array, factor: float) -> Any:
+        """Fit a machine to `part`, the rows with these numbers, with their weights where there are any."""
         if self._weights is None and factor == 1.0:
-            return fitted.fit(X[rows], y[rows])
+            return fitted.fit(part, y[rows])
         weights = np.full(len(rows), factor) if self._weights is None else factor * self._weights[rows]
         step = last_step(fitted)
         if not has_fit_parameter(step, "sample_weight"):
@@ -119,7 +132,7 @@ class ReducedSVC(MachineClassifier):
                 "the weights out, or choose an estimator that takes them."
             )
         name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
-        return fitted.fit(X[rows], y[rows], **{name: weights})
+        return fitted.fit(part, y[rows], **{name: weights})
 
     def _error(self, machine: Any, X: Any, y: Array, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
@@ -174,7 +187,7 @@ class ReducedSVC(MachineClassifier):
             self.basis_vectors_ = self.model_.basis_vectors_
             self.dual_coef_ = self.model_.weights.T
             self.intercept_ = self.model_.intercept
-        for name in ("_weights", "_svm", "_pool", "_key"):
+        for name in ("_weights", "_centre", "_svm", "_pool", "_key"):
             delattr(self, name)
 
     # -- after it ----------------------------------------------------------------------------------------
@@ -251,6 +264,11 @@ def warn_not_reduced(n: int, name: str) -> None:
 
 def _is_seed(name: str) -> bool:
     return name == "random_state" or name.endswith("__random_state")
+
+
+def _measures_distances(machine: Any) -> bool:
+    """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
+    return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
 
 
 def _model_of(machine: Any) -> Model | None:
