@@ -228,8 +228,9 @@ def test_fingerprints_are_of_the_content():
     assert fingerprint(np.float64(1.0)) == fingerprint(1.0)
     different = [
         1, True, 1.0, "1", b"1", None, [1], [[1]], {1: 1}, {1}, np.ones(1), np.ones(1, np.float32), np.ones((1, 1)),
-        np.array([1], dtype=object), np.array(["1"], dtype=object), KFold(2), KFold(3), KFold, RBF(1.0), RBF(1.0 + 1e-15),
-        RBF(np.full(3, 0.1)), RBF(np.full(3, 0.1 + 1e-15)), linear_kernel, functools.partial(linear_kernel, dense_output=True),
+        np.array([1], dtype=object), np.array(["1"], dtype=object), KFold(2), KFold(3), KFold, RBF(1.0),
+        RBF(1.0 + 1e-15), RBF(np.full(3, 0.1)), RBF(np.full(3, 0.1 + 1e-15)), linear_kernel,
+        functools.partial(linear_kernel, dense_output=True),
         np.random.RandomState(0), np.random.RandomState(1), np.random.default_rng(0), sparse.csr_matrix(np.eye(2)),
         sparse.csr_matrix(2 * np.eye(2)),
     ]  # fmt: skip

@@ -199,18 +199,17 @@ def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
         )
 
 
-#: largest C, sample weight and target, and one over the smallest: their products and squares must stay in the range of
-#: float64
+#: largest C, sample weight and target, and one over the smallest C and weight: products and squares of them must stay
+#: inside the range of float64
 LARGEST = 1e50
 
 
 def refuse_extreme_targets(largest: float) -> None:
-    """Regression targets whose squares, times C, would overflow or vanish."""
-    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+    """Regression targets whose squares, times C, would overflow."""
+    if largest > LARGEST:
         raise ValueError(
-            f"the targets y are too {'large' if largest > 1.0 else 'small'} to be squared: the largest is "
-            f"{largest:.1e}, expected between {1.0 / LARGEST:.0e} and {LARGEST:.0e}. Scale them, for example with "
-            "TransformedTargetRegressor(regressor, transformer=StandardScaler())."
+            f"the targets y are too large to be squared: the largest is {largest:.1e}, expected at most {LARGEST:.0e}. "
+            "Scale them, for example with TransformedTargetRegressor(regressor, transformer=StandardScaler())."
         )
 
 
@@ -360,8 +359,8 @@ def check_parameters(estimator: Any) -> None:
     C = float(parameters.get("C", 1.0))
     if not 1.0 / LARGEST <= C <= LARGEST:
         raise ValueError(
-            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and take a "
-            "C nearer to 1."
+            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and "
+            "take a C nearer to 1."
         )
     for name in _SWITCHES:
         value = parameters.get(name, False)

@@ -139,8 +139,7 @@ def _first_look(
             f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
         )
     if not classifier and raw.y is not None:
-        # a part may hold small targets only
-        refuse_extreme_targets(max(1.0, float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0))))
+        refuse_extreme_targets(float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0)))
     values = raw.X.data if sparse.issparse(raw.X) else raw.X
     w = np.ones(len(raw)) if raw.w is None else raw.w
     labels = mass = None

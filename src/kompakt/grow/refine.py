@@ -23,7 +23,7 @@ from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, fac
 from kompakt.grow.replay import Replay
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.progress import Task, keeps_on_interrupt, task
+from kompakt.progress import Task, is_over, keeps_on_interrupt, task
 from kompakt.rows import ArrayRows, RowBlock
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
@@ -263,7 +263,7 @@ def descend(
         return (kernel.with_theta(x[basis.size :]) if objective.learn_width else kernel), Z
 
     def function(x: Array) -> tuple[float, Array]:
-        if limits.deadline is not None and time.monotonic() > limits.deadline and values:
+        if values and is_over(limits.deadline):
             raise _OutOfTime
         if not np.all(np.isfinite(x)):  # squares of a huge gradient
             raise _Overflow

@@ -386,8 +386,9 @@ def _residual_scales(problem: Problem) -> Array:
     mass, first = rows.map_reduce(lambda block: _moments(block, 0.0, 1), block_rows)
     second = rows.map_reduce(lambda block: _moments(block, first / mass, 2), block_rows)[1]
     mean, deviation = np.abs(first / mass), np.sqrt(second / mass)
-    # equal targets have a deviation of rounding errors only
-    return np.where(deviation > 1e-12 * mean, deviation, np.where(mean > 0.0, mean, 1.0))
+    # equal targets have a deviation of rounding errors only; one over a width must be a number
+    scale = np.where(deviation > 1e-12 * mean, deviation, mean)
+    return np.where(scale > 1e-100, scale, 1.0)
 
 
 def _moments(block: RowBlock, centre: Any, power: int) -> tuple[Array, ...]:
