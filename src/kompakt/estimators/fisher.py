@@ -222,6 +222,7 @@ class KernelFisher(_Fisher):
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
         Not used by the fit; for a common interface.
+    verbose : int, default=0
 
     Attributes
     ----------
@@ -263,6 +264,7 @@ class KernelFisher(_Fisher):
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -277,6 +279,7 @@ class KernelFisher(_Fisher):
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         rows = training.rows
@@ -321,6 +324,7 @@ class ProjectedKernelFisher(_Fisher):
         Bytes for stored kernel values (None: 1 GiB); beyond, they are recomputed by blocks.
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
+    verbose : int, default=0
 
     Attributes
     ----------
@@ -369,6 +373,7 @@ class ProjectedKernelFisher(_Fisher):
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_basis = n_basis
         self.epsilon = epsilon
@@ -388,6 +393,7 @@ class ProjectedKernelFisher(_Fisher):
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         selector = projection_selector(self)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from kompakt.checkpoint import step
-from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
+from kompakt.estimators.base import deadline_of, solver_settings
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
@@ -130,7 +130,7 @@ class FixedSizeFit:
         forget_batches(self)
         for name in _SOMETIMES:
             self.__dict__.pop(name, None)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
+        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
             streamed = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
             training = held_rows(self, streamed)
             plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
@@ -157,7 +157,7 @@ class FixedSizeFit:
             moved.publish(self)
             if moved.machine.interrupted:
                 return self
-        me._report(solution, None, deadline)
+        me._report(solution, deadline)
         return self
 
     # -- steps ---------------------------------------------------------------------------------------

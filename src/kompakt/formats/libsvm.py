@@ -118,7 +118,10 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     elif record.prob_a is not None:
         meta["laplace_scale"] = float(record.prob_a[0])
     kind = "classifier" if record.is_classifier else "outlier" if record.svm_type == "one_class" else "regressor"
-    return Model(_kernel_of(record), basis, kind=kind, n_features=d, meta=meta, **fields)
+    kernel = _kernel_of(record)
+    # far from the origin, distances of float32 rows would be rounding errors: they are formed around the vectors' mean
+    offset = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
+    return Model(kernel, basis, kind=kind, n_features=d, offset=offset, meta=meta, **fields)
 
 
 def _kernel_of(record: LibsvmModel) -> Kernel:
