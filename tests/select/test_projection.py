@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.linalg import lapack
 
+from kompakt import GreedyProjection
 from kompakt.kernels import RBF, CallableKernel, Linear, Polynomial, Precomputed
 from kompakt.rows import ArrayRows
 from kompakt.select import ProjectionSelector
