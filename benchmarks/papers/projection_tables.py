@@ -219,7 +219,8 @@ def table1_row(kernel_name: str, kernel: dict[str, Any], kind: str, m: int, draw
     C, found = min(tried, key=lambda entry: entry[:3])[2:]
     low, high = found["range"]
     found["note"] = (
-        f"test errors of {found['splits']} first vectors {low:.1f} to {high:.1f}, vectors {found['vectors']:.0f} ({vectors}), training error {found['train']:.1f} ({train}), "
+        f"test errors of {found['splits']} first vectors {low:.1f} to {high:.1f}, "
+        f"vectors {found['vectors']:.0f} ({vectors}), training error {found['train']:.1f} ({train}), "
         f"C 2^{np.log2(C):.0f}"
     )
     return {**found, "paper": test, "C": float(C)}

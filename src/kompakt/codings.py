@@ -80,7 +80,9 @@ def class_pairs(n_classes: int) -> IntArray:
 def _checked_n_classes(n_classes: int) -> int:
     count = int(n_classes)
     if count < 2:
-        raise ValueError(f"A coding needs at least 2 classes, got {n_classes}. Check that y holds more than one label.")
+        raise ValueError(
+            f"A coding needs at least 2 classes, got {n_classes}. Check that y holds more than one label."
+        )
     return count
 
 

@@ -167,10 +167,10 @@ def model_labels(machine):
 
 
 def test_one_vs_one_reports_the_share_of_wrong_labels():
-    X, y = make_blobs(3200, centers=5, cluster_std=4.0, random_state=0)
-    machine = FixedSizeLSSVC(n_basis=20, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X[:200], y[:200])
-    test_error = 1.0 - machine.score(X[200:], y[200:])
-    assert abs(machine.cv_error_ - test_error) < 0.08
+    X, y = make_blobs(3400, centers=5, cluster_std=2.5, random_state=1)
+    machine = FixedSizeLSSVC(n_basis=20, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X[:400], y[:400])
+    test_error = 1.0 - machine.score(X[400:], y[400:])
+    assert abs(machine.cv_error_ - test_error) < 0.06
     assert machine.cv_results_["mean_test_error"].min() < 0.6 * test_error  # of pairs
 
 

@@ -87,7 +87,9 @@ def minimise_along(
     return t, decrease
 
 
-def _at_zero(loss: Loss, y: Array, f: Array, s: Array, columns: Array, group: Array, C: Array) -> tuple[Array, Array]:
+def _at_zero(
+    loss: Loss, y: Array, f: Array, s: Array, columns: Array, group: Array, C: Array
+) -> tuple[Array, Array]:
     """First and second derivative of the loss part at t = 0, (B, k), by matrix products."""
     slopes = C[:, None] * s * loss.gradient(y, f)
     curvatures = C[:, None] * s * loss.curvature(y, f)
