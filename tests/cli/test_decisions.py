@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kompakt
-from kompakt.cli.recognise import recognise
+from kompakt.cli.tables import recognise
 
 from .conftest import rows
 

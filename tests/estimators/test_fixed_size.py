@@ -11,8 +11,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, KFold
 
 from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, load, save
+from kompakt.basis import RenyiSelector
 from kompakt.codings import get_coding
-from kompakt.select import RenyiSelector
 
 
 def sines(n=150, seed=0):

@@ -26,7 +26,7 @@ from kompakt import (
     SpSVC,
     open_rows,
 )
-from kompakt.estimators import samples
+from kompakt.estimators import prepare as samples
 
 N = 3007  # divides into no block
 
@@ -155,7 +155,7 @@ def test_the_basis_does_not_depend_on_blocks(data, monkeypatch):
     folder, _, y, _ = data
     found = []
     for least in (1024, 333):
-        monkeypatch.setattr("kompakt.design.design._LEAST_ROWS", least)
+        monkeypatch.setattr("kompakt.design._LEAST_ROWS", least)
         rows = open_rows(folder / "X.npy", target=y)
         found.append(CompactSVC(20, refine=False, memory_budget=1000, random_state=3).fit(rows))
     np.testing.assert_array_equal(found[0].basis_indices_, found[1].basis_indices_)
