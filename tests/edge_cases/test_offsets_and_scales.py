@@ -68,6 +68,7 @@ def moved(offset, dtype, n_features):
     """Rows on a grid that float32 holds at an offset of 1e4, so that moving them changes nothing but the offset."""
     rng = np.random.default_rng(1)
     rows = np.round(64 * rng.standard_normal((1500, n_features))) / 64
+    rows[:, 2:] /= 16  # two features decide
     y = rows[:, 0] * rows[:, 1] > 0
     return (rows + offset).astype(dtype), y
 
@@ -76,7 +77,7 @@ REDUCED = {
     "LocalSamplingSVC": LocalSamplingSVC(gamma=0.5, random_state=0),
     "CGLQSVC": CGLQSVC(gamma=0.5, random_state=0),
     "LocalSamplingSVC, own SVM": LocalSamplingSVC(estimator=SVC(gamma=0.5), random_state=0),
-    "CGLQSVC, pipeline": CGLQSVC(estimator=make_pipeline(StandardScaler(), SVC(gamma=0.5)), random_state=0),
+    "CGLQSVC, pipeline": CGLQSVC(estimator=make_pipeline(StandardScaler(with_std=False), SVC(gamma=0.5)), random_state=0),
     "CGLQSVC, compact": CGLQSVC(gamma=0.5, n_basis=20, random_state=0),
 }
 
@@ -91,7 +92,7 @@ def test_offsets_of_reduced_machines(name, offset, dtype, n_features):
     here = clone(machine).fit(near[:1000], y[:1000])
     there = machine.fit(far[:1000], y[:1000])
     expected = here.score(near[1000:], y[1000:])
-    assert expected > (0.9 if n_features == 2 else 0.5)
+    assert expected > 0.9
     assert abs(there.score(far[1000:], y[1000:]) - expected) < 0.03
     assert np.isin(there.support_, here.support_).mean() > 0.9
     # the exact SVM itself takes rows as they are
