@@ -105,6 +105,7 @@ def test_a_first_row_is_no_header(run, tmp_path):
     ("text", "header"),
     [
         ("a,b\n1,2\n", True),
+        ("PK,b\n1,2\n", True),  # no zip archive
         ("x,1\n3,2\n", True),  # a word above a number
         ("NA,1\n3,2\n4,5\n", False),  # a missing value
         ("?,1\n3,2\n4,5\n", False),
