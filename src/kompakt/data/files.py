@@ -384,8 +384,8 @@ def npz_arrays(path: str) -> dict[str, NpyArray]:
         for info in archive.infolist():
             if info.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(
-                    f"{path} is compressed, so that no rows can be read alone. Write it with "
-                    "scipy.sparse.save_npz(path, X, compressed=False)."
+                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
+                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
                 )
             name = f"{info.filename} of {path}"
             with archive.open(info) as member:
