@@ -7,13 +7,12 @@ from tests.basis.naive import data, grown, machine_for
 
 from kompakt.basis.columns import ColumnCache, KernelColumns
 from kompakt.basis.forward import (
-    Adaptive,
     CandidateStream,
     GrowthPlan,
     GrowthSelector,
+    Schedule,
     expected_best_of_half,
     grow,
-    make_schedule,
 )
 from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
@@ -88,11 +87,11 @@ def test_folds_share_the_stream():
 
 
 def test_fixed_schedules():
-    assert [d for d in range(1, 40) if make_schedule("powers", 5).retrain_at(d)] == [1, 2, 4, 8, 16, 32]
+    assert [d for d in range(1, 40) if Schedule("powers", 5).retrain_at(d)] == [1, 2, 4, 8, 16, 32]
     quarter = sorted({int(2 ** (p / 4) + 1e-9) for p in range(40)} & set(range(1, 600)))
-    assert [d for d in range(1, 600) if make_schedule("quarter_powers", 5).retrain_at(d)] == quarter
+    assert [d for d in range(1, 600) if Schedule("quarter_powers", 5).retrain_at(d)] == quarter
     with pytest.raises(ValueError, match="retraining must be one of"):
-        make_schedule("sometimes", 5)
+        Schedule("sometimes", 5)
 
 
 def test_expected_best_of_half():
@@ -103,7 +102,7 @@ def test_expected_best_of_half():
 
 
 def test_adaptive_schedule_tries_more_where_scores_differ():
-    varied, equal = Adaptive("adaptive", 16), Adaptive("adaptive", 16)
+    varied, equal = Schedule("adaptive", 16), Schedule("adaptive", 16)
     for _ in range(6):
         varied.learn(np.r_[np.zeros(15), 10.0], 10.0, scoring=1.0, training=9.0, retraining=0.0)
         equal.learn(np.ones(16), 1.0, scoring=9.0, training=1.0, retraining=0.0)

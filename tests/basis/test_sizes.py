@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.basis.naive import data, machine_for
 
-from kompakt.basis import growing, sizes
+from kompakt.basis import growing
 from kompakt.basis.forward import GrowthPlan, grow
 from kompakt.basis.sizes import SizeProblem, Tuned, fold_errors, grow_batch, size_errors, tune_grid
 from kompakt.data import ArrayRows, hash_rows
@@ -74,14 +74,13 @@ def test_held_out_rows_have_no_influence():
     assert errors.shape == (2, 8)
 
 
-def test_tuning_is_the_same_by_every_road(monkeypatch):
+def test_tuning_is_the_same_by_every_road():
     at = problem()
     kernels, C = [RBF(g) for g in (0.1, 1.0, 5.0)], np.array([0.1, 1.0, 10.0])
     together = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
     recomputed = tune_grid(at, kernels, C, plus_one=True, memory_budget=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(sizes, "_side_by_side", sizes._one_by_one)
-        by_matrix = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
+    timed = replace(at, plan=replace(at.plan, deadline=np.inf))  # such machines are grown one by one
+    by_matrix = tune_grid(timed, kernels, C, plus_one=True, memory_budget=1 << 30)
     with block_threads(3):
         threads = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
     assert np.array_equal(threads.errors, together.errors)

@@ -257,29 +257,18 @@ def _qr_by_parts(weighted: Array, bottom: Array) -> tuple[Array, Array]:
 # -- kernel values and first vectors ------------------------------------------------------------------------
 
 
-class Columns(Protocol):
-    """Where kernel values come from: `KernelColumns` of the training rows and, after them, the validation rows."""
-
-    n_evals: int
-
-    def columns(self, indices: Array) -> Array:
-        """Training rows against all training rows and validation rows, (k, P + H)."""
-        ...
-
-    def diagonal(self, indices: Array) -> Array:
-        """k(x, x) of training rows."""
-        ...
-
-
 @dataclass
 class MatrixColumns:
-    """Kernel values of one fold, read from a matrix (P, P + H) that many machines share."""
+    """Kernel values of one fold, read from a matrix (P, P + H) that many machines share.
+
+    The training rows against all of them and, after them, the validation rows; as `KernelColumns` computes them.
+    """
 
     matrix: Array
     n_evals: int = 0
 
     def columns(self, indices: Array) -> Array:
-        """Training rows against training rows and validation rows."""
+        """Some training rows against training rows and validation rows, (k, P + H)."""
         return self.matrix[indices]
 
     def diagonal(self, indices: Array) -> Array:
@@ -342,7 +331,7 @@ class SemiparametricMachine(GrowingMachine):
 
     Parameters
     ----------
-    columns : Columns
+    columns : KernelColumns or MatrixColumns
     y : ndarray of shape (L, P)
         Targets of the training rows.
     weights : ndarray of shape (1, P) or (L, P)
@@ -357,7 +346,7 @@ class SemiparametricMachine(GrowingMachine):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: KernelColumns | MatrixColumns,
         y: Array,
         weights: Array,
         loss: Loss,

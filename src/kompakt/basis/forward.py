@@ -140,7 +140,16 @@ SCHEDULES: dict[str, Callable[[int], bool]] = {
 
 @dataclass
 class Schedule:
-    """When to retrain while the basis grows, and how many candidates to try (section 6): at certain sizes, the same.
+    """When to retrain while the basis grows, and how many candidates to try (section 6).
+
+    The named schedules retrain at certain sizes and try the same number of candidates at each step.  The adaptive one
+    decides by decrease of the objective per unit of work.  Retraining is worth what one Newton step would gain now,
+    g' H^-1 g / 2, which only the rows that changed sides contribute to; it is done when that, per unit of work, exceeds
+    the decrease of the last steps.  A larger set of candidates is worth the expected difference between the best of all
+    scores and the best of a random half of them.  While that is a fair share of the best score, candidates are added
+    until trying them costs as much as training (the balance that section 6.2 asks for); where scores hardly differ, or
+    trying is most of the work and buys little, they are taken away.  Work is counted (multiply-adds), not timed, so
+    that growth is reproducible.
 
     Examples
     --------
@@ -151,44 +160,27 @@ class Schedule:
 
     name: str
     n_candidates: int
-
-    def retrain_at(self, size: int, machine: GrowingMachine | None = None) -> bool:
-        """Whether to retrain now that the basis has `size` vectors."""
-        return SCHEDULES[self.name](size)
-
-    def learn(self, scores: Array, decrease: float, scoring: float, training: float, retraining: float) -> None:
-        """Take note of a step: the candidates' scores, the decrease of the objective, and the work it took."""
-
-
-@dataclass
-class Adaptive(Schedule):
-    """Retraining and number of candidates by decrease of the objective per unit of work.
-
-    Retraining is worth what one Newton step would gain now, g' H^-1 g / 2, which only the rows that changed sides
-    contribute to; it is done when that, per unit of work, exceeds the decrease of the last steps.  A larger set of
-    candidates is worth the expected difference between the best of all scores and the best of a random half of them.
-    While that is a fair share of the best score, candidates are added until trying them costs as much as training (the
-    balance that section 6.2 asks for); where scores hardly differ, or trying is most of the work and buys little, they
-    are taken away.  Work is counted (multiply-adds), not timed, so that growth is reproducible.
-    """
-
     rate: float = 0.0  # decrease per unit of work, smoothed
     retraining: float = 0.0  # work of a retraining, smoothed
-    least: int = 0
-    most: int = 0
 
     def __post_init__(self) -> None:
+        if self.name not in [*SCHEDULES, "adaptive"]:
+            raise ValueError(f"retraining must be one of {[*SCHEDULES, 'adaptive']}; got {self.name!r}.")
         self.least, self.most = max(2, self.n_candidates // 4), 8 * self.n_candidates
 
     def retrain_at(self, size: int, machine: GrowingMachine | None = None) -> bool:
-        """Whether retraining promises more per unit of work than going on."""
+        """Whether to retrain now that the basis has `size` vectors."""
+        if self.name != "adaptive":
+            return SCHEDULES[self.name](size)
         if size < 8 or _is_power(size, 1) or machine is None:
             return True
         expected = self.retraining or 8.0 * machine.A.shape[2] * machine.width
         return bool(machine.stale_gain() / expected >= self.rate)
 
     def learn(self, scores: Array, decrease: float, scoring: float, training: float, retraining: float) -> None:
-        """Update the rate, the price of retraining and the number of candidates."""
+        """Take note of a step: the candidates' scores, the decrease of the objective, and the work it took."""
+        if self.name != "adaptive":
+            return
         total = max(1.0, scoring + training)
         self.rate = _smooth(self.rate, max(0.0, decrease) / total)
         if retraining:
@@ -227,22 +219,6 @@ def expected_best_of_half(scores: Array) -> float:
 
 def _smooth(old: float, new: float) -> float:
     return new if not old else 0.7 * old + 0.3 * new
-
-
-def make_schedule(name: Any, n_candidates: int) -> Schedule:
-    """The schedule that a constructor's `retraining` names.
-
-    Examples
-    --------
-    >>> from kompakt.basis.forward import make_schedule
-    >>> make_schedule("always", 10).retrain_at(7)
-    True
-    """
-    if name == "adaptive":
-        return Adaptive(name, n_candidates)
-    if isinstance(name, str) and name in SCHEDULES:
-        return Schedule(name, n_candidates)
-    raise ValueError(f"retraining must be one of {[*SCHEDULES, 'adaptive']}; got {name!r}.")
 
 
 # -- the growth ---------------------------------------------------------------------------------------------
@@ -308,7 +284,7 @@ class GrowthPlan:
                 f"shrinking leaves out rows, but selection={self.selection!r} looks at all of them; "
                 "use shrinking=False, or a selection that tries candidates."
             )
-        make_schedule(self.retraining, self.n_candidates)
+        Schedule(self.retraining, self.n_candidates)
 
 
 def grow(
@@ -385,7 +361,7 @@ class Growth:
 
     def __init__(self, machine: GrowingMachine, stream: CandidateStream, plan: GrowthPlan) -> None:
         self.machine, self.stream, self.plan = machine, stream, plan
-        self.schedule = make_schedule(plan.retraining, plan.n_candidates)
+        self.schedule = Schedule(plan.retraining, plan.n_candidates)
         self.method = "sp1" if plan.selection == "hybrid" else plan.selection
         self.whole: WholeRows | None = None
         if plan.selection in WHOLE:

@@ -20,21 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from kompakt import losses
 from kompakt.basis.columns import KernelColumns, RowBlocks
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.kernels._exp import numba_available
 from kompakt.linalg import Factor, border, factorise, rank_one_changes
-from kompakt.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    HuberHinge,
-    LeastSquares,
-    Loss,
-    Quantile,
-    SquaredHinge,
-)
+from kompakt.losses import LeastSquares, Loss
 from kompakt.run import is_over
 from kompakt.solve import Solution
 from kompakt.solve.kinks import Rounded
@@ -75,6 +66,12 @@ class Pieces(NamedTuple):
     ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
 
 
+#: losses whose slope rises once, up to `epsilon` or without end, and whether it does so on both sides of 0
+_RAMPS = {losses.SquaredHinge: False, losses.HuberHinge: False, losses.LeastSquares: True, losses.Huber: True}
+#: losses that may be rounded
+_ROUNDED = (losses.Hinge, losses.Absolute, losses.EpsilonInsensitive, losses.Quantile)
+
+
 def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
     """The pieces of a loss that the compiled loops know; None for a loss of the user's own.
 
@@ -86,23 +83,22 @@ def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
     [[[0.0, inf, 1.0, 0.0]]]
     """
     base = np.zeros((n_outputs, 2))
-    if type(loss) is Rounded and type(loss.loss) in (Hinge, Absolute, EpsilonInsensitive, Quantile):
-        kinks, slopes = loss.loss.kinks, loss.loss.slopes
-        width = np.reshape(loss.width, (-1, 1))
+    if isinstance(loss, Rounded):
+        if type(loss) is not Rounded or type(loss.loss) not in _ROUNDED:
+            return None
+        kinks, slopes, width = loss.loss.kinks, loss.loss.slopes, np.reshape(loss.width, (-1, 1))
         base[:] = slopes[0], kinks[0]
         ramps = np.empty((n_outputs, len(kinks), 4))
         ramps[:, :, 0] = ramps[:, :, 3] = kinks - 0.5 * width
         ramps[:, :, 1] = kinks + 0.5 * width
         ramps[:, :, 2] = (slopes[1:] - slopes[:-1]) / width
         return Pieces(loss.loss.for_regression, base, ramps)
-    if type(loss) in (SquaredHinge, LeastSquares):
-        low, high = (0.0, np.inf) if type(loss) is SquaredHinge else (-np.inf, np.inf)
-    elif isinstance(loss, HuberHinge | Huber) and type(loss) in (HuberHinge, Huber):
-        low, high = (0.0 if type(loss) is HuberHinge else -loss.epsilon), loss.epsilon
-    else:
+    if type(loss) not in _RAMPS:
         return None
-    ramps = np.tile(np.array([[[low, high, 1.0, 0.0]]]), (n_outputs, 1, 1))
-    return Pieces(type(loss) in (LeastSquares, Huber), base, ramps)
+    high = getattr(loss, "epsilon", np.inf)
+    low = -high if _RAMPS[type(loss)] else 0.0
+    ramps = np.tile([[[low, high, 1.0, 0.0]]], (n_outputs, 1, 1))
+    return Pieces(loss.for_regression, base, ramps)
 
 
 @cache
@@ -547,24 +543,19 @@ class GrowingMachine:
 
     def _move(self, which: Array, step: Array) -> None:
         """theta += step for some problems, with predictions and slopes, the pieces kept."""
-        p = self.width
-        self._value = None
-        if len(self.A) > 1:
-            change = np.matmul(step[:, None], self._part(self.A, which)[:, :p])[:, 0]
-            self.theta[which, :p] += step
-            self.f[which] += change
-            self.slopes[which] += self.curvatures[which] * change
-            return
-        own = slice(None) if len(which) == len(self.y) else which
-        self.theta[own, :p] += step
+        p, own = self.width, slice(None) if len(which) == len(self.y) else which
+        change = np.empty((len(step), self.A.shape[2]))
 
         def one(rows: slice) -> None:
-            change = step @ self.A[0, :p, rows]
-            self.f[own, rows] += change
-            self.slopes[own, rows] += self.curvatures[own, rows] * change
+            A = self.A[:, :p, rows]
+            change[:, rows] = step @ A[0] if len(A) == 1 else np.matmul(step[:, None], A[own])[:, 0]
 
         self.blocks.each(one)
-        self.training += step.size * self.A.shape[2]
+        self.theta[own, :p] += step
+        self.f[own] += change
+        self.slopes[own] += self.curvatures[own] * change
+        self._value = None
+        self.training += change.size * p
 
     def _shorten(self, which: Array, theta: Array, f: Array, step: Array, poor: Array) -> None:
         """Go back to theta and f and take the best multiple of the step, for the problems which[poor]."""

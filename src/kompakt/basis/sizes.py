@@ -150,42 +150,38 @@ def tune_grid(
     Kernels must differ only in parameters that `Kernel.finish` applies.  Grid points run in parallel; the result does
     not depend on the number of threads.
     """
-    n = problem.rows.n_rows
+    n, plan = problem.rows.n_rows, problem.plan
     if 3 * 8 * n * n <= memory_budget:
         X = problem.rows.take(np.arange(n))
         dense = kernels[0].take_basis(problem.rows, np.arange(n))
         pre = kernels[0].pre(X, dense).astype(np.float64)
         pre = 0.5 * (pre + pre.T)
+    else:
+        pre = None
+    # side by side: one output, method 2, retraining always
+    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.deadline is None
+    simple = simple and problem.rows.n_outputs == 1
 
-        def matrix(kernel: Kernel) -> Array:
-            K = kernel.finish(pre.copy())
-            np.fill_diagonal(K, kernel.diag(X))
-            return K + float(plus_one)
+    def errors_of(kernel: Kernel) -> Array:
+        """Validation errors and losses (2, nC, d_max)."""
+        if pre is None:
+            return _one_by_one(problem, problem.rows, kernel + 1.0 if plus_one else kernel, C_grid)
+        K = kernel.finish(pre.copy())
+        np.fill_diagonal(K, kernel.diag(X))
+        K += float(plus_one)
+        if simple:
+            return _side_by_side(problem, K, C_grid)
+        return _one_by_one(problem, ArrayRows(K, problem.rows.targets, problem.rows.weights), Precomputed(K), C_grid)
 
-        # side by side: one output, method 2, retraining always
-        plan = problem.plan
-        simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.deadline is None
-        one = _side_by_side if simple and problem.rows.n_outputs == 1 else _one_by_one
-        results = ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels)
-        both = np.stack(list(tracked(results, "search", len(kernels))))
-        return Tuned.best(both[:, 0], both[:, 1])
-    points = [(k, c, v) for k in range(len(kernels)) for c in range(len(C_grid)) for v in range(len(problem.splits))]
-
-    def point(at: tuple[int, int, int]) -> Array:
-        kernel = kernels[at[0]] + 1.0 if plus_one else kernels[at[0]]
-        return fold_errors(problem, kernel, float(C_grid[at[1]]), at[2])
-
-    found = np.stack(list(tracked(ordered_map(point, points), "search", len(points))))
-    shape = (len(kernels), len(C_grid), len(problem.splits), 2, problem.plan.n_basis)
-    both = np.average(found.reshape(shape), axis=2, weights=problem.masses)
-    return Tuned.best(both[:, :, 0], both[:, :, 1])
+    both = np.stack(list(tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
+    return Tuned.best(both[:, 0], both[:, 1])
 
 
-def _one_by_one(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """Validation errors and losses (2, nC, d_max), one growth after the other on a given kernel matrix."""
-    rows, kernel = ArrayRows(K, problem.rows.targets, problem.rows.weights), Precomputed(K)
-    folds = range(len(problem.splits))
-    errors = [[fold_errors(problem, kernel, float(C), fold, rows) for fold in folds] for C in C_grid]
+def _one_by_one(problem: SizeProblem, rows: ArrayRows, kernel: Kernel, C_grid: Array) -> Array:
+    """Validation errors and losses (2, nC, d_max), one growth after the other."""
+    points = [(float(C), fold) for C in C_grid for fold in range(len(problem.splits))]
+    found = np.stack(list(ordered_map(lambda point: fold_errors(problem, kernel, *point, rows), points)))
+    errors = found.reshape(len(C_grid), len(problem.splits), 2, -1)
     return np.moveaxis(np.average(errors, axis=1, weights=problem.masses), 1, 0)
 
 

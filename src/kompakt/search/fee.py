@@ -17,7 +17,6 @@ from joblib import Parallel, delayed
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
     ClassJudge,
-    Columns,
     FeeCandidates,
     FeePlan,
     FirstVectors,
@@ -185,7 +184,7 @@ class FeeProblem:
         return ClassJudge(self.labels[rows], targets, mass[rows], self.n_classes, self.coding)
 
     def machine(
-        self, columns: Columns, first_vectors: FirstVectors, train: Array, C: float, capacity: int
+        self, columns: KernelColumns | MatrixColumns, first_vectors: FirstVectors, train: Array, C: float, capacity: int
     ) -> SemiparametricMachine:
         """An empty machine for these training rows; the kernel values have the validation rows after them."""
         assert self.rows.targets is not None
@@ -407,7 +406,9 @@ def _train(
     return errors, sizes, steps, time.process_time() - began
 
 
-def _kernel_values(problem: FeeProblem, shared: _Shared, sigma: float, fold: int) -> tuple[Columns, FirstVectors]:
+def _kernel_values(
+    problem: FeeProblem, shared: _Shared, sigma: float, fold: int
+) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
     """Kernel values of a fold's training rows, and of the vectors its machines start from."""
     train, held = problem.splits[fold]
     order = np.concatenate([train, held])
