@@ -33,7 +33,7 @@ from kompakt.solve.kinks import Rounded
 Array = np.ndarray
 
 #: the compiled loops are used up to so many rows and features; beyond, blocks of array operations are faster
-_COMPILED_ROWS = 8192
+_COMPILED_ROWS = 32_768
 _COMPILED_WIDTH = 200
 #: rows per block when rows that were left out are checked
 _CHECKED_ROWS = 65_536
@@ -501,12 +501,14 @@ class GrowingMachine:
                     break
             theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
             gradient = self.penalty[:p] * theta + self._times(left, slopes)
-            scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
-            self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
             step = np.stack([self._direction(int(problem), gradient[i]) for i, problem in enumerate(left)])
             descent = np.sum(gradient * step, axis=1)
             before = self._part(self.objective(), left)
-            done = (self.optimality[left] <= tol) | (-descent <= enough * np.abs(before))
+            done = -descent <= enough * np.abs(before)
+            if tol:
+                scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
+                self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
+                done |= self.optimality[left] <= tol
             self._exact[left] = done
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
             if used >= max_iter or not len(left) or is_over(deadline):
@@ -532,12 +534,11 @@ class GrowingMachine:
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
         if fast is None or pieces is None or not small:
             return None
-        steps, changed, most = fast.newton(
-            self.A, self.y, self.cost, self.penalty[:p], self.theta, self.f, self.slopes, self.curvatures, self.H, p,
-            *pieces, max_iter, enough, self._exact,
-        )  # fmt: skip
-        self.factors = [None] * len(self.H)
-        self._value = self._active = None
+        value = np.empty(len(self.y))
+        problem = self.A, self.y, self.cost, self.penalty[:p]
+        state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value
+        steps, changed, most = fast.newton(problem, tuple(pieces), state, p, max_iter, enough)
+        self.factors, self._value, self._active = [None] * len(self.H), value, None
         self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
         return int(most)
 
