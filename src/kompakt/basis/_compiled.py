@@ -215,7 +215,7 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
             if not _solve(H[b, :p, :p].copy(), step):
                 break
             descent = np.dot(gradient, step)
-            if -descent <= enough * abs(objective):
+            if not -descent > enough * abs(objective):
                 settled[b] = True
                 break
             if iteration == max_iter:
@@ -238,11 +238,14 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
                 moved = at + t * step
                 value = _evaluate(y[b], own, trial, regression, base[b], ramps[b], r, slope, fresh)
                 reached = value + 0.5 * np.sum(penalty * moved * moved)
-            done = not (objective - reached > enough * abs(objective))
-            objective = reached
-            at[:] = moved
-            f[b][:] = trial
             iteration += 1
+            done = not (objective - reached > enough * abs(objective))
+            if reached <= objective + 1e-14 * abs(objective):
+                objective = reached
+                at[:] = moved
+                f[b][:] = trial
+            else:  # nothing can be gained, or what would be reached is not a number
+                _evaluate(y[b], own, f[b], regression, base[b], ramps[b], r, slope, fresh)
         objectives[b] = objective
         all_steps += iteration
         most = max(most, iteration)

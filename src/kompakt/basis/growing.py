@@ -501,7 +501,7 @@ class GrowingMachine:
             step = np.stack([self._direction(int(problem), gradient[i]) for i, problem in enumerate(left)])
             descent = np.sum(gradient * step, axis=1)
             before = self._part(self.objective(), left)
-            done = -descent <= enough * np.abs(before)
+            done = ~(-descent > enough * np.abs(before))  # also where it is not a number
             if tol:
                 scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
                 self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
@@ -513,7 +513,7 @@ class GrowingMachine:
             theta, f = self.theta[left, :p], self.f[left]
             self._move(left, step)
             # the step, or where it does not lower the objective enough, its best multiple (step 4 of the method)
-            poor = np.flatnonzero(self.objective()[left] > before + 1e-4 * descent + 1e-14 * np.abs(before))
+            poor = np.flatnonzero(~(self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)))
             self._exact[left] = [not self._flat(problem) for problem in left]
             if len(poor):
                 self._shorten(left, theta, f, step, poor)
@@ -565,8 +565,9 @@ class GrowingMachine:
             change[:, None], np.sum(penalised * theta, axis=1)[:, None],
             np.sum(penalised * step, axis=1)[:, None] + 1e-300, 1.0, tol=1e-10,
         )  # fmt: skip
-        self.theta[problems, : self.width] = theta + t * step
-        self.f[problems] = f + t * change
+        sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
+        self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)
+        self.f[problems] = np.where(sound, f + t * change, f)
         self._value = None
         self._exact[problems] = False
 
