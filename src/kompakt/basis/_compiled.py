@@ -88,11 +88,12 @@ def minimise(y, f, s, columns, group, linear, quadratic, C, regression, base, ra
 
 
 @numba.njit(**_OPTIONS)
-def _evaluate(y, cost, f, regression, base, ramps, r, slope, curvature):  # type: ignore[no-untyped-def]
-    """Sum of the losses; fills residuals, and slopes and curvatures of the rows times their cost."""
+def _evaluate(y, cost, f, change, t, regression, base, ramps, trial, r, slope, curvature):  # type: ignore[no-untyped-def]
+    """Sum of the losses at f + t change; fills that, residuals, and slopes and curvatures times the rows' cost."""
     value = 0.0
     for i in range(len(y)):
-        r[i] = y[i] - f[i] if regression else 1.0 - y[i] * f[i]
+        trial[i] = f[i] + t * change[i]
+        r[i] = y[i] - trial[i] if regression else 1.0 - y[i] * trial[i]
         slope[i], curvature[i] = base[0], 0.0
         value += cost[i] * base[0] * (r[i] - base[1])
     for k in range(len(ramps)):
@@ -112,17 +113,17 @@ def _evaluate(y, cost, f, regression, base, ramps, r, slope, curvature):  # type
 
 
 @numba.njit(**_OPTIONS)
-def _change_hessian(A, p, penalty, held, fresh, H):  # type: ignore[no-untyped-def]
-    """H after the curvatures of the rows changed from `held`, which is overwritten; returns how many did."""
-    n = len(held)
+def _change_hessian(A, p, penalty, before, fresh, H):  # type: ignore[no-untyped-def]
+    """H after the curvatures of the rows changed from `before`, which is overwritten; returns how many did."""
+    n = len(before)
     rows, change = np.empty(n, dtype=np.int64), np.empty(n)
     count, n_active = 0, 0
     for i in range(n):
         if fresh[i] != 0.0:
             n_active += 1
-        if fresh[i] != held[i]:
-            rows[count], change[count] = i, fresh[i] - held[i]
-            held[i] = fresh[i]
+        if fresh[i] != before[i]:
+            rows[count], change[count] = i, fresh[i] - before[i]
+            before[i] = fresh[i]
             count += 1
     changed = count
     anew = count > 0.7 * n_active
@@ -151,9 +152,10 @@ def _change_hessian(A, p, penalty, held, fresh, H):  # type: ignore[no-untyped-d
 
 
 @numba.njit(**_OPTIONS)
-def _solve(H, b):  # type: ignore[no-untyped-def]
-    """H^-1 b in place of b by Cholesky, H overwritten; False where a pivot vanishes."""
+def _solve(matrix, b):  # type: ignore[no-untyped-def]
+    """Solve for the leading part of a matrix by Cholesky, in place of b; False where a pivot vanishes."""
     p = len(b)
+    H = matrix[:p, :p].copy()
     for j in range(p):
         pivot = H[j, j]
         for k in range(j):
@@ -195,13 +197,15 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
     theta, f, slopes, curvatures, H, settled, objectives = state
     n = y.shape[1]
     all_steps, all_changes, most = 0, 0, 0
-    r, fresh, trial, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    r, fresh, trial, z, step = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(p)
     for b in range(len(y)):
-        features = A[b if len(A) > 1 else 0][:p]
-        own = cost[b if len(cost) > 1 else 0]
-        at, slope = theta[b][:p], slopes[b]
-        value = _evaluate(y[b], own, f[b], regression, base[b], ramps[b], r, slope, fresh)
-        objective = value + 0.5 * np.sum(penalty * at * at)
+        features, own = A[b if len(A) > 1 else 0][:p], cost[b if len(cost) > 1 else 0]
+        change = np.zeros(n)
+        value = _evaluate(y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+        size = 0.0
+        for j in range(p):
+            size += penalty[j] * theta[b, j] * theta[b, j]
+        objective = value + 0.5 * size
         settled[b] = False
         iteration, full, done = 0, False, False
         while True:
@@ -210,42 +214,45 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
             if done or (full and changed == 0):
                 settled[b] = True
                 break
-            gradient = penalty * at + np.dot(features, slope)
-            step = -gradient
-            if not _solve(H[b, :p, :p].copy(), step):
+            gradient = np.dot(features, slopes[b])
+            size, linear, quadratic, descent = 0.0, 0.0, 0.0, 0.0
+            for j in range(p):
+                gradient[j] += penalty[j] * theta[b, j]
+                step[j] = -gradient[j]
+            if not _solve(H[b], step):
                 break
-            descent = np.dot(gradient, step)
+            for j in range(p):
+                descent += gradient[j] * step[j]
+                size += penalty[j] * theta[b, j] * theta[b, j]
+                linear += penalty[j] * theta[b, j] * step[j]
+                quadratic += penalty[j] * step[j] * step[j]
             if not -descent > enough * abs(objective):
                 settled[b] = True
                 break
             if iteration == max_iter:
                 break
-            change = np.dot(step, features)
-            for i in range(n):
-                trial[i] = f[b, i] + change[i]
-            moved = at + step
-            value = _evaluate(y[b], own, trial, regression, base[b], ramps[b], r, slope, fresh)
-            reached = value + 0.5 * np.sum(penalty * moved * moved)
+            change, t = np.dot(step, features), 1.0
+            value = _evaluate(y[b], own, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+            reached = value + 0.5 * (size + 2.0 * linear + quadratic)
             full = reached <= objective + 1e-4 * descent + 1e-14 * abs(objective)
             if not full:
                 for i in range(n):
                     r[i] = y[b, i] - f[b, i] if regression else 1.0 - y[b, i] * f[b, i]
                     z[i] = change[i] if regression else y[b, i] * change[i]
-                a, q = np.sum(penalty * at * step), np.sum(penalty * step * step)
-                t, _ = _minimise(r, z, own, n, a, q, base[b, 0], ramps[b], 1e-6)
-                for i in range(n):
-                    trial[i] = f[b, i] + t * change[i]
-                moved = at + t * step
-                value = _evaluate(y[b], own, trial, regression, base[b], ramps[b], r, slope, fresh)
-                reached = value + 0.5 * np.sum(penalty * moved * moved)
+                t, _ = _minimise(r, z, own, n, linear, quadratic, base[b, 0], ramps[b], 1e-6)
+                value = _evaluate(y[b], own, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+                reached = value + 0.5 * (size + t * (2.0 * linear + t * quadratic))
             iteration += 1
             done = not (objective - reached > enough * abs(objective))
             if reached <= objective + 1e-14 * abs(objective):
                 objective = reached
-                at[:] = moved
-                f[b][:] = trial
+                for j in range(p):
+                    theta[b, j] += t * step[j]
+                for i in range(n):
+                    f[b, i] = trial[i]
             else:  # nothing can be gained, or what would be reached is not a number
-                _evaluate(y[b], own, f[b], regression, base[b], ramps[b], r, slope, fresh)
+                change[:] = 0.0
+                _evaluate(y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
         objectives[b] = objective
         all_steps += iteration
         most = max(most, iteration)
