@@ -124,10 +124,10 @@ def _read_for_command(path: str) -> None:
     from argparse import Namespace
 
     from kompakt.cli.console import Console
-    from kompakt.cli.tables import open_for_training
+    from kompakt.cli.tables import open_table
 
-    options = Namespace(data=path, header=None, format=None, target=None, ignore=[], quiet=True, memory=1000)
-    open_for_training(options, Console(options)).read()
+    options = Namespace(header=None, format=None, target=None, ignore=[])
+    open_table(options, Console(quiet=True), path).read()
 
 
 def _refusals_of_commands() -> tuple[type[BaseException], ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kompakt.data import ArrayRows, RowReader, Rows, Source, StreamedRows
+from kompakt.data import ArrayRows, RowBlock, RowReader, Rows, Source, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear, SquaredHinge
@@ -129,8 +129,12 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     shape = f"{rows.n_rows} x {rows.n_features}"
     _require((rows.n_rows, rows.n_features) == (n, d), f"the source says {shape}, expected {n} x {d}.")
 
+
+    def sums(block: RowBlock) -> tuple[Array, Array]:
+        return _dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
+
     for size in (1, max(1, n // 3), n, n + 5):
-        total, count = rows.map_reduce(lambda block: (_dense(block.X).sum(axis=0, dtype=float), np.array(len(block))), size)
+        total, count = rows.map_reduce(sums, size)
         _close(total, twin.sum(axis=0), 1e-10, f"sums over blocks of {size} rows")
         _require(int(count) == n, f"blocks of {size} rows hold {int(count)} rows, expected {n}.")
     part = rows.block(n // 3, n)
@@ -181,7 +185,7 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     twin, streamed = ArrayRows(X), StreamedRows(RowReader(source))
     check_rows(streamed, np.asarray(_dense(X), dtype=float))
 
-    def sums(block: Any) -> tuple[Array, ...]:
+    def sums(block: RowBlock) -> tuple[Array, ...]:
         rows = _dense(block.X)
         return rows.T @ rows, rows.sum(axis=0)
 
