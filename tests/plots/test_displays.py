@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, load_iris, make_moons
 
 from kompakt import FEESVC, CompactSVC, CompactSVR, SpSVC
 from kompakt.plots import BasisVectorsDisplay, ConvergenceDisplay, ParetoDisplay, SizePathDisplay
-from kompakt.plots.pareto import front
+from kompakt.plots.curves import front
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
