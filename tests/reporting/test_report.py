@@ -21,7 +21,7 @@ from sklearn.svm import SVC, OneClassSVM
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
 from kompakt.kernels import Linear
-from kompakt.reporting.measure import measure, nested_path, reliability, sample_of, subject_of
+from kompakt.reporting.measure import measure, nested_models, reliability, sample_of, subject_of
 from kompakt.reporting.training import search_of, timings_of
 from kompakt.tune.fee import FeeSearch, Point
 
@@ -96,11 +96,11 @@ def test_the_last_size_is_the_machine_itself(page):
 
 def test_smaller_machines_match_the_outputs_by_least_squares():
     model = CompactSVC(9, random_state=0).fit(X, y).model_
-    path = nested_path(model, X)
-    assert sorted(path.order) == list(range(9))
+    models, order, _ = nested_models(model, X)
+    assert sorted(order) == list(range(9))
     F = model.outputs(X)
-    for one, size in zip(path.models[:-1], (1, 2, 3, 5, 8), strict=True):
-        np.testing.assert_array_equal(one.basis, model.basis[path.order[:size]])
+    for one, size in zip(models[:-1], (1, 2, 3, 5, 8), strict=True):
+        np.testing.assert_array_equal(one.basis, model.basis[order[:size]])
         K = np.column_stack([model.kernel.block(X, one.basis), np.ones(len(X))])
         best = K @ np.linalg.lstsq(K, F, rcond=None)[0]
         np.testing.assert_allclose(one.outputs(X), best, atol=1e-6 * np.abs(F).max())
@@ -109,7 +109,7 @@ def test_smaller_machines_match_the_outputs_by_least_squares():
     for j in range(9):
         K = np.column_stack([model.kernel.block(X, model.basis[[j]]), np.ones(len(X))])
         fits.append(np.sum((F - K @ np.linalg.lstsq(K, F, rcond=None)[0]) ** 2))
-    assert path.order[0] == np.argmin(fits)
+    assert order[0] == np.argmin(fits)
 
 
 def test_all_sizes_are_measured_as_if_one_by_one():
@@ -117,9 +117,9 @@ def test_all_sizes_are_measured_as_if_one_by_one():
     machine = CompactSVC(15, refine=False, random_state=0).fit(iris.data, iris.target)
     subject, rows = subject_of(machine, iris.data)
     sample = sample_of(subject, rows, iris.target, 10_000, 0)
-    path = nested_path(subject.model, sample.X)
-    measured = measure(path, sample)
-    for s, model in enumerate(path.models):
+    models, _, _ = nested_models(subject.model, sample.X)
+    measured = measure(models, sample)
+    for s, model in enumerate(models):
         guess = model.predict(iris.data)
         assert measured.errors[s] == pytest.approx(np.mean(guess != iris.target))
         expected = np.histogram2d(iris.target, guess, bins=[np.arange(4) - 0.5] * 2)[0]

@@ -23,8 +23,7 @@ QUANTITIES = {
     "error": "validation error",
 }
 STEPS = {"n_basis": "basis vectors", "n_train": "training rows", "time": "seconds"}
-
-
+#: costs of a benchmark's contenders, and how they are called on the axis
 LABELS = {
     "size": "basis vectors",
     "fit": "fit time (s)",
@@ -92,14 +91,8 @@ class SizePathDisplay:
         means = self.errors if self.errors.ndim == 1 else self.errors.mean(axis=1)
         (self.line_,) = ax.plot(self.sizes, means, **{"marker": "o", "color": colour(0), **line_options})
         if self.standard_errors is not None:
-            ax.fill_between(
-                self.sizes,
-                means - self.standard_errors,
-                means + self.standard_errors,
-                alpha=0.2,
-                color=self.line_.get_color(),
-                label="one standard error",
-            )
+            band = means - self.standard_errors, means + self.standard_errors
+            ax.fill_between(self.sizes, *band, alpha=0.2, color=self.line_.get_color(), label="one standard error")
         ax.axvline(self.chosen, linestyle="--", color=colour(1), label=f"chosen: {self.chosen}")
         ax.set(xlabel="basis vectors", ylabel="validation error", xscale="log")
         # the sizes themselves, not powers of ten; of a long path those that leave room for their numbers
@@ -272,20 +265,15 @@ class ConvergenceDisplay:
 
 
 def _steps(history: Sequence[Mapping[str, Any]], against: str | None) -> tuple[Array, str]:
-    if against is not None and against != "step":
-        if against not in STEPS or any(against not in record for record in history):
-            raise ValueError(
-                f"against must be a field of every record ({', '.join(STEPS)}) or 'step'; got {against!r}."
-            )
-        return np.array([float(record[against]) for record in history]), STEPS[against]
+    values = {name: np.array([_number(record.get(name)) for record in history]) for name in STEPS}
     if against is None:
-        for name, label in STEPS.items():
-            values = [record.get(name) for record in history]
-            if all(value is not None for value in values) and len(values) > 1:
-                numbers = np.array(values, dtype=float)
-                if np.all(np.diff(numbers) > 0):
-                    return numbers, label
-    return np.arange(1, len(history) + 1), "step"
+        growing = [name for name in STEPS if len(history) > 1 and np.all(np.diff(values[name]) > 0)]
+        against = growing[0] if growing else "step"
+    if against == "step":
+        return np.arange(1, len(history) + 1), "step"
+    if against not in STEPS or np.isnan(values[against]).any():
+        raise ValueError(f"against must be a field of every record ({', '.join(STEPS)}) or 'step'; got {against!r}.")
+    return values[against], STEPS[against]
 
 
 def _number(value: Any) -> float:

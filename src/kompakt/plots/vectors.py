@@ -120,36 +120,33 @@ class BasisVectorsDisplay:
         strength = np.linalg.norm(model.weights, axis=1)
         most = {"images": _MOST_IMAGES, "parallel": _MOST_LINES}.get(kind, len(vectors))
         kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
-        labels = None
-        if y is not None and model.classes is not None:
-            labels = np.searchsorted(model.classes, np.asarray(y))
-        given = getattr(estimator, "feature_names_in_", model.feature_names)
-        return cls(
-            vectors[kept],
-            sides[kept],
-            names,
-            kind,
-            strength=strength[kept],
-            feature_names=given,
-            image_shape=image_shape,
-            model=model,
-            X=X,
-            labels=labels,
-        ).plot(ax=ax, **options)
+        features = getattr(estimator, "feature_names_in_", model.feature_names)
+        labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
+        known: dict[str, Any] = {
+            "strength": strength[kept],
+            "feature_names": features,
+            "model": model,
+            "X": X,
+            "labels": labels,
+        }
+        display = cls(vectors[kept], sides[kept], names, kind, image_shape=image_shape, **known)
+        return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **options: Any) -> BasisVectorsDisplay:
         """Draw into `ax`, or into a new figure."""
-        columns = math.isqrt(len(self.vectors) - 1) + 1 if len(self.vectors) else 1
-        size = (1.1 * columns, 1.25 * -(-len(self.vectors) // columns)) if self.kind == "images" else None
+        size = None
+        if self.kind == "images":
+            columns = self._columns()
+            size = (1.1 * columns, 1.25 * math.ceil(len(self.vectors) / columns))
         self.ax_ = axes_or_new(ax, layout="constrained", figsize=size)
         self.figure_ = self.ax_.figure
-        if self.kind == "images":
-            self.artists_ = self._images(self.ax_, columns, options)
-        else:
-            self.artists_ = (
-                self._scatter(self.ax_, options) if self.kind == "scatter" else self._lines(self.ax_, options)
-            )
+        draw = {"scatter": self._scatter, "images": self._images, "parallel": self._lines}[self.kind]
+        self.artists_ = draw(self.ax_, options)
         return self
+
+    def _columns(self) -> int:
+        """Columns of a grid of images that is about as wide as high."""
+        return max(1, math.ceil(math.sqrt(len(self.vectors))))
 
     def _scatter(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         rows, labels = np.zeros((0, 2)) if self.X is None else np.asarray(self.X, dtype=float), self.labels
@@ -168,51 +165,45 @@ class BasisVectorsDisplay:
             for number in np.unique(labels):
                 ax.scatter(*rows[labels == number].T, color=colour(number), **faint)
         artists = []
-        largest = max(float(self.strength.max(initial=0.0)), 1e-300)
+        size = 40 + 110 * np.sqrt(self.strength / max(float(self.strength.max(initial=0.0)), 1e-300))
         for number in np.unique(self.sides):
-            own = self.sides == number
-            style = {
-                "s": 40 + 110 * np.sqrt(self.strength[own] / largest),
+            own, label = self.sides == number, f"for {self.side_names[number]}"
+            look: dict[str, Any] = {
                 "color": colour(number),
                 "marker": marker(number),
                 "edgecolors": "white",
                 "linewidths": 1.2,
-                "label": f"for {self.side_names[number]}",
-                "zorder": 3,
-                **options,
             }
-            artists.append(ax.scatter(*self.vectors[own].T, **style))
+            look |= {"s": size[own], "label": label, "zorder": 3, **options}
+            artists.append(ax.scatter(*self.vectors[own].T, **look))
         names = self.feature_names or ["feature 0", "feature 1"]
         ax.set(xlabel=names[0], ylabel=names[1], title=f"{len(self.vectors)} basis vectors")
         ax.legend(fontsize="small")
         return artists
 
     def _boundary(self, ax: Any, low: Array, high: Array, resolution: int = 150) -> None:
-        axes = [np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)]
-        xx0, xx1 = np.meshgrid(*axes)
+        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
         values = self.model.decision_function(np.column_stack([xx0.ravel(), xx1.ravel()]))
         if self.model.kind == "regressor":
             first = (values if values.ndim == 1 else values[:, 0]).reshape(xx0.shape)
-            drawn = ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0)
-            ax.clabel(drawn, fontsize="x-small")
+            if first.min() < first.max():
+                ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
             return
         best = ((values > 0).astype(int) if values.ndim == 1 else np.argmax(values, axis=1)).reshape(xx0.shape)
         many = int(best.max()) + 1
         levels = np.arange(many + 1) - 0.5
         ax.contourf(xx0, xx1, best, levels=levels, colors=[colour(k) for k in range(many)], alpha=0.12)
-        if values.ndim == 1:
-            field = values.reshape(xx0.shape)
+        fields = [values]
+        if values.ndim == 2:  # the border of each region: its lead over the best other class is zero
+            fields = [values[:, k] - np.delete(values, k, axis=1).max(axis=1) for k in range(many)]
+        for field in fields:
             if field.min() < 0 < field.max():
-                ax.contour(xx0, xx1, field, levels=[0.0], colors="0.15", linewidths=1.8)
-        elif many > 1:
-            for number in range(many):  # the border of each region: its lead over the best other class is zero
-                lead = (values[:, number] - np.delete(values, number, axis=1).max(axis=1)).reshape(xx0.shape)
-                if lead.min() < 0 < lead.max():
-                    ax.contour(xx0, xx1, lead, levels=[0.0], colors="0.15", linewidths=1.2)
+                width = 1.8 if len(fields) == 1 else 1.2
+                ax.contour(xx0, xx1, field.reshape(xx0.shape), levels=[0.0], colors="0.15", linewidths=width)
 
-    def _images(self, ax: Any, columns: int, options: dict[str, Any]) -> list[Any]:
+    def _images(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         assert self.image_shape is not None
-        height, width = self.image_shape
+        columns, (height, width) = self._columns(), self.image_shape
         if self.vectors.shape[1] != height * width:
             raise ValueError(f"image_shape {self.image_shape} does not hold {self.vectors.shape[1]} features.")
         style = {"cmap": "gray_r", "vmin": float(self.vectors.min()), "vmax": float(self.vectors.max()), **options}
@@ -250,15 +241,9 @@ def draw_lines(
     of_side: dict[int, Any] = {}
     largest = max(float(strength.max(initial=0.0)), 1e-300)
     for vector, side, size in zip(values, sides, strength, strict=True):
-        style = {
-            "color": colour(side),
-            "alpha": 0.25 + 0.65 * size / largest,
-            "linewidth": 1.0,
-            "linestyle": ("-", "--", "-.", ":")[side % 4],
-            "label": f"for {side_names[side]}",
-            **options,
-        }
-        artists += ax.plot(np.arange(len(names)), vector, **style)
+        look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
+        look |= {"alpha": 0.25 + 0.65 * size / largest, "label": f"for {side_names[side]}", **options}
+        artists += ax.plot(np.arange(len(names)), vector, **look)
         of_side.setdefault(int(side), artists[-1])
     short = [name if len(name) <= 18 else name[:17] + "…" for name in names]
     ax.set_xticks(np.arange(len(names)), short, rotation=90 if len(names) > 8 else 30)
@@ -282,7 +267,7 @@ def _resolved(
         image_shape = None if X is None else image_shape_of(X)
         return ("images" if image_shape else "parallel"), image_shape
     if kind == "images" and image_shape is None:
-        side = round(vectors.shape[1] ** 0.5)
+        side = math.isqrt(vectors.shape[1])
         if side * side != vectors.shape[1]:
             raise ValueError(f"{vectors.shape[1]} features make no square picture; give image_shape.")
         image_shape = (side, side)
@@ -320,10 +305,8 @@ def image_shape_of(X: Any) -> tuple[int, int] | None:
     """
     X = X[:500]
     X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    if X.ndim != 2 or len(X) < 8 or X.shape[1] < 64:
-        return None
-    side = round(X.shape[1] ** 0.5)
-    if side * side != X.shape[1]:
+    side = math.isqrt(X.shape[-1])
+    if X.ndim != 2 or len(X) < 8 or side < 8 or side * side != X.shape[1]:
         return None
     centred = np.nan_to_num(X - np.nanmean(X, axis=0))
     centred /= np.maximum(np.linalg.norm(centred, axis=0), 1e-300)

@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from scipy import sparse
 
+from kompakt.model import Model
 from kompakt.plots.curves import SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, image_shape_of, sides_of
-from kompakt.reporting.measure import MOMENT_ROWS, Measurements, NestedPath, Reliability, Sample, Subject, moments_of
+from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, Subject, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
 
@@ -57,12 +58,12 @@ _MOST_IMAGES, _MOST_LINES, _MOST_POINTS, _MOST_AXES, _MOST_ROWS = 60, 60, 400, 1
 def draw_figures(
     subject: Subject,
     sample: Sample,
-    path: NestedPath,
     measured: Measurements,
-    calibration: Reliability,
+    order: Array,
+    relevant: Array,
+    reliability: Reliability,
     search: Search | None,
     size_errors: SizeErrors | None,
-    relevant: Array,
     image_shape: tuple[int, int] | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """All figures by name, and the places on them that the slider moves things to."""
@@ -81,10 +82,10 @@ def draw_figures(
                 figures["losses"] = _losses(size_errors, subject.model.n_basis_)
         if search is not None:
             figures["search"] = _search(search)
-        figures["calibration"] = _calibration(calibration, sample)
+        figures["calibration"] = _calibration(reliability, sample)
         vectors = subject.model.basis_vectors_
         if subject.model.n_basis_ and vectors is not None and subject.model.kernel.name != "callable":
-            figures["vectors"] = _vectors(subject, sample, vectors, path.order, relevant, image_shape)
+            figures["vectors"] = _vectors(subject.model, sample, vectors, order, relevant, image_shape)
     return figures, places
 
 
@@ -269,7 +270,7 @@ def _search(search: Search) -> Markup:
     if with_widths:
         _log_axis(ax, "y", search.gamma)
         if high > low:
-            figure.colorbar(dots, label="error").solids.set_rasterized(True)  # one image, not 256 paths
+            figure.colorbar(dots, label="error").ax.collections[0].set_rasterized(True)  # one image, not 256 paths
     said = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
     return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
 
@@ -299,10 +300,9 @@ def _calibration(found: Reliability, sample: Sample) -> Markup:
 
 
 def _vectors(
-    subject: Subject, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
+    model: Model, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
-    model = subject.model
     all_sides, classes = sides_of(model)
     names = [shortened(printable(name), 24) for name in classes]
     shape = None if model.n_features == 2 else shape or image_shape_of(sample.X)
@@ -311,6 +311,7 @@ def _vectors(
     sides, strength = all_sides[shown], np.linalg.norm(model.weights[shown], axis=1)
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
     facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown)}
+    marks: list[tuple[Any, list[str] | None, Sequence[int]]]
     if kind == "points":
         figure, ax = _new(4.2)
         rows = sample.X[:_MOST_ROWS]
@@ -322,7 +323,7 @@ def _vectors(
             vectors[shown], sides, names, "scatter",
             strength=strength, feature_names=features, model=model, X=rows[known], labels=labels,
         ).plot(ax=ax)  # fmt: skip
-        members = [np.flatnonzero(sides == side) for side in np.unique(sides)]
+        members = [np.flatnonzero(sides == side).tolist() for side in np.unique(sides)]
         marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, members, strict=True)]
         facts["n_rows"] = int(known.sum())
     elif kind == "images":

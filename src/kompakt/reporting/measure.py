@@ -162,19 +162,19 @@ def moments_of(X: Any) -> tuple[Array, Array]:
 
 def spread_of(sample: Sample) -> Array:
     """Standard deviation of every feature, in the units of the input."""
-    return np.sqrt(moments_of(sample.X[:MOMENT_ROWS])[1])
+    return np.asarray(np.sqrt(moments_of(sample.X[:MOMENT_ROWS])[1]))
 
 
 def relevance_of(model: Model, gamma: Any, sample: Sample) -> Array:
     """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
     # without the shift, which changes no variance and would make sparse rows dense
     seen = replace(model, input_shift=None)._transformed(sample.X[:MOMENT_ROWS])
-    return np.abs(np.asarray(gamma)) * moments_of(seen)[1]
+    return np.asarray(np.abs(gamma) * moments_of(seen)[1])
 
 
 def features_by_relevance(model: Model, sample: Sample) -> Array:
     """Features in the order of what they do for the kernel, or for the vectors where all widths are one."""
-    gamma = getattr(model.kernel, "gamma", None)
+    gamma = getattr(model.kernel, "gamma", 0.0)
     if np.ndim(gamma):
         return np.argsort(-relevance_of(model, gamma, sample), kind="stable")
     vectors, spread = model.basis_vectors_, spread_of(sample)
@@ -198,17 +198,11 @@ def seems_trained_on(subject: Subject, X: Any) -> bool:
 # -- smaller models inside the given one -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NestedPath:
-    """Models of growing size; the last is the given one."""
+def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
+    """Smaller models inside `model`: its outputs on rows X, matched by the first k of its own vectors.
 
-    models: list[Model]
-    order: Array  # vectors in the order in which they enter, all m of them
-    n_rows: int  # rows that were matched on
-
-
-def nested_path(model: Model, X: Any) -> NestedPath:
-    """The smaller models of `model`: its outputs on rows X, matched by the first k of its own vectors.
+    Returns the models (the last is `model`), all vectors in the order in which they enter, and the number of rows that
+    were matched on.
 
     Nothing is known of how the model was trained, and no label is used: the outputs f(X) are matched by least squares,
     and the order of the vectors is the greedy one of that problem (`forward_select` with A = K'K and r = K'f).  So
@@ -218,17 +212,17 @@ def nested_path(model: Model, X: Any) -> NestedPath:
     --------
     >>> from sklearn.datasets import make_moons
     >>> from kompakt import CompactSVC
-    >>> from kompakt.reporting.measure import nested_path
+    >>> from kompakt.reporting.measure import nested_models
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> path = nested_path(CompactSVC(20, random_state=0).fit(X, y).model_, X)
-    >>> [model.n_basis_ for model in path.models]
+    >>> models, _, _ = nested_models(CompactSVC(20, random_state=0).fit(X, y).model_, X)
+    >>> [model.n_basis_ for model in models]
     [1, 2, 3, 5, 8, 13, 20]
     """
     m = model.n_basis_
     strongest = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
     wanted = sorted({size for size in [1, 2, 3, *sizes_up_to(min(_LARGEST, m)).tolist()] if size < m})
     if not wanted:
-        return NestedPath([model], strongest, 0)
+        return [model], strongest, 0
     candidates = np.sort(strongest[:_MOST_CANDIDATES])
     n_rows = min(X.shape[0], max(2 * len(candidates), _MOST_VALUES // len(candidates)))
     F = model.outputs(X[:n_rows])
@@ -251,10 +245,10 @@ def nested_path(model: Model, X: Any) -> NestedPath:
             break  # what is left adds nothing to the chosen ones on these rows
         kept = np.append(chosen[:size], len(candidates))
         weights = lstsq(A[np.ix_(kept, kept)], r[kept], cond=1e-12)[0]
-        part = {"basis": basis[chosen[:size]], "weights": weights[:-1], "intercept": weights[-1]}
-        models.append(replace(model, calibration=None, **part))
+        own = basis[chosen[:size]]
+        models.append(replace(model, basis=own, weights=weights[:-1], intercept=weights[-1], calibration=None))
     first = candidates[chosen]
-    return NestedPath([*models, model], np.concatenate([first, strongest[~np.isin(strongest, first)]]), n_rows)
+    return [*models, model], np.concatenate([first, strongest[~np.isin(strongest, first)]]), n_rows
 
 
 # -- errors and times --------------------------------------------------------------------------------------------
@@ -276,21 +270,22 @@ class Measurements:
     predictions: Array | None = None  # (S, len(drawn)) of the first output
 
 
-def measure(path: NestedPath, sample: Sample) -> Measurements:
-    """Run all sizes over the rows in one pass of kernel values."""
-    *smaller, model = path.models
-    n, S, L = sample.n_rows, len(path.models), model.weights.shape[1]
+def measure(models: list[Model], sample: Sample) -> Measurements:
+    """Run models of growing size, each on the first vectors of the next but the last, over the rows in one pass."""
+    *smaller, model = models
+    n, S, L = sample.n_rows, len(models), model.weights.shape[1]
     if smaller:  # all of them as one model with many outputs, on the vectors that any of them uses
         weights = np.zeros((smaller[-1].n_basis_, len(smaller) * L))
         for s, one in enumerate(smaller):
             weights[: one.n_basis_, s * L : (s + 1) * L] = one.weights
         intercept = np.concatenate([one.intercept for one in smaller])
-        plain = {"kind": "regressor", "classes": None, "coding": None, "squeeze": False}
-        stacked = replace(smaller[-1], weights=weights, intercept=intercept, **plain)
+        stacked = replace(
+            smaller[-1], weights=weights, intercept=intercept, kind="regressor", classes=None, squeeze=False
+        )
     outputs = np.empty((n, L))
     # per size and row the predicted class, or the first output; for values also the sums of squared errors
     predicted = np.empty((S, n), dtype=np.intp if sample.classes else np.float64)
-    squares = np.zeros((S, sample.y.shape[1] if sample.y.ndim == 2 else 0))
+    squares = np.zeros((S, L))
     chunk = max(1024, _CHUNK_VALUES // (S * L))
     for start in range(0, n, chunk):
         rows = slice(start, min(start + chunk, n))
@@ -302,29 +297,21 @@ def measure(path: NestedPath, sample: Sample) -> Measurements:
             else:
                 predicted[s, rows] = F[:, 0]
                 squares[s] += np.sum((F - sample.y[rows]) ** 2, axis=0)
-    found = {
-        "sizes": [one.n_basis_ for one in path.models],
-        "seconds": np.array([seconds_per_row(one, sample.X[:_BATCH]) for one in path.models]),
-        "n_bytes": np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in path.models]),
-        "outputs": outputs,
-    }
+    sizes = [one.n_basis_ for one in models]
+    times = np.array([seconds_per_row(one, sample.X[:_BATCH]) for one in models])
+    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in models])
     if sample.classes:
         K = len(sample.classes)
-        counts = [np.bincount(sample.y * K + guess, minlength=K * K).reshape(K, K) for guess in predicted]
+        counts = np.array([np.bincount(sample.y * K + guess, minlength=K * K).reshape(K, K) for guess in predicted])
         errors = np.mean(predicted != sample.y, axis=1)
         baseline = float(1.0 - np.bincount(sample.y).max() / n)
-        return Measurements(**found, errors=errors, baseline=baseline, confusion=np.array(counts))
+        return Measurements(sizes, times, n_bytes, outputs, errors, baseline, confusion=counts)
     spread = np.sum((sample.y - sample.y.mean(axis=0)) ** 2, axis=0)
+    errors, baseline = np.sqrt(np.mean(squares, axis=1) / n), float(np.sqrt(np.mean(spread) / n))
     r2 = np.where(spread > 0, 1.0 - squares / np.where(spread > 0, spread, 1.0), np.where(squares > 0, 0.0, 1.0))
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
-    return Measurements(
-        **found,
-        errors=np.sqrt(np.mean(squares, axis=1) / n),
-        baseline=float(np.sqrt(np.mean(spread) / n)),
-        r2=np.mean(r2, axis=1),
-        drawn=drawn,
-        predictions=predicted[:, drawn],
-    )
+    values = {"r2": np.mean(r2, axis=1), "drawn": drawn, "predictions": predicted[:, drawn]}
+    return Measurements(sizes, times, n_bytes, outputs, errors, baseline, **values)
 
 
 def seconds_per_row(model: Model, X: Any) -> float:
@@ -335,7 +322,7 @@ def seconds_per_row(model: Model, X: Any) -> float:
         model.decision_function(X)
         best = min(best, time.perf_counter() - start)
         runs += 1
-    return float(best) / X.shape[0]
+    return float(best / X.shape[0])
 
 
 def predicted_numbers(model: Model, scores: Array) -> Array:

@@ -7,11 +7,10 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +22,8 @@ from scipy import sparse
 import kompakt
 from kompakt.formats.files import write_atomically
 from kompakt.plots.vectors import sides_of
-from kompakt.reporting import text
-from kompakt.reporting.measure import (
-    MOMENT_ROWS,
-    Sample,
-    Subject,
-    features_by_relevance,
-    measure,
-    nested_path,
-    relevance_of,
-    reliability,
-    sample_of,
-    seems_trained_on,
-    spread_of,
-    subject_of,
-    wilson,
-)
-from kompakt.reporting.training import parameters_of, search_of, size_errors_of, timings_of
+from kompakt.reporting import measure, text, training
+from kompakt.reporting.measure import MOMENT_ROWS, Sample, Subject
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -123,30 +107,23 @@ def report(
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"the folder of the page does not exist: {folder}")
-    phases: list[tuple[str, float]] = []
-
-    @contextmanager
-    def phase(name: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        phases.append((name, time.perf_counter() - began))
-
+    clock = [("", time.perf_counter())]
     with block_threads(n_jobs):
-        with phase("reading the rows"):
-            subject, rows = subject_of(estimator, X)
-            sample = sample_of(subject, rows, y, int(max_rows), random_state)
-            model, fitted = subject.model, subject.estimator
-        with phase("smaller machines"):
-            nested = nested_path(model, sample.X)
-        with phase("errors and times"):
-            measured = measure(nested, sample)
-            calibration = reliability(model, sample, measured.outputs)
-        with phase("pictures"):
-            relevant = features_by_relevance(model, sample)
-            search, size_errors = search_of(fitted), size_errors_of(fitted)
-            figures, places = draw_figures(
-                subject, sample, nested, measured, calibration, search, size_errors, relevant, image_shape
-            )
+        subject, rows = measure.subject_of(estimator, X)
+        model, fitted = subject.model, subject.estimator
+        sample = measure.sample_of(subject, rows, y, int(max_rows), random_state)
+        clock.append(("reading the rows", time.perf_counter()))
+        models, order, n_matched = measure.nested_models(model, sample.X)
+        clock.append(("smaller machines", time.perf_counter()))
+        measured = measure.measure(models, sample)
+        reliability = measure.reliability(model, sample, measured.outputs)
+        clock.append(("errors and times", time.perf_counter()))
+        relevant = measure.features_by_relevance(model, sample)
+        search, size_errors = training.search_of(fitted), training.size_errors_of(fitted)
+        figures, places = draw_figures(
+            subject, sample, measured, order, relevant, reliability, search, size_errors, image_shape
+        )
+        clock.append(("pictures", time.perf_counter()))
     error_text = text.percent if sample.classes else text.number
     now = {
         "size": [text.number(size) for size in measured.sizes],
@@ -161,7 +138,7 @@ def report(
     if measured.confusion is not None:
         confusion = _confusion(sample.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
-    gamma = getattr(model.kernel, "gamma", None)
+    gamma = getattr(model.kernel, "gamma", np.nan)
     page = _template().render(
         title=title or f"{subject.name}: report",
         data=data,
@@ -169,30 +146,30 @@ def report(
         error_text=error_text,
         subject=subject,
         model=model,
-        gamma=None if gamma is None else np.asarray(gamma).tolist(),
+        gamma=np.asarray(gamma).tolist(),
         estimator=fitted,
         type_name=type(fitted).__name__,
-        parameters=parameters_of(fitted) if hasattr(fitted, "get_params") else [],
-        fit_seconds=[(name, value, text.seconds(value)) for name, value in timings_of(fitted)],
+        parameters=training.parameters_of(fitted) if hasattr(fitted, "get_params") else [],
+        fit_seconds=[(name, value, text.seconds(value)) for name, value in training.timings_of(fitted)],
         search=search,
         size_errors=size_errors,
         size_choice=getattr(getattr(fitted, "size_path_", None), "choice", None),
         sample=sample,
-        seen=sample.n_rows == sample.n_given and seems_trained_on(subject, sample.X),
+        seen=sample.n_rows == sample.n_given and measure.seems_trained_on(subject, sample.X),
         notes=[*subject.notes, *sample.notes, *_cautions(subject, sample)],
         missing=0.0 if sparse.issparse(sample.X) else float(np.mean(np.isnan(sample.X))),
         class_counts=_class_counts(sample),
         features=_features(sample, relevant),
-        relevance=_ranking(relevance_of(model, gamma, sample), sample) if np.size(gamma) > 1 else [],
+        relevance=[] if np.ndim(gamma) == 0 else _ranking(measure.relevance_of(model, gamma, sample), sample),
         n_feature_rows=min(MOMENT_ROWS, sample.n_rows),
         measured=measured,
-        n_matched=nested.n_rows,
-        interval=np.clip(wilson(measured.errors[-1], sample.n_rows), 0.0, 1.0) if sample.classes else None,
+        n_matched=n_matched,
+        interval=np.clip(measure.wilson(measured.errors[-1], sample.n_rows), 0.0, 1.0) if sample.classes else None,
         confusion=confusion,
-        reliability=calibration,
+        reliability=reliability,
         figures=figures,
-        vectors=_vector_table(subject, nested.order),
-        own_seconds=[(name, value, text.seconds(value)) for name, value in phases],
+        vectors=_vector_table(subject, order),
+        own_seconds=[(name, end - start, text.seconds(end - start)) for (_, start), (name, end) in pairwise(clock)],
         model_path=None if model_path is None else os.fspath(model_path),
         command=command,
         file_name=os.path.basename(path),
@@ -276,22 +253,16 @@ def _ranking(relevance: Array, sample: Sample) -> list[tuple[str, float, str]]:
     return [(sample.feature_names[j], float(shares[j]), written[j]) for j in order]
 
 
-def _features(sample: Sample, relevant: Array) -> list[tuple[str, list[float], list[float]]]:
-    """Name, least, mean, greatest value and deviation, and heights of a histogram; both empty without values."""
+def _features(sample: Sample, relevant: Array) -> list[tuple[str, Array, Array]]:
+    """Names, known values and heights of a histogram of the features, or of the most relevant ones of many."""
     d = len(sample.feature_names)
     shown = relevant[:_MOST_FEATURES] if d > _MOST_FEATURES else np.arange(d)
     part = sample.X[:MOMENT_ROWS][:, shown]
-    part = part.toarray() if sparse.issparse(part) else part
     found = []
-    for name, column in zip([sample.feature_names[j] for j in shown], part.T, strict=True):
+    for j, column in zip(shown, (part.toarray() if sparse.issparse(part) else part).T, strict=True):
         known = column[np.isfinite(column)]
-        values: list[float] = []
-        heights: list[float] = []
-        if len(known):
-            values = [float(value) for value in (known.min(), known.mean(), known.max(), known.std())]
-            counts = np.histogram(known, bins=16)[0]
-            heights = (counts / counts.max()).tolist()
-        found.append((name, values, heights))
+        counts = np.histogram(known, bins=16)[0]
+        found.append((sample.feature_names[j], known, counts / max(1, counts.max())))
     return found
 
 
@@ -312,7 +283,7 @@ def _cautions(subject: Subject, sample: Sample) -> list[str]:
     if getattr(subject.estimator, "converged_", True) is False:
         found.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
     if subject.model.kernel.name != "precomputed":
-        spread = spread_of(sample)
+        spread = measure.spread_of(sample)
         moving = spread[spread > 0]
         if len(moving) < len(spread):
             found.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
