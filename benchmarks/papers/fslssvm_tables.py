@@ -40,7 +40,7 @@ from sklearn.svm import SVC, SVR, NuSVC, NuSVR
 
 from kompakt import FixedSizeLSSVC, FixedSizeLSSVR
 from kompakt.codings import MinimumOutput
-from kompakt.threads import block_threads
+from kompakt.parallel import block_threads
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def test_learned_widths_need_refinement(moons, gamma):
 
 def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
     X, y = moons
-    from kompakt.grow import compact
+    from kompakt.basis import compact
 
     honest = compact.held_out
 

@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
+from kompakt.basis import Selection
 from kompakt.codings import get_coding
+from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
-from kompakt.estimators.base import verbose_logging
+from kompakt.estimators.base import offered_if, verbose_logging
 from kompakt.estimators.prepare import (
     Array,
     Training,
     check_parameters,
     check_rows,
+    checked_weights,
     class_factors,
     resolve_kernel,
 )
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, Loss, make_loss
-from kompakt.rows import ArrayRows, centre_of
-from kompakt.select import Selection
+from kompakt.parallel import block_threads
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
-from kompakt.threads import block_threads
 
 #: losses whose rows may be forgotten after one look
 _LOSSES = ("least_squares", "squared_hinge")
@@ -164,7 +164,7 @@ class _Partial:
         X = X.astype(np.float64, copy=False)  # sums over many batches keep what float32 would lose
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             kept = np.flatnonzero(weights > 0)
             if not len(kept):
                 raise ValueError("sample_weight is zero for every row of the batch; expected at least one non-zero.")
@@ -175,7 +175,7 @@ class _Partial:
 class PartialClassifier(_Partial):
     """`partial_fit` of classifiers."""
 
-    @available_if(_available)
+    @offered_if(_available)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
         """Add a batch of rows to the machine and forget it.
 
@@ -216,7 +216,7 @@ class PartialClassifier(_Partial):
         if len(strange):
             raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
         labels = np.asarray(np.searchsorted(known, y))
-        factors = class_factors(me.class_weight, known, labels, weights)
+        factors = class_factors(me.class_weight, known, np.bincount(labels, weights, len(known)))
         if factors is not None:
             weights = factors[labels] if weights is None else weights * factors[labels]
         coding = get_coding(me.coding)
@@ -229,7 +229,7 @@ class PartialClassifier(_Partial):
 class PartialRegressor(_Partial):
     """`partial_fit` of regressors."""
 
-    @available_if(_available)
+    @offered_if(_available)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Add a batch of rows to the machine and forget it.
 

@@ -12,13 +12,13 @@ from scipy.linalg import lstsq
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from kompakt.basis.gram import forward_select
+from kompakt.basis.path import sizes_up_to
+from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import Design
-from kompakt.estimators.compress import as_model
-from kompakt.grow.gram import forward_select
-from kompakt.grow.path import sizes_up_to
+from kompakt.estimators.compression import as_model
 from kompakt.model import Model
 from kompakt.reporting.text import printable
-from kompakt.rows import ArrayRows, RowBlock
 
 Array = np.ndarray
 

@@ -21,10 +21,10 @@ from scipy import sparse
 
 import kompakt
 from kompakt.formats.files import write_atomically
+from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
 from kompakt.reporting import measure, text, training
 from kompakt.reporting.measure import MOMENT_ROWS, Sample, Subject
-from kompakt.threads import block_threads
 
 Array = np.ndarray
 
@@ -160,7 +160,7 @@ def report(
         missing=0.0 if sparse.issparse(sample.X) else float(np.mean(np.isnan(sample.X))),
         class_counts=_class_counts(sample),
         features=_features(sample, relevant),
-        relevance=[] if np.ndim(gamma) == 0 else _ranking(measure.relevance_of(model, gamma, sample), sample),
+        relevance=[] if np.size(gamma) < 2 else _ranking(measure.relevance_of(model, gamma, sample), sample),
         n_feature_rows=min(MOMENT_ROWS, sample.n_rows),
         measured=measured,
         n_matched=n_matched,

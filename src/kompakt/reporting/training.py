@@ -57,7 +57,7 @@ def search_of(estimator: Any) -> Search | None:
         chosen = next((i for i, point in enumerate(growth.points) if point is growth.best), int(np.argmin(error)))
         return Search(C, gamma, error, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
     elif grid is not None and np.ndim(grid) == 3:  # SpSVC: kernels x C x sizes, every pair at its best size
-        from kompakt.estimators.spsvc_fit import grid_values
+        from kompakt.estimators.spsvc import grid_values
 
         error = np.min(grid, axis=2).ravel()
         gammas = grid_values(estimator.gamma_grid, "gamma_grid")[: len(grid)]
