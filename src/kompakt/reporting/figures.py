@@ -14,19 +14,23 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from scipy import sparse
 
 from kompakt.model import Model
 from kompakt.plots.curves import SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, image_shape_of, sides_of
-from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, Subject, moments_of
+from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
 
 Array = np.ndarray
 
+#: colours drawn, and the page's names for them, which differ between light and dark
+_INK, _SOFT, _PAPER = "#000000", "#808080", "#ffffff"
+_PAGE_COLOURS = {shade.lower(): f"var(--c{k})" for k, shade in enumerate(COLOURS)}
+_PAGE_COLOURS |= {_INK: "var(--ink)", "#262626": "var(--ink)", _SOFT: "var(--soft)", _PAPER: "var(--paper)"}
 #: whatever a user's matplotlibrc says; names are text and never formulas
 _STYLE = {
     "svg.fonttype": "none",
@@ -36,27 +40,29 @@ _STYLE = {
     "font.size": 12.0,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
-    "axes.edgecolor": "#808080",
+    "axes.edgecolor": _SOFT,
+    "grid.color": _SOFT,
+    "legend.edgecolor": _SOFT,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.alpha": 0.3,
 }
-#: colours drawn, and the page's names for them, which differ between light and dark
-_INK, _SOFT = "#000000", "#808080"
-_PAGE_COLOURS = {
-    _INK: "ink", "#262626": "ink", "#ffffff": "paper", _SOFT: "soft", "#b0b0b0": "soft", "#cccccc": "edge",
-    **{COLOURS[k].lower(): f"c{k}" for k in range(6)},
-}  # fmt: skip
 #: identities of what the slider moves
 MOVING = ("marker-rule", "marker-dot", "residuals")
-#: vectors drawn as images, lines or points at most, features of the lines, rows behind the points
-_MOST_IMAGES, _MOST_LINES, _MOST_POINTS, _MOST_AXES, _MOST_ROWS = 60, 60, 400, 14, 600
+#: how vectors are drawn: at most how many, and what a screen reader says of it
+_KINDS = {
+    "scatter": (400, "on the decision regions"),
+    "images": (60, "as pictures"),
+    "parallel": (60, "as lines across the features"),
+}
+#: features that the lines go across, rows behind the points
+_MOST_AXES, _MOST_ROWS = 14, 600
 
 
 def draw_figures(
-    subject: Subject,
+    model: Model,
     sample: Sample,
     measured: Measurements,
     order: Array,
@@ -79,13 +85,13 @@ def draw_figures(
             places |= more
             figures["target"] = _target(sample.y[:, 0])
             if size_errors is not None:
-                figures["losses"] = _losses(size_errors, subject.model.n_basis_)
+                figures["losses"] = _losses(size_errors, model.n_basis_)
         if search is not None:
             figures["search"] = _search(search)
         figures["calibration"] = _calibration(reliability, sample)
-        vectors = subject.model.basis_vectors_
-        if subject.model.n_basis_ and vectors is not None and subject.model.kernel.name != "callable":
-            figures["vectors"] = _vectors(subject.model, sample, vectors, order, relevant, image_shape)
+        vectors = model.basis_vectors_
+        if model.n_basis_ and vectors is not None and model.kernel.name != "callable":
+            figures["vectors"] = _vectors(model, sample, vectors, order, relevant, image_shape)
     return figures, places
 
 
@@ -122,7 +128,8 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
     for element in root.iter():
         for key, value in element.items():
             if key == "style":
-                value = re.sub("#[0-9a-f]{6}", _page_colour, re.sub("font-family: [^;]*;? ?", "", value))
+                value = re.sub("font-family: [^;]*;? ?", "", value)  # the page's own
+                value = re.sub("#[0-9a-f]{6}", lambda found: _PAGE_COLOURS.get(found[0], found[0]), value)
             elif key in ("href", "clip-path"):
                 value = re.sub(r"#([\w.-]+)", new_name, "".join(value.split()))
             elif key in ("d", "x", "y"):
@@ -150,22 +157,17 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _page_colour(found: re.Match[str]) -> str:
-    name = _PAGE_COLOURS.get(found[0])
-    return found[0] if name is None else f"var(--{name})"
-
-
 def _new(height: float = 3.5) -> tuple[Figure, Any]:
     """A figure in whose units (points) the places on it are too."""
     figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
     return figure, figure.subplots()
 
 
-def _places(ax: Any, x: Array, y: Array) -> tuple[Array, Array]:
+def _places(ax: Any, x: Array, y: Array) -> tuple[list[Any], list[Any]]:
     """Where points are on a drawing that was written."""
-    at = ax.transData.transform(np.column_stack([np.ravel(x), np.ravel(y)]))
-    height = ax.figure.get_figheight() * ax.figure.dpi
-    return np.round(at[:, 0], 1).reshape(np.shape(x)), np.round(height - at[:, 1], 1).reshape(np.shape(y))
+    across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
+    down = ax.figure.get_figheight() * ax.figure.dpi - up
+    return np.round(across, 1).reshape(x.shape).tolist(), np.round(down, 1).reshape(x.shape).tolist()
 
 
 def _log_axis(ax: Any, which: str, values: Array) -> None:
@@ -198,12 +200,13 @@ def _errors(measured: Measurements, recorded: SizeErrors | None, regression: boo
     ax.set(xlabel="vectors", ylabel=label)
     if every.max() > 8 * every.min():
         _log_axis(ax, "x", every)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylim(bottom=0.0)
     titles = [f"{number(int(size))} vectors: {number(value)}" for size, value in zip(sizes, values, strict=True)]
     said = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
     svg = inline_svg(figure, "errors", said, [(dots, titles, None)])
-    x, y = _places(ax, sizes, values)
-    return svg, {"x": x.tolist(), "y": y.tolist()}
+    return svg, dict(zip(("x", "y"), _places(ax, sizes, values), strict=True))
 
 
 def _losses(recorded: SizeErrors, chosen: int) -> Markup:
@@ -223,17 +226,12 @@ def _residuals(sample: Sample, measured: Measurements) -> tuple[Markup, dict[str
     edge = float(np.quantile(np.abs(residuals), 0.995)) or 1.0
     x, y = np.clip(measured.predictions, low, high), np.clip(residuals, -edge, edge)
     pad = 0.04 * (high - low) or 0.5
-    ax.set(
-        xlabel="predicted",
-        ylabel="true minus predicted",
-        xlim=(low - pad, high + pad),
-        ylim=(-1.05 * edge, 1.05 * edge),
-    )
+    ax.set(xlabel="predicted", ylabel="true minus predicted")
+    ax.set(xlim=(low - pad, high + pad), ylim=(-1.05 * edge, 1.05 * edge))
     ax.axhline(0.0, color=_SOFT, linestyle="--", linewidth=1)
     ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
     svg = inline_svg(figure, "residuals-figure", "Residuals against predictions")
-    x, y = _places(ax, x, y)
-    return svg, {"rx": x.tolist(), "ry": y.tolist()}
+    return svg, dict(zip(("rx", "ry"), _places(ax, x, y), strict=True))
 
 
 def _target(values: Array) -> Markup:
@@ -303,46 +301,42 @@ def _vectors(
     model: Model, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
-    all_sides, classes = sides_of(model)
-    names = [shortened(printable(name), 24) for name in classes]
     shape = None if model.n_features == 2 else shape or image_shape_of(sample.X)
-    kind = "points" if model.n_features == 2 else "lines" if shape is None else "images"
-    shown = order[: {"points": _MOST_POINTS, "lines": _MOST_LINES, "images": _MOST_IMAGES}[kind]]
-    sides, strength = all_sides[shown], np.linalg.norm(model.weights[shown], axis=1)
+    kind = "scatter" if model.n_features == 2 else "parallel" if shape is None else "images"
+    most, said = _KINDS[kind]
+    shown = order[:most]
+    sides, classes = sides_of(model)
+    sides, strength = sides[shown], np.linalg.norm(model.weights[shown], axis=1)
+    names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
     facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown)}
     marks: list[tuple[Any, list[str] | None, Sequence[int]]]
-    if kind == "points":
+    if kind == "scatter":
         figure, ax = _new(4.2)
         rows = sample.X[:_MOST_ROWS]
         rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         known = np.isfinite(rows).all(axis=1)
         labels = sample.y[:_MOST_ROWS][known] if sample.classes else None
         features = [shortened(name, 30) for name in sample.feature_names]
-        display = BasisVectorsDisplay(
-            vectors[shown], sides, names, "scatter",
-            strength=strength, feature_names=features, model=model, X=rows[known], labels=labels,
-        ).plot(ax=ax)  # fmt: skip
+        behind: dict[str, Any] = {"model": model, "X": rows[known], "labels": labels, "feature_names": features}
+        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, strength=strength, **behind).plot(ax=ax)
         members = [np.flatnonzero(sides == side).tolist() for side in np.unique(sides)]
         marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, members, strict=True)]
         facts["n_rows"] = int(known.sum())
     elif kind == "images":
-        assert shape is not None
         columns = int(np.ceil(np.sqrt(len(shown))))
-        figure, ax = _new(5.6 * 1.25 * -(-len(shown) // columns) / columns)
-        names = [shortened(name, 10) for name in names]
-        display = BasisVectorsDisplay(vectors[shown], sides, names, "images", image_shape=shape).plot(ax=ax)
+        figure, ax = _new(7.0 * np.ceil(len(shown) / columns) / columns)
+        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, image_shape=shape).plot(ax=ax)
         marks = [(artist, [titles[k]], [k]) for k, artist in enumerate(display.artists_)]
-        marks += [(words, None, [k]) for k, words in enumerate(ax.texts)]
+        marks += [(name, None, [k]) for k, name in enumerate(ax.texts)]
     else:
-        figure, ax = _new(4.2)
+        figure, ax = _new(5.0)
         axes = relevant[:_MOST_AXES]
         mean, variance = moments_of(sample.X[:MOMENT_ROWS][:, axes])
         values = (vectors[shown][:, axes] - mean) / np.sqrt(np.where(variance > 0, variance, 1.0))
+        lines = draw_lines(ax, values, [sample.feature_names[j] for j in axes], sides, names, strength, linewidth=1.5)
         # refinement may carry a vector far along what the kernel ignores
         edge = float(np.clip(np.quantile(np.abs(values), 0.99), 1.0, 4.0))
-        features = [sample.feature_names[j] for j in axes]
-        lines = draw_lines(ax, values, features, sides, names, strength, linewidth=1.5)
         ax.set_ylim(-edge, edge)
         marks = [(line, [titles[k]], [k]) for k, line in enumerate(lines)]
         facts |= {"n_axes": len(axes), "edge": edge if np.any(np.abs(values) > edge) else None}
@@ -350,9 +344,4 @@ def _vectors(
     legend = ax.get_legend()
     if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
         legend.remove()
-    said = {
-        "points": "Basis vectors on the decision regions",
-        "images": "Basis vectors as pictures",
-        "lines": "Basis vectors as lines across the features",
-    }
-    return {"svg": inline_svg(figure, "vectors-figure", said[kind], marks), **facts}
+    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {said}", marks), **facts}

@@ -121,7 +121,7 @@ def report(
         relevant = measure.features_by_relevance(model, sample)
         search, size_errors = training.search_of(fitted), training.size_errors_of(fitted)
         figures, places = draw_figures(
-            subject, sample, measured, order, relevant, reliability, search, size_errors, image_shape
+            model, sample, measured, order, relevant, reliability, search, size_errors, image_shape
         )
         clock.append(("pictures", time.perf_counter()))
     error_text = text.percent if sample.classes else text.number
@@ -173,13 +173,8 @@ def report(
         model_path=None if model_path is None else os.fspath(model_path),
         command=command,
         file_name=os.path.basename(path),
-        versions={
-            "kompakt": kompakt.__version__,
-            "Python": platform.python_version(),
-            "NumPy": np.__version__,
-            "SciPy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
+        python=platform.python_version(),
+        packages={"kompakt": kompakt, "NumPy": np, "SciPy": scipy, "scikit-learn": sklearn},
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
     )
     content = text.printable(page).encode()
@@ -202,13 +197,7 @@ def _template() -> Any:
     )
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {
-        "number": text.number,
-        "percent": text.percent,
-        "seconds": text.seconds,
-        "short": text.shortened,
-        "repr": repr,
-    }
+    environment.filters |= {f.__name__: f for f in (text.number, text.percent, text.seconds, text.shortened, repr)}
     environment.globals |= {
         "style": Markup(style),
         "script": Markup(script),
