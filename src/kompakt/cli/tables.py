@@ -104,7 +104,7 @@ def _beginning(path: str) -> bytes:
 def _by_magic(path: str, start: bytes) -> str | None:
     if start.startswith(b"\x93NUMPY"):
         return "npy"
-    if start.startswith(b"PK"):
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):  # the second of an empty archive
         return _by_members(path)
     if start.startswith(b"PAR1"):
         return "parquet"
@@ -122,7 +122,7 @@ def _by_members(path: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise DataError(f"{path} begins as a zip archive, but cannot be read as one: {error}.") from error
     if any(name.endswith(".npy") for name in names):
         return "npz"

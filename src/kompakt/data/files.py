@@ -384,8 +384,8 @@ def npz_arrays(path: str) -> dict[str, NpyArray]:
         for info in archive.infolist():
             if info.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(
-                    f"{path} is compressed, so that no rows can be read alone. Write it with "
-                    "scipy.sparse.save_npz(path, X, compressed=False)."
+                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
+                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
                 )
             name = f"{info.filename} of {path}"
             with archive.open(info) as member:
@@ -545,6 +545,8 @@ def _as_raw(block: Any, what: str) -> Raw:
     if not isinstance(block, tuple | list) or len(block) not in (2, 3):
         raise TypeError(f"{what} must be a tuple (X, y) or (X, y, weights); got {type(block).__name__}.")
     X = block[0]
+    if getattr(X, "dtype", np.dtype(float)).kind == "c":
+        raise ValueError(f"X of {what} holds complex numbers; expected real ones.")
     if sparse.issparse(X):
         X = X.tocsr()
         X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
@@ -972,8 +974,7 @@ class CsvSource(ChunkedSource):
         raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
         if raw.y is None or raw.y.dtype.kind != "U":
             return raw
-        # pyarrow reads an empty cell of a column of words as an empty word; for all other readers it is missing
-        return Raw(raw.X, as_words(raw.y, raw.y == ""), raw.w)
+        return Raw(raw.X, as_words(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
 
     def _parse(self, part: ByteRange, columns: list[str]) -> Any:
         arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")
@@ -985,7 +986,13 @@ class CsvSource(ChunkedSource):
                     column_names=self._names, use_threads=False, block_size=max(1 << 20, 2 * len(text))
                 ),
                 parse_options=reader.ParseOptions(delimiter=self._delimiter),
-                convert_options=reader.ConvertOptions(include_columns=columns, column_types=self._types),
+                # NA, null and the like are missing among words as among numbers, unless they are quoted
+                convert_options=reader.ConvertOptions(
+                    include_columns=columns,
+                    column_types=self._types,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
             )
         except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
             raise ValueError(

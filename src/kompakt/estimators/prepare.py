@@ -452,8 +452,9 @@ class ClassEncoder:
     def labels(self, raw: Raw) -> Array:
         """Class numbers."""
         assert raw.y is not None
-        labels = np.minimum(np.searchsorted(self.classes, raw.y), len(self.classes) - 1)
-        if not np.array_equal(self.classes[labels], raw.y):
+        y = raw.y.reshape(len(raw))  # one column is as good
+        labels = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
+        if not np.array_equal(self.classes[labels], y):
             raise ValueError("a label came that the first pass did not see: the rows have changed during the fit.")
         return labels
 
@@ -565,6 +566,8 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
     refuse_non_finite(raw.X, place)
+    if raw.w is not None and raw.w.ndim != 1:
+        raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
     for name, column in (("y", raw.y), ("the weights", raw.w)):
         bad = np.zeros(0, dtype=bool) if column is None else missing(column)
         if bad.any():
