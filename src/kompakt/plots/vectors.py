@@ -115,7 +115,7 @@ class BasisVectorsDisplay:
         vectors = model.basis_vectors_
         if vectors is None or model.kernel.name == "callable":
             raise ValueError(f"a {model.kernel.name} kernel has no basis vectors that could be drawn.")
-        kind, image_shape = _resolved(kind, image_shape, vectors, X)
+        kind, image_shape = resolve_kind(kind, image_shape, vectors, X)
         sides, names = sides_of(model)
         strength = np.linalg.norm(model.weights, axis=1)
         most = {"images": _MOST_IMAGES, "parallel": _MOST_LINES}.get(kind, len(vectors))
@@ -254,9 +254,10 @@ def draw_lines(
     return artists
 
 
-def _resolved(
+def resolve_kind(
     kind: str, image_shape: tuple[int, int] | None, vectors: Array, X: Any
 ) -> tuple[str, tuple[int, int] | None]:
+    """How vectors are drawn ("scatter", "images" or "parallel"), and the shape of the images."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
     if kind == "scatter" and vectors.shape[1] != 2:

@@ -20,7 +20,7 @@ from scipy import sparse
 from kompakt.model import Model
 from kompakt.plots.curves import SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
-from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, image_shape_of, sides_of
+from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, resolve_kind, sides_of
 from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
@@ -301,8 +301,7 @@ def _vectors(
     model: Model, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
-    shape = None if model.n_features == 2 else shape or image_shape_of(sample.X)
-    kind = "scatter" if model.n_features == 2 else "parallel" if shape is None else "images"
+    kind, shape = resolve_kind("auto", shape, vectors, sample.X)
     most, said = _KINDS[kind]
     shown = order[:most]
     sides, classes = sides_of(model)
