@@ -68,7 +68,7 @@ class TestConvergence:
         assert display.ax_.get_xlabel() == "seconds"
         np.testing.assert_allclose(display.steps, [record["time"] for record in machine.history_])
         assert ConvergenceDisplay.from_estimator(machine, against="step").steps.tolist() == [1, 2, 3, 4]
-        with pytest.raises(ValueError, match="against must be a field of every record .* got 'n_train'"):
+        with pytest.raises(ValueError, match=r"against must be a field of every record .* got 'n_train'"):
             ConvergenceDisplay.from_estimator(machine, against="n_train")
 
     def test_given_values(self):

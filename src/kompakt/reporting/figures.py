@@ -254,14 +254,14 @@ def _search(search: Search) -> Markup:
     order = np.argsort(-error, kind="stable")  # the best last, so that nothing covers it
     with_widths = bool(np.isfinite(search.gamma).all())
     y = search.gamma if with_widths else error
-    size = 130 if len(order) <= 60 else 60 if len(order) <= 130 else 30
-    style: dict[str, Any] = {"color": colour(0), "s": 40}
+    size = 40 if not with_widths else 130 if len(order) <= 60 else 60 if len(order) <= 130 else 30
+    style: dict[str, Any] = {"color": colour(0)}
     if with_widths:  # errors far above the best differ little to the eye
         norm = PowerNorm(0.5, vmin=low, vmax=high if high > low else low + 1.0)
-        style = {"c": error[order], "norm": norm, "cmap": "viridis", "s": size, "edgecolors": _SOFT, "linewidths": 0.6}
-    dots = ax.scatter(search.C[order], y[order], **style)
+        style = {"c": error[order], "norm": norm, "cmap": "viridis", "edgecolors": _SOFT, "linewidths": 0.6}
+    dots = ax.scatter(search.C[order], y[order], s=size, **style)
     i = search.chosen
-    ax.scatter(search.C[[i]], y[[i]], s=300, facecolors="none", edgecolors=_INK, linewidths=1.8, zorder=3)
+    ax.scatter(search.C[[i]], y[[i]], s=2.5 * size, facecolors="none", edgecolors=_INK, linewidths=1.8, zorder=3)
     ax.margins(0.1)
     ax.set(xlabel="C", ylabel="gamma" if with_widths else "error")
     _log_axis(ax, "x", search.C)
