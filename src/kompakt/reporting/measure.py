@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,9 @@ def measure(models: list[Model], sample: Sample) -> Measurements:
                 predicted[s, rows] = F[:, 0]
                 squares[s] += np.sum((F - sample.y[rows]) ** 2, axis=0)
     sizes = [one.n_basis_ for one in models]
-    times = np.array([seconds_per_row(one, sample.X[:_BATCH]) for one in models])
+    batch = sample.X[:_BATCH]
+    runs = [timeit.repeat(partial(one.decision_function, batch), number=1, repeat=5) for one in models]
+    times = np.min(runs, axis=1) / batch.shape[0]
     n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in models])
     if sample.classes:
         K = len(sample.classes)
@@ -312,17 +315,6 @@ def measure(models: list[Model], sample: Sample) -> Measurements:
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
     values = {"r2": np.mean(r2, axis=1), "drawn": drawn, "predictions": predicted[:, drawn]}
     return Measurements(sizes, times, n_bytes, outputs, errors, baseline, **values)
-
-
-def seconds_per_row(model: Model, X: Any) -> float:
-    """The shortest of a few runs over one batch."""
-    best, began, runs = np.inf, time.perf_counter(), 0
-    while runs < 3 or (runs < 9 and time.perf_counter() - began < 0.03):
-        start = time.perf_counter()
-        model.decision_function(X)
-        best = min(best, time.perf_counter() - start)
-        runs += 1
-    return float(best / X.shape[0])
 
 
 def predicted_numbers(model: Model, scores: Array) -> Array:
