@@ -9,7 +9,6 @@ from tests.export.machines import CASES, IDS, data, decisions, fitted
 from tests.formats.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
-from kompakt.export.c_code import quantised
 from kompakt.formats import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian
 
@@ -138,10 +137,11 @@ def test_accuracy_before_and_after(tmp_path):
 def test_eight_bits_are_within_half_a_step():
     basis = np.random.default_rng(0).normal(size=(40, 5)) * [1, 10, 0.1, 0, 1000]
     basis[:, 3] = 2.5
-    levels = quantised(basis)
-    assert np.all(np.abs(levels.basis - basis) <= 0.5 * levels.step + 1e-6 * np.abs(levels.zero))
-    assert levels.levels.dtype == np.int8
-    assert np.array_equal(levels.basis[:, 3], basis[:, 3])
+    levels, zero, step = c_file.eight_bits(basis)
+    stored = zero + step * levels
+    assert np.all(np.abs(stored - basis) <= 0.5 * step + 1e-6 * np.abs(zero))
+    assert levels.dtype == np.int8
+    assert np.array_equal(stored[:, 3], basis[:, 3])
 
 
 @needs_compiler

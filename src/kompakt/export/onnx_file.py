@@ -12,8 +12,7 @@ import numpy as np
 import kompakt
 from kompakt.export.machine import Machine, exported_model, machine_of
 from kompakt.export.onnx_graph import Graph, label_array
-from kompakt.export.parity import TOLERANCE, check_rows_for, compare, expect
-from kompakt.export.report import ExportReport
+from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
 from kompakt.formats.files import write_atomically
 from kompakt.model import Model
 
