@@ -1,6 +1,7 @@
 """C files compile without a warning and answer as the machines do."""
 
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from kompakt.formats import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+RUNTIME = Path(c_file.__file__).with_name("runtime.c").read_text()
 COMPILER = c_file.find_compiler()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang or $CC) is installed")
 
@@ -95,7 +97,9 @@ def test_the_check_of_the_exporter_in_every_precision(name, tmp_path):
         sizes[dtype] = report.data_bytes
         assert report.n_rows >= 64
         assert report.relative_difference < tolerance or name == "several outputs"
-        assert f"Constant data: {report.data_bytes} bytes" in (tmp_path / "model.c").read_text()
+        text = (tmp_path / "model.c").read_text()
+        assert f"Constant data: {report.data_bytes} bytes" in text
+        assert text.endswith(RUNTIME.replace("machine_", "model_").replace("MACHINE_", "MODEL_")), "the code is fixed"
         assert report.label_agreement is None or report.label_agreement >= (0.9 if dtype == "int8" else 1.0)
         assert (report.storage_difference > 1e-4) == (
             dtype == "int8" and name not in ("one class", "constant", "no vectors")
