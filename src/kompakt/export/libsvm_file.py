@@ -14,8 +14,7 @@ from kompakt.codings import class_pairs
 from kompakt.export.machine import exported_model
 from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
 from kompakt.formats.libsvm import LibsvmFiles, _pair_weights, to_model, write_libsvm
-from kompakt.formats.libsvm_range import read_range
-from kompakt.formats.libsvm_text import read_libsvm
+from kompakt.formats.libsvm_text import read_libsvm, read_range
 from kompakt.model import Model
 
 Array = np.ndarray

@@ -3,8 +3,7 @@
 from kompakt.formats.errors import ModelFileError, UnsupportedModelError
 from kompakt.formats.files import load, read_header, save
 from kompakt.formats.libsvm import LibsvmFiles, to_model, write_libsvm
-from kompakt.formats.libsvm_range import RangeFile, read_range
-from kompakt.formats.libsvm_text import LibsvmModel, read_libsvm
+from kompakt.formats.libsvm_text import LibsvmModel, RangeFile, read_libsvm, read_range
 
 __all__ = [
     "LibsvmFiles",

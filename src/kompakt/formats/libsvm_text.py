@@ -1,6 +1,6 @@
-"""LIBSVM's text models: the record, its reader and its text.
+"""The texts of LIBSVM: models and the range files of ``svm-scale``, their readers and the writer of models.
 
-A file is a header of keywords, then the line ``SV``, then one line per support vector: nr_class - 1 coefficients and
+A model is a header of keywords, then the line ``SV``, then one line per support vector: nr_class - 1 coefficients and
 the non-zero features as ``index:value``.  The decision value of the pair (i, j), i < j in the order of `labels`, is
 
     sum over vectors of class i: coef[j - 1] k(x, sv)  +  sum over vectors of class j: coef[i] k(x, sv)  -  rho[i, j]
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
@@ -32,6 +32,7 @@ _REASONS = {
     "precomputed": "its vectors are row numbers of a matrix that is not in the file; train again with -t 0, 1 or 2",
 }
 _MAX_INDEX = (1 << 31) - 1
+_MAX_RANGE_LINE = 1 << 16  # a line holds three numbers; a longer one is no range file and is not read into memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ class LibsvmModel:
         return self.svm_type in CLASSIFIERS
 
 
-# -- reading ---------------------------------------------------------------------------------------------
+# -- reading a model -------------------------------------------------------------------------------------
 
 
 def read_libsvm(path: str | os.PathLike[str], *, zero_based: bool = False) -> LibsvmModel:
@@ -123,30 +124,16 @@ def read_libsvm(path: str | os.PathLike[str], *, zero_based: bool = False) -> Li
     array([[2., 0., 4.]])
     """
     with opened(path) as (file, _):
-        lines = enumerate(file, start=1)
-        header = _read_header(lines)
-        coef, vectors = _read_vectors(lines, header, 0 if zero_based else 1)
-    return LibsvmModel(
-        svm_type=header["svm_type"],
-        kernel_type=header["kernel_type"],
-        vectors=vectors,
-        coef=coef,
-        rho=header["rho"],
-        labels=header.get("label"),
-        n_vectors=header.get("nr_sv"),
-        gamma=header.get("gamma"),
-        coef0=header.get("coef0"),
-        degree=header.get("degree"),
-        prob_a=header.get("probA"),
-        prob_b=header.get("probB"),
-        density_marks=header.get("prob_density_marks"),
-    )
+        return parse_libsvm(file, 0 if zero_based else 1)
 
 
-def _strict(token: bytes) -> bytes:
-    if b"_" in token:  # Python reads 1_000 as a number; LIBSVM does not
-        raise ValueError(f"{token[:40]!r} is no number")
-    return token
+def parse_libsvm(text: Iterable[bytes], first: int = 1) -> LibsvmModel:
+    """The record of the lines of a text model, whose features are numbered from `first`."""
+    lines = enumerate(text, start=1)
+    header = _read_header(lines)
+    coef, vectors = _read_vectors(lines, header, first)
+    fields = {_LISTS.get(key, key): value for key, value in header.items() if key not in ("nr_class", "total_sv")}
+    return LibsvmModel(vectors=vectors, coef=coef, **fields)
 
 
 def _integer(token: bytes) -> int:
@@ -163,30 +150,27 @@ def _number(token: bytes) -> float:
     return value
 
 
-def _single(parse: Callable[[bytes], Any]) -> Callable[[list[bytes]], Any]:
-    def one(tokens: list[bytes]) -> Any:
-        if len(tokens) != 1:
-            raise ValueError(f"expected one value, got {len(tokens)}")
-        return parse(tokens[0])
-
-    return one
+def _strict(token: bytes) -> bytes:
+    if b"_" in token:  # Python reads 1_000 as a number; LIBSVM does not
+        raise ValueError(f"{token[:40]!r} is no number")
+    return token
 
 
-_PARSERS: dict[bytes, Callable[[list[bytes]], Any]] = {
-    b"svm_type": _single(lambda token: token.decode("ascii")),
-    b"kernel_type": _single(lambda token: token.decode("ascii")),
-    b"degree": _single(_integer),
-    b"gamma": _single(_number),
-    b"coef0": _single(_number),
-    b"nr_class": _single(_integer),
-    b"total_sv": _single(_integer),
-    b"rho": lambda tokens: np.array([_number(token) for token in tokens], dtype=np.float64),
-    b"label": lambda tokens: np.array([_integer(token) for token in tokens], dtype=np.int64),
-    b"nr_sv": lambda tokens: np.array([_integer(token) for token in tokens], dtype=np.int64),
-    b"probA": lambda tokens: np.array([_number(token) for token in tokens], dtype=np.float64),
-    b"probB": lambda tokens: np.array([_number(token) for token in tokens], dtype=np.float64),
-    b"prob_density_marks": lambda tokens: np.array([_number(token) for token in tokens], dtype=np.float64),
-}
+def _ascii(token: bytes) -> str:
+    return token.decode("ascii")
+
+
+#: how the values of each keyword are read
+_KEYWORDS: dict[str, Callable[[bytes], Any]] = {
+    "svm_type": _ascii, "kernel_type": _ascii, "degree": _integer, "gamma": _number, "coef0": _number,
+    "nr_class": _integer, "total_sv": _integer, "rho": _number, "label": _integer, "probA": _number, "probB": _number,
+    "prob_density_marks": _number, "nr_sv": _integer,
+}  # fmt: skip
+#: keywords with a list of values, in the order in which they are written, and their fields in a record
+_LISTS = {
+    "rho": "rho", "label": "labels", "probA": "prob_a", "probB": "prob_b", "prob_density_marks": "density_marks",
+    "nr_sv": "n_vectors",
+}  # fmt: skip
 
 
 def _read_header(lines: Iterator[tuple[int, bytes]]) -> dict[str, Any]:
@@ -195,20 +179,23 @@ def _read_header(lines: Iterator[tuple[int, bytes]]) -> dict[str, Any]:
         tokens = line.split()
         if not tokens:
             continue
-        word = tokens[0]
-        if word == b"SV":
+        key = tokens[0].decode("ascii", "replace")
+        if key == "SV":
             _check_header(header)
             return header
-        parser = _PARSERS.get(word)
-        if parser is None:
-            raise ModelFileError(f"line {number}: {_shown(word)} is no keyword of a LIBSVM model.")
-        key = word.decode("ascii")
+        if key not in _KEYWORDS:
+            raise ModelFileError(f"line {number}: {_shown(tokens[0])} is no keyword of a LIBSVM model.")
         if key in header:
             raise ModelFileError(f"line {number}: {key} is given twice.")
+        parse = _KEYWORDS[key]
         try:
-            header[key] = parser(tokens[1:])
+            if key not in _LISTS and len(tokens) != 2:
+                raise ValueError(f"expected one value, got {len(tokens) - 1}")
+            values = [parse(token) for token in tokens[1:]]
         except ValueError as error:  # UnicodeDecodeError is one
             raise ModelFileError(f"line {number}: {key} is not valid: {_shown(str(error).encode())}.") from None
+        kind = np.int64 if parse is _integer else np.float64
+        header[key] = np.array(values, dtype=kind) if key in _LISTS else values[0]
     raise ModelFileError("the header does not end: a LIBSVM model has a line 'SV' before its vectors.")
 
 
@@ -218,12 +205,16 @@ def _shown(text: bytes) -> str:
 
 
 def _check_header(header: dict[str, Any]) -> None:
+    """What every keyword says, and the lengths of the lists.
+
+    Lengths are compared with what is there, so a large nr_class costs nothing.
+    """
     for key in ("svm_type", "kernel_type", "nr_class", "total_sv", "rho"):
         if key not in header:
             raise ModelFileError(f"the header lacks {key}.")
-    if header["svm_type"] not in SVM_TYPES:
-        raise ModelFileError(f"unknown svm_type {header['svm_type'][:40]!r}; expected one of {', '.join(SVM_TYPES)}.")
-    kernel = header["kernel_type"]
+    svm_type, kernel, classes = header["svm_type"], header["kernel_type"], header["nr_class"]
+    if svm_type not in SVM_TYPES:
+        raise ModelFileError(f"unknown svm_type {svm_type[:40]!r}; expected one of {', '.join(SVM_TYPES)}.")
     if kernel in _REASONS:
         raise UnsupportedModelError(f"kernel_type {kernel} cannot be used: {_REASONS[kernel]}.")
     if kernel not in KERNELS:
@@ -231,34 +222,27 @@ def _check_header(header: dict[str, Any]) -> None:
     for key in KERNELS[kernel]:
         if key not in header:
             raise ModelFileError(f"a {kernel} kernel needs {key} in the header.")
-    if header["nr_class"] < 1 or header["total_sv"] < 0:
+    if classes < 1 or header["total_sv"] < 0:
         raise ModelFileError("nr_class must be at least 1 and total_sv at least 0.")
-    _check_counts(header)
-
-
-def _check_counts(header: dict[str, Any]) -> None:
-    """Lengths of the lists; they are compared with what is there, so a large nr_class costs nothing."""
-    classes, is_classifier = header["nr_class"], header["svm_type"] in CLASSIFIERS
-    pairs = classes * (classes - 1) // 2 if is_classifier else 1
-    expected = {"rho": pairs}
-    if is_classifier:
+    lengths: dict[str, int | None] = {"rho": 1}
+    if svm_type in CLASSIFIERS:
+        pairs = classes * (classes - 1) // 2
+        lengths = {"rho": pairs, "label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
         for key in ("label", "nr_sv"):
             if key not in header:
                 raise ModelFileError(f"a classifier needs {key} in the header.")
-        expected |= {"label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
         if ("probA" in header) != ("probB" in header):
             raise ModelFileError("probA and probB of a classifier belong together.")
     elif classes != 2:
-        raise ModelFileError(f"{header['svm_type']} is written with nr_class 2; got {classes}.")
-    elif header["svm_type"] in REGRESSORS:
-        expected["probA"] = 1
-    allowed = {*expected, "prob_density_marks"} if header["svm_type"] == "one_class" else set(expected)
-    for key in ("rho", "label", "nr_sv", "probA", "probB", "prob_density_marks"):
-        if key in header and key not in allowed:
-            raise ModelFileError(f"{key} has no meaning in a model of type {header['svm_type']}.")
-        if key in header and key in expected and len(header[key]) != expected[key]:
-            raise ModelFileError(f"{key} has {len(header[key])} values; {classes} classes need {expected[key]}.")
-    if is_classifier:
+        raise ModelFileError(f"{svm_type} is written with nr_class 2; got {classes}.")
+    else:
+        lengths |= {"probA": 1} if svm_type in REGRESSORS else {"prob_density_marks": None}
+    for key in filter(header.__contains__, _LISTS):
+        if key not in lengths:
+            raise ModelFileError(f"{key} has no meaning in a model of type {svm_type}.")
+        if lengths[key] not in (None, len(header[key])):
+            raise ModelFileError(f"{key} has {len(header[key])} values; {classes} classes need {lengths[key]}.")
+    if svm_type in CLASSIFIERS:
         if len(set(header["label"].tolist())) != classes:
             raise ModelFileError("label holds the same label twice.")
         if header["nr_sv"].min() < 0 or header["nr_sv"].sum() != header["total_sv"]:
@@ -284,7 +268,18 @@ def _read_vectors(
             raise ModelFileError(f"line {number}: {len(tokens)} values; expected {width} coefficients and features.")
         try:
             coef.append([_number(token) for token in tokens[:width]])
-            _read_features(tokens[width:], first, columns, values)
+            last = -1
+            for token in tokens[width:]:
+                index, colon, value = token.partition(b":")
+                if not colon:
+                    raise ValueError(f"expected index:value, got {token[:40]!r}")
+                column = _integer(index) - first
+                if column <= last:
+                    reason = f"indices start at {first}" if column < 0 else "indices must increase"
+                    raise ValueError(f"feature index {column + first}: {reason}")
+                last = column
+                columns.append(column)
+                values.append(_number(value))
         except ValueError as error:
             raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
         ends.append(len(columns))
@@ -295,53 +290,155 @@ def _read_vectors(
     return np.array(coef, dtype=np.float64).reshape(len(coef), width).T, vectors
 
 
-def _read_features(tokens: list[bytes], first: int, columns: list[int], values: list[float]) -> None:
-    last = -1
-    for token in tokens:
-        index, colon, value = token.partition(b":")
-        if not colon:
-            raise ValueError(f"expected index:value, got {token[:40]!r}")
-        column = _integer(index) - first
-        if column <= last:
-            reason = f"indices start at {first}" if column < 0 else "indices must increase"
-            raise ValueError(f"feature index {_integer(index)}: {reason}")
-        last = column
-        columns.append(column)
-        values.append(_number(value))
-
-
-# -- writing ---------------------------------------------------------------------------------------------
-
-
-def _parameter(record: LibsvmModel, key: str) -> str:
-    value = getattr(record, key)
-    return str(int(value)) if key == "degree" else repr(float(value))
+# -- writing a model -------------------------------------------------------------------------------------
 
 
 def format_libsvm(record: LibsvmModel) -> Iterator[bytes]:
-    """The text of a record, in pieces; numbers are written so that they read back exactly."""
-    head: list[tuple[str, Any]] = [
-        ("svm_type", [record.svm_type]),
-        ("kernel_type", [record.kernel_type]),
-        *((key, [_parameter(record, key)]) for key in KERNELS[record.kernel_type]),
-        ("nr_class", [str(len(record.coef) + 1)]),
-        ("total_sv", [str(record.vectors.shape[0])]),
-        ("rho", map(repr, record.rho.tolist())),
-    ]
-    lists = {
-        "label": record.labels,
-        "probA": record.prob_a,
-        "probB": record.prob_b,
-        "prob_density_marks": record.density_marks,
-        "nr_sv": record.n_vectors,
-    }
-    head += [(key, map(repr, values.tolist())) for key, values in lists.items() if values is not None]
-    for key, words in head:
-        yield " ".join([key, *words]).encode("ascii") + b"\n"
+    """The lines of a record; numbers are written so that they read back exactly."""
+    head: dict[str, list[Any]] = {"svm_type": [record.svm_type], "kernel_type": [record.kernel_type]}
+    for key in KERNELS[record.kernel_type]:
+        value = getattr(record, key)
+        head[key] = [int(value) if key == "degree" else float(value)]
+    head |= {"nr_class": [len(record.coef) + 1], "total_sv": [record.vectors.shape[0]]}
+    lists = ((key, getattr(record, field)) for key, field in _LISTS.items())
+    head |= {key: values.tolist() for key, values in lists if values is not None}
+    for key, items in head.items():
+        yield " ".join([key, *map(str, items)]).encode("ascii") + b"\n"
     yield b"SV\n"
     vectors = record.vectors.tocsr()
     for row, coef in enumerate(record.coef.T.tolist()):
         part = slice(vectors.indptr[row], vectors.indptr[row + 1])
         features = zip(vectors.indices[part].tolist(), vectors.data[part].tolist(), strict=True)
-        words = [*map(repr, coef), *(f"{column + 1}:{value!r}" for column, value in features if value)]
-        yield " ".join(words).encode("ascii") + b"\n"
+        items = [*map(repr, coef), *(f"{column + 1}:{value!r}" for column, value in features if value)]
+        yield " ".join(items).encode("ascii") + b"\n"
+
+
+# -- range files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RangeFile:
+    """What a range file says, unchanged.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Where each feature's minimum and maximum go.
+    index : ndarray of int
+        Column of each listed feature, from 0 and increasing; ``svm-scale`` lists no feature that was constant.
+    minimum, maximum : ndarray
+        One value per listed feature.
+    target : tuple of 4 floats, optional
+        lower, upper, minimum and maximum of the target (``svm-scale -y``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.formats import RangeFile
+    >>> ranges = RangeFile(-1.0, 1.0, np.array([1]), np.array([10.0]), np.array([20.0]))
+    >>> ranges.apply(np.array([[7.0, 15.0]]))
+    array([[0., 0.]])
+    """
+
+    lower: float
+    upper: float
+    index: np.ndarray
+    minimum: np.ndarray
+    maximum: np.ndarray
+    target: tuple[float, float, float, float] | None = None
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """Dense rows as ``svm-scale -r`` scales them: features that are not listed, or constant, become 0."""
+        X = np.asarray(X, dtype=np.float64)
+        width = int(self.index[-1]) + 1 if len(self.index) else 0
+        if X.ndim != 2 or X.shape[1] < width:
+            raise ValueError(f"X has shape {X.shape}; the range file lists features up to number {width}.")
+        varies = self.maximum != self.minimum
+        columns, low, high = self.index[varies], self.minimum[varies], self.maximum[varies]
+        result = np.zeros(X.shape)
+        result[:, columns] = self.lower + (self.upper - self.lower) * ((X[:, columns] - low) / (high - low))
+        return result
+
+
+def read_range(path: str | os.PathLike[str]) -> RangeFile:
+    r"""Read a range file that ``svm-scale -s`` or kompakt wrote.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    RangeFile
+
+    Raises
+    ------
+    ModelFileError
+        For anything that is no range file; the message names the line.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from kompakt.formats import read_range
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "iris.range")
+    ...     _ = path.write_text("x\n-1 1\n1 4.3 7.9\n2 2 4.4\n")
+    ...     read_range(path).maximum
+    array([7.9, 4.4])
+    """
+    with opened(path) as (file, _):
+        return parse_range(file)
+
+
+def parse_range(file: BinaryIO) -> RangeFile:
+    """The range file of an open file."""
+    lines = _range_lines(file)
+
+    def following(what: str) -> tuple[int, list[bytes]]:
+        found = next(lines, None)
+        if found is None:
+            raise ModelFileError(f"the file ends where {what} should stand; it is no range file of svm-scale.")
+        return found
+
+    number, tokens = following("x")
+    target = None
+    if tokens == [b"y"]:
+        limits = _values(following("limits of y"), (_number, _number))
+        target = (*limits, *_values(following("range of y"), (_number, _number)))
+        number, tokens = following("x")
+    if tokens != [b"x"]:
+        raise ModelFileError(f"line {number}: expected 'x', got {_shown(b' '.join(tokens))}.")
+    lower, upper = _values(following("lower and upper limit"), (_number, _number))
+    if not lower < upper:
+        raise ModelFileError(f"the lower limit {lower} is not below the upper limit {upper}.")
+    index: list[int] = []
+    extents: list[tuple[float, float]] = []
+    for line in lines:
+        feature, minimum, maximum = _values(line, (_integer, _number, _number))
+        if feature - 1 <= (index[-1] if index else -1):
+            raise ModelFileError(f"line {line[0]}: feature numbers start at 1 and must increase; got {feature}.")
+        if minimum > maximum:
+            raise ModelFileError(f"line {line[0]}: the minimum {minimum} is above the maximum {maximum}.")
+        index.append(feature - 1)
+        extents.append((minimum, maximum))
+    low, high = np.array(extents, dtype=np.float64).reshape(-1, 2).T
+    return RangeFile(lower, upper, np.array(index, dtype=np.int64), low, high, target)
+
+
+def _range_lines(file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+    """Number and values of each line that is not empty."""
+    for number, line in enumerate(iter(lambda: file.readline(_MAX_RANGE_LINE), b""), start=1):
+        if len(line) == _MAX_RANGE_LINE:
+            raise ModelFileError(f"line {number} has more than {_MAX_RANGE_LINE} bytes; a range file has short lines.")
+        if tokens := line.split():
+            yield number, tokens
+
+
+def _values(line: tuple[int, list[bytes]], parsers: Sequence[Callable[[bytes], Any]]) -> tuple[Any, ...]:
+    number, tokens = line
+    if len(tokens) != len(parsers):
+        raise ModelFileError(f"line {number}: {len(tokens)} values; expected {len(parsers)}.")
+    try:
+        return tuple(parse(token) for parse, token in zip(parsers, tokens, strict=True))
+    except ValueError as error:
+        raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
