@@ -126,7 +126,7 @@ def _read_for_command(path: str) -> None:
     from kompakt.cli.console import Console
     from kompakt.cli.data import open_for_training
 
-    options = Namespace(data=path, no_header=False, format=None, target=None, ignore=[], quiet=True, memory=1000)
+    options = Namespace(data=path, header=None, format=None, target=None, ignore=[], quiet=True, memory=1000)
     open_for_training(options, Console(options)).read()
 
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from kompakt import Model
+from kompakt import FEESVC, CompactSVC, Model
 from kompakt.kernels import RBF, Linear
 
 RNG = np.random.default_rng(0)
@@ -103,3 +103,33 @@ def test_rows_that_do_not_fit():
         model_of().predict(X[0])
     with pytest.raises(AttributeError, match="no classes"):
         model_of().classes_
+
+
+def test_the_text_of_a_model_is_one_short_line():
+    d = 2000
+    large = Model(
+        1 + RBF(np.linspace(0.1, 3.0, d)), np.zeros((300, d)), np.zeros((300, 30)), np.zeros(30), "classifier",
+        n_features=d, classes=np.array([f"class {number} {'x' * 100}" for number in range(30)]),
+        input_shift=np.ones(d), input_scale=np.ones(d), input_fill=np.zeros(d),
+        calibration={"a": np.ones(30), "b": np.zeros(30)},
+    )  # fmt: skip
+    text = repr(large)
+    assert len(text) < 500
+    assert "\n" not in text
+    for fact in (
+        "classifier", "RBF(gamma=[2,000 numbers from 0.1 to 3])", "300 vectors", "2,000 features",
+        "30 classes (class 0", "scales its inputs", "fills missing values", "calibrated",
+    ):  # fmt: skip
+        assert fact in text
+    assert repr(model_of(L=2)) == "<Model: regressor, RBF(gamma=0.5), 4 vectors, 3 features, 2 outputs>"
+
+
+def test_what_a_fit_leaves_behind_prints_shortly():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 20))
+    labels = rows[:, 0] > 0
+    sized = CompactSVC("auto", max_iter=5, random_state=0).fit(rows, labels)
+    searched = FEESVC(2, tune=True, cv=2, random_state=0).fit(rows, labels)
+    for record in (sized.model_, sized.size_path_, searched.search_):
+        assert len(repr(record)) < 300
+        assert "array(" not in repr(record)

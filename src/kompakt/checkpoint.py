@@ -16,7 +16,6 @@ Writing may take a twentieth of the time: where it is slow, some rounds share on
 from __future__ import annotations
 
 import contextlib
-import glob
 import math
 import os
 import threading
@@ -83,12 +82,6 @@ class Checkpoint:
         self._cost = 0.0
         if self.resumed:
             self.records = _read(self.path, self.identity)
-        for leftover in glob.glob(os.path.join(glob.escape(os.path.dirname(self.path)), self._temporary_names())):
-            with contextlib.suppress(OSError):
-                os.unlink(leftover)  # of a process that was killed while writing
-
-    def _temporary_names(self) -> str:
-        return f".{glob.escape(os.path.basename(self.path))}.????????????????.tmp"
 
     # -- steps ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel
 from kompakt.rows import ArrayRows, RowBlock
+from kompakt.rows.checks import refuse_non_finite
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -89,6 +90,22 @@ class Model:
             )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
+
+    def __repr__(self) -> str:
+        """One line without the arrays, whatever their size."""
+        facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
+        if self.classes is not None:
+            labels = [str(label)[:30] for label in self.classes[:5]] + ["..."] * (len(self.classes) > 5)
+            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
+        elif self.weights.shape[1] != 1:
+            facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.input_fill is not None:
+            facts.append("fills missing values")
+        if self.input_shift is not None or self.input_scale is not None:
+            facts.append("scales its inputs")
+        if self.calibration is not None:
+            facts.append("calibrated")
+        return f"<Model: {', '.join(facts)}>"
 
     # -- what a user asks of it ----------------------------------------------------------------------
 
@@ -182,15 +199,18 @@ class Model:
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
     def _transformed(self, X: Any) -> Any:
-        if not sparse.issparse(X):
-            X = np.asarray(X)
-            X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-            if X.ndim != 2:
-                raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
+        """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
+        X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+        if X.dtype.kind == "c":
+            raise ValueError("X holds complex numbers; expected real ones.")
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
+        refuse_non_finite(X)
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:

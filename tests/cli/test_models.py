@@ -65,6 +65,7 @@ def test_compress_a_libsvm_model(run, svm_file, tmp_path):
     assert done.code == 0, done.err
     assert (done.json["from"], done.json["n_basis"]) == (40, 10)
     assert done.json["agreement"] > 0.9
+    assert done.json["agreement_rows"] == len(X) // 4
     done = run("predict", "rows.npz", "small.kompakt", "--json")
     assert done.json["accuracy"] > 0.85
 

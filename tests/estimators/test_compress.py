@@ -70,12 +70,28 @@ def test_tol_gives_the_first_size_that_agrees(blobs):
     X, y = blobs
     machine = SVC().fit(X, y)
     small, path = compress(machine, tol=0.03, X=X, max_iter=30, random_state=0, return_path=True)
-    assert path[-1]["agreement"] >= 0.97
-    assert all(step["agreement"] < 0.97 for step in path[:-1])
+    assert path[-1]["stop_agreement"] >= 0.97
+    assert all(step["stop_agreement"] < 0.97 for step in path[:-1])
     assert small.classes_.tolist() == list("vwxyz")
     assert small.decision_function(X).shape == (400, 5)
     again = compress(machine, tol=0.03, X=X, max_iter=30, random_state=0)
     np.testing.assert_array_equal(again.basis, small.basis)
+
+
+def test_the_agreement_reported_is_that_on_other_rows():
+    """A path that stops at the first lucky size must not report its luck: here 4 points, on the rows it stopped at."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6800, 5))
+    machine = SVC(C=10.0).fit(X[:400], X[:400, 0] * X[:400, 1] + 0.5 * rng.normal(size=400) > 0)
+    others = X[2800:]
+    labels = machine.predict(others)
+    gaps = []
+    for seed in range(20):
+        rows = X[400 + 120 * seed :][:120]
+        small = compress(machine, tol=0.05, X=rows, refine=False, random_state=seed)
+        gaps.append(small.meta["agreement"] - np.mean(small.predict(others) == labels))
+    assert abs(np.mean(gaps)) < 0.02
+    assert small.meta["agreement_rows"] == 30
 
 
 def test_regression_without_rows():

@@ -345,3 +345,73 @@ def test_a_regressor_refuses_labels():
     X, y, _ = make(12)
     with pytest.raises(ValueError, match="numbers as targets"):
         CompactSVR(5).fit(open_rows([(X, np.array(["no", "yes"])[y])]))
+
+
+# -- one validator on every path ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("absent", [None, np.nan, pd.NA], ids=["None", "NaN", "NA"])
+@pytest.mark.parametrize("kind", ["array", "npy", "blocks", "csv", "parquet", "dask frame", "dask series", "dask array"])
+def test_missing_labels_are_no_class(kind, absent, tmp_path):
+    X, y, _ = make(13, n=200)
+    labels = np.array(["no", "yes"], dtype=object)[y]
+    labels[57] = absent
+    machine = CompactSVC(5, refine=False, random_state=0)
+    given = {"array": (X, labels)}.get(kind)
+    if kind in ("npy", "blocks"):
+        np.save(tmp_path / "X.npy", X)
+        given = (open_rows(tmp_path / "X.npy", target=labels) if kind == "npy" else open_rows([(X, labels)]),)
+    if kind in ("csv", "parquet"):
+        table = pd.DataFrame(X, columns=list("abcd")).assign(label=labels)
+        getattr(table, f"to_{kind}")(tmp_path / f"rows.{kind}", index=False)
+        given = (open_rows(tmp_path / f"rows.{kind}", target="label"),)
+    if kind in ("dask frame", "dask series"):
+        dd = pytest.importorskip("dask.dataframe")
+        table = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(label=labels), npartitions=3)
+        given = (open_rows(table, target="label"),)
+        given = (table[list("abcd")], table["label"]) if kind == "dask series" else given
+    if kind == "dask array":
+        da = pytest.importorskip("dask.array")
+        given = (da.from_array(X, chunks=(70, 4)), da.from_array(labels, chunks=70))
+    with pytest.raises(ValueError, match="Input y contains missing values.*row 57|Input contains NaN"):
+        machine.fit(*given)
+
+
+def test_missing_whole_numbers_of_a_dask_frame_are_no_class():
+    dd = pytest.importorskip("dask.dataframe")
+    X, y, _ = make(13, n=200)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(y=pd.array([None, *y[1:]], dtype="Int64"))
+    with pytest.raises(ValueError, match="row 0 of partition 0"):
+        CompactSVC(5, refine=False).fit(open_rows(dd.from_pandas(table, npartitions=2), target="y"))
+    with pytest.raises(ValueError, match="the weights contains NaN"):
+        CompactSVR(5).fit(open_rows(dd.from_pandas(table, npartitions=2), target="a", weight="y", columns=["b"]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("machine", [CompactSVC(5, refine=False), CompactSVR(5, refine=False), ProjectedSVC(5)], ids=repr)
+def test_rows_that_are_not_finite_are_not_predicted(machine, bad, tmp_path):
+    """Not by arrays, streams or Dask collections, nor by a loaded model: none of them answers with the first class."""
+    X, y, _ = make(14, n=200)
+    machine = kompakt_clone(machine).fit(X, y)
+    kompakt.save(machine, tmp_path / "machine.kompakt")
+    loaded = kompakt.load(tmp_path / "machine.kompakt")
+    X[123, 2] = bad
+    np.save(tmp_path / "X.npy", X)
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.to_parquet(tmp_path / "rows.parquet")
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(ValueError, match="NaN|infinity"):
+        machine.predict(X)
+    for name in ("X.npy", "rows.parquet", "rows.csv"):
+        with pytest.raises(ValueError, match=f"NaN or infinity, first in row 123 of .*{name}"):
+            machine.predict(open_rows(tmp_path / name))
+    for answer in (loaded.predict, loaded.decision_function):
+        for rows in (X, X.tolist(), sparse.csr_matrix(X), sparse.csc_matrix(X)):
+            with pytest.raises(ValueError, match="NaN or infinity, first in row 123"):
+                answer(rows)
+    da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    with pytest.raises(ValueError, match="NaN or infinity, first in row 23 of a partition"):
+        machine.predict(da.from_array(X, chunks=(100, 4))).compute()
+    for frame in (table, table.astype("Float64")):  # nullable: NaN is NA there
+        with pytest.raises(ValueError, match="NaN or infinity, first in row 23 of a partition"):
+            machine.predict(dd.from_pandas(frame, npartitions=2)).compute()

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -16,9 +18,9 @@ from tests.export.machines import CASES, IDS, data, decisions, fitted
 from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
-from kompakt.estimators.folding import fold_steps
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
 from kompakt.formats import UnsupportedModelError
+from kompakt.formats.folding import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -258,6 +260,44 @@ def test_convert_sklearn_of_a_pipeline(task, dtype, skl2onnx, tmp_path):
     )
     if task != "regression":
         assert np.array_equal(results[0], machine.predict(X))
+
+
+@pytest.mark.parametrize("task", ["two classes", "three classes"])
+@pytest.mark.parametrize("options", [None, {"zipmap": False}, {"raw_scores": True}], ids=str)
+def test_probabilities_and_options_of_skl2onnx(task, options, skl2onnx, tmp_path):
+    X, y = data(task)
+    machine = kompakt.CompactSVC(6, selection="random", refine=False, calibrate=True, random_state=0)
+    machine = make_pipeline(StandardScaler(), machine).fit(X, y)
+    path = tmp_path / "pipeline.onnx"
+    given = {id(machine[-1]): options} if options == {"raw_scores": True} else options
+    path.write_bytes(skl2onnx.to_onnx(machine, X[:1], options=given).SerializeToString())
+    results = run(path, X)
+    assert np.array_equal(results[0], machine.predict(X))
+    scores = machine.decision_function(X)
+    if options == {"raw_scores": True}:
+        expected = [np.column_stack([-scores, scores]) if scores.ndim == 1 else scores]
+    else:
+        expected = [machine.predict_proba(X), scores.reshape(len(X), -1)]
+    for result, wanted in zip(results[1:], expected, strict=True):
+        assert_allclose(result, wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("task", ["two classes", "three classes"])
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_a_machine_inside_another_estimator_converts(task, calibrate, skl2onnx, tmp_path):
+    """`CalibratedClassifierCV` wants scores, `BaggingClassifier` wants probabilities where there are any."""
+    X, y = data(task)
+    X, y = np.tile(X, (4, 1)), np.tile(y, 4)
+    inner = kompakt.CompactSVC(6, selection="random", refine=False, calibrate=calibrate, random_state=0)
+    outer = CalibratedClassifierCV(inner, cv=2)
+    if calibrate:
+        outer = BaggingClassifier(inner, n_estimators=2, random_state=0)
+    outer.fit(X, y)
+    path = tmp_path / "outer.onnx"
+    path.write_bytes(skl2onnx.to_onnx(outer, X[:1], options={"zipmap": False}).SerializeToString())
+    labels, probabilities = run(path, X)
+    assert np.array_equal(labels, outer.predict(X))
+    assert_allclose(probabilities, outer.predict_proba(X), atol=1e-6)
 
 
 def test_the_least_opset(skl2onnx, tmp_path):

@@ -11,7 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
 from tests.formats.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
@@ -78,6 +83,53 @@ def test_fitted_estimator_is_saved_through_its_model(labels, path):
     np.testing.assert_array_equal(loaded.predict(data.to_numpy()), machine.predict(data))
     assert loaded.feature_names.tolist() == list(data.columns)
     assert loaded.classes_.dtype == machine.classes_.dtype
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [StandardScaler()],
+        [MinMaxScaler((-1, 2))],
+        [MaxAbsScaler()],
+        [SimpleImputer(strategy="median"), RobustScaler(), StandardScaler(with_std=False)],
+        ["passthrough"],
+    ],
+    ids=str,
+)
+def test_a_pipeline_is_saved_with_its_scalers(steps, path):
+    data, target = load_iris(return_X_y=True, as_frame=True)
+    data = 100.0 * data + 1000.0
+    if isinstance(steps[0], SimpleImputer):
+        data.iloc[::7, 1] = np.nan
+    machine = kompakt.CompactSVC(n_basis=8, calibrate=True, random_state=0)
+    pipeline = make_pipeline(*steps, machine).fit(data, target)
+    kompakt.save(pipeline, path)
+    loaded = kompakt.load(path)
+    scores = pipeline.decision_function(data)
+    np.testing.assert_allclose(loaded.decision_function(data.to_numpy()), scores, atol=1e-9 * np.abs(scores).max())
+    np.testing.assert_allclose(loaded.predict_proba(data.to_numpy()), pipeline.predict_proba(data), atol=1e-7)
+    assert loaded.feature_names.tolist() == list(data.columns)
+
+
+def test_a_search_is_saved_as_its_best_estimator(path):
+    pipeline = make_pipeline(StandardScaler(), kompakt.CompactSVR(n_basis=3, refine=False, random_state=0))
+    search = GridSearchCV(pipeline, {"compactsvr__C": [0.1, 10.0]}, cv=2).fit(1e3 * X, X[:, 0])
+    kompakt.save(search, path)
+    np.testing.assert_allclose(kompakt.load(path).predict(1e3 * X), search.predict(1e3 * X), atol=1e-9)
+
+
+def test_a_pipeline_that_a_model_cannot_hold_says_how_to_save_the_machine(path):
+    labels = X[:, 0] > 0
+    pipeline = make_pipeline(PCA(2), kompakt.CompactSVC(n_basis=3, random_state=0)).fit(X, labels)
+    with pytest.raises(TypeError, match=r"PCA cannot be put into a model.*pipeline\[-1\]"):
+        kompakt.save(pipeline, path)
+    assert not path.exists()
+    kompakt.save(pipeline[-1], path)
+    np.testing.assert_array_equal(kompakt.load(path).predict(pipeline[:-1].transform(X)), pipeline.predict(X))
+    with pytest.raises(NotFittedError):
+        kompakt.save(make_pipeline(StandardScaler(), kompakt.CompactSVC()), path)
+    with pytest.raises(TypeError, match=r"got SVC.*kompakt\.compress"):
+        kompakt.save(make_pipeline(StandardScaler(), SVC()).fit(X, labels), path)
 
 
 def test_arrays_are_aligned_and_load_writable(path):

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, OneClassSVM
@@ -310,3 +311,26 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path):
         report(machine, np.where(X > 1, np.nan, X), y, path)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("rows", ["dense", "sparse", "missing values"])
+def test_relevance_is_in_the_units_of_the_kernel(page, rows):
+    """Noise in large units is scaled down before the kernel sees it: the ranking must not scale it up again."""
+    rng = np.random.default_rng(0)
+    signal = rng.normal(size=(300, 2))
+    labels = (signal[:, 0] * signal[:, 1] > 0).astype(int)
+    values = np.column_stack([signal[:, 0], 1000.0 * rng.normal(size=(300, 2)), 0.01 * signal[:, 1]])
+    steps = [StandardScaler(with_mean=rows != "sparse")]
+    if rows == "missing values":
+        values[rng.random(300) < 0.05, 1] = np.nan
+        steps.insert(0, SimpleImputer())
+    table = pd.DataFrame(values, columns=["first", "noise a", "noise b", "second"])
+    machine = make_pipeline(*steps, CompactSVC(12, gamma="ard", random_state=0)).fit(table, labels)
+    _, _, text = page(machine, sparse.csr_matrix(values) if rows == "sparse" else table, labels)
+    shares = dict(re.findall(r"(first|second|noise a|noise b) (< 0\.1 %|[\d.]+ %)", text))
+    assert list(shares)[:2] in (["first", "second"], ["second", "first"])
+    assert next(iter(shares.values())) in ("100 %", "100.0 %")
+    assert all(shares[name] == "< 0.1 %" or float(shares[name][:-2]) < 50 for name in ("noise a", "noise b"))
+    # the lines of the vectors go across the features in the same order
+    drawn = re.findall("first|second|noise a|noise b", text[text.index("The vectors") :])
+    assert set(drawn[:4]) <= {"first", "second"}  # each name stands there twice: as label and as title

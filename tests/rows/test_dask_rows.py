@@ -17,7 +17,7 @@ from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, Proj
 from kompakt.estimators.prepare import prepare
 from kompakt.rows import dask_rows
 from kompakt.rows.base import sum_in_order, tree_sum
-from kompakt.rows.dask_rows import BlockError, DaskSource, _added, _groups
+from kompakt.rows.dask_rows import BlockError, DaskSource, _groups
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -339,17 +339,18 @@ def test_what_is_refused(data):
 @pytest.mark.parametrize("group", [1, 2, 8])
 def test_the_tree_on_the_cluster_is_that_of_rows_in_memory(n, group):
     leaves = [(np.array(value),) for value in np.random.default_rng(n).normal(size=n) * 10.0 ** np.arange(n)[::-1]]
-    nodes = [tree_sum([tuple(map(np.array, leaf)) for leaf in part]) for part in _groups(leaves, group)]
+    nodes = [tree_sum(part) for part in _groups(leaves, group)]
     while len(nodes) > 1:
-        nodes = [_added(nodes[at : at + dask_rows.FAN_IN]) for at in range(0, len(nodes), dask_rows.FAN_IN)]
-    assert nodes[0] == tree_sum([tuple(map(np.array, leaf)) for leaf in leaves])
+        nodes = [tree_sum(nodes[at : at + dask_rows.FAN_IN]) for at in range(0, len(nodes), dask_rows.FAN_IN)]
+    assert nodes[0] == tree_sum(leaves)
 
 
 def test_sums_leave_their_inputs_as_they_are():
+    """A task must leave its inputs as they are: they may be needed again after a worker was lost."""
     parts = [(np.ones(2),), (np.ones(2),)]
-    assert _added(parts)[0].tolist() == [2.0, 2.0]
-    assert parts[0][0].tolist() == [1.0, 1.0]
+    assert tree_sum(parts)[0].tolist() == [2.0, 2.0]
     assert sum_in_order(parts)[0].tolist() == [2.0, 2.0]
+    assert parts[0][0].tolist() == [1.0, 1.0]
 
 
 def test_dask_is_imported_only_when_it_is_there():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from kompakt.rows import ArrayRows, tree_sum
-from kompakt.rows.base import task_bounds
+from kompakt.rows.base import sum_in_order, task_bounds
 from kompakt.threads import block_threads
 
 
@@ -38,6 +38,15 @@ def test_tree_sum_has_the_shape_of_a_binary_tree():
     assert got != a + (b + c) + d + e
     with pytest.raises(ValueError, match="no rows"):
         tree_sum([])
+
+
+@pytest.mark.parametrize("number", [np.float64(2.0), np.array(2.0), np.array([2.0]), np.float32(2.0)], ids=repr)
+def test_sums_of_scalars_are_sums_too(number):
+    """`+=` does nothing to a NumPy scalar that someone else holds: such sums were lost."""
+    assert tree_sum([(number,)] * 5)[0] == 10.0
+    assert sum_in_order([(number,)] * 5)[0] == 10.0
+    total = ArrayRows(np.ones((1000, 1))).map_reduce(lambda block: (np.float64(len(block)), block.X.sum()), 3)
+    assert [float(one) for one in total] == [1000.0, 1000.0]
 
 
 @pytest.mark.parametrize("n_rows", [1, 6, 7, 8, 999, 12_345])

@@ -1,5 +1,7 @@
 """Every kind of source reads the rows that were written, and says what is wrong with those it cannot read."""
 
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +112,118 @@ def test_sparse_matrices_on_disk(tmp_path):
     sparse.save_npz(tmp_path / "csc.npz", SPARSE.tocsc(), compressed=False)
     with pytest.raises(ValueError, match="expected CSR"):
         open_rows(tmp_path / "csc.npz", target=Y)
+
+
+def write_csr(folder, matrix, **changed):
+    """A CSR matrix as a folder of .npy files, some of them changed."""
+    folder.mkdir(exist_ok=True)
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape, **changed}
+    for name, values in parts.items():
+        np.save(folder / f"{name}.npy", values)
+    return folder
+
+
+def with_entry(values, place, value, dtype=None):
+    values = values.astype(values.dtype if dtype is None else dtype)
+    values[place] = value
+    return values
+
+
+NNZ = SPARSE.nnz
+DAMAGED = {
+    "column beyond the last": ({"indices": with_entry(SPARSE.indices, 5, 10**8)}, r"entry in column 100000000"),
+    "column one too far": ({"indices": with_entry(SPARSE.indices, NNZ - 1, D)}, r"columns 0 to 2"),
+    "negative column": ({"indices": with_entry(SPARSE.indices, 5, -1)}, r"entry in column -1"),
+    "column that wraps": ({"indices": with_entry(SPARSE.indices, 5, 2**32, np.int64)}, r"entry in column 4294967296"),
+    "unsigned column": ({"indices": with_entry(SPARSE.indices, 5, 2**64 - 1, np.uint64)}, r"column 18446744073709551615"),
+    "NaN as column": ({"indices": with_entry(SPARSE.indices, 5, np.nan, np.float64)}, r"indices is float64"),
+    "pointer beyond the entries": ({"indptr": with_entry(SPARSE.indptr, 50, NNZ + 100)}, r"row 50 .* never fall"),
+    "last pointer beyond": ({"indptr": with_entry(SPARSE.indptr, N, NNZ + 100)}, r"row 56 .* within the entries"),
+    "negative pointer": ({"indptr": with_entry(SPARSE.indptr, 50, -7)}, r"row 49 .* never fall"),
+    "first pointer": ({"indptr": with_entry(SPARSE.indptr, 0, -7)}, r"begin at 0"),
+    "pointer that wraps": ({"indptr": with_entry(SPARSE.indptr, N, 2**63 + 7, np.uint64)}, r"within the entries"),
+    "pointers as floats": ({"indptr": SPARSE.indptr.astype(float)}, r"indptr is float64"),
+    "shape too narrow": ({"shape": np.array([N, 2])}, r"columns 0 to 1"),
+    "shape too short": ({"shape": np.array([N - 1, D])}, r"58 row pointers for 56 rows"),
+    "negative shape": ({"shape": np.array([N, -D])}, r"shape is \(57, -3\)"),
+    "shape of floats": ({"shape": np.array([N, np.nan])}, r"shape is float64"),
+    "shape of three": ({"shape": np.array([N, D, 1])}, r"shape is \(57, 3, 1\)"),
+    "too many columns": ({"shape": np.array([N, 2**40])}, r"1 to 2147483647 columns"),
+    "fewer values": ({"data": SPARSE.data[:-3]}, r"values and \d+ column numbers"),
+    "complex values": ({"data": SPARSE.data * 1j}, r"data is complex128"),
+    "two dimensions": ({"indices": SPARSE.indices[:, None]}, r"expected one dimension"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "npz"])
+def test_damaged_sparse_matrices_are_refused(name, packed, tmp_path):
+    """Otherwise SciPy's routines read and write wherever the numbers point to."""
+    changed, message = DAMAGED[name]
+    path = write_csr(tmp_path / "X", SPARSE, **changed)
+    if packed:
+        parts = {file.stem: np.load(file) for file in path.glob("*.npy")}
+        path = tmp_path / "X.npz"
+        np.savez(path, format=np.array(b"csr"), **parts)
+    with pytest.raises(ValueError, match=message):
+        CompactSVC(5, refine=False).fit(open_rows(path, target=Y))
+
+
+def test_sparse_rows_of_unequal_length_and_other_byte_orders(tmp_path, monkeypatch):
+    monkeypatch.setattr("kompakt.rows.npy._CHUNK_BYTES", 200)
+    dense = np.where(np.random.default_rng(3).random((N, 40)) < 0.02, 1.5, 0.0)
+    dense[7:9] = 2.0  # two long rows among empty ones
+    matrix = sparse.csr_matrix(dense)
+    rows = open_rows(write_csr(tmp_path / "X", matrix), target=Y)
+    assert len(rows.bounds()) > 5
+    check_source(rows, matrix, Y)
+    swapped = {name: getattr(matrix, name).astype(getattr(matrix, name).dtype.newbyteorder(">")) for name in ("data", "indices", "indptr")}
+    check_source(open_rows(write_csr(tmp_path / "swapped", matrix, **swapped), target=Y), matrix, Y)
+
+
+def test_svmlight_features_below_the_first_are_refused(tmp_path):
+    (tmp_path / "rows.svm").write_text("1 0:1 2:2\n-1 1:1\n")
+    with pytest.raises(ValueError, match="feature number 0"):
+        open_rows(tmp_path / "rows.svm", zero_based=False)
+
+
+def header_only(path, shape, n_bytes=1600, dtype="<f8"):
+    """A .npy file of few bytes whose header promises `shape`."""
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+        file.write(bytes(n_bytes))
+
+
+@pytest.mark.parametrize("shape", [(60, 2**60), (2**60, 3), (60, 2**62), (67, 3), (-60, 3), (2**40, 2**40)])
+def test_headers_that_promise_more_than_the_file_holds(shape, tmp_path):
+    header_only(tmp_path / "X.npy", shape)
+    with pytest.raises(ValueError, match="the file has 1600"):
+        open_rows(tmp_path / "X.npy")
+    header_only(tmp_path / "y.npy", shape[:1], 0)
+    np.save(tmp_path / "whole.npy", X)
+    with pytest.raises(ValueError, match="the file has 0"):
+        open_rows(tmp_path / "whole.npy", target=tmp_path / "y.npy")
+    with zipfile.ZipFile(tmp_path / "X.npz", "w") as archive:
+        archive.write(tmp_path / "X.npy", "X.npy")
+    with pytest.raises(ValueError, match=r"X\.npy of .*X\.npz ends before its rows do"):
+        open_rows(tmp_path / "X.npz")
+    folder = write_csr(tmp_path / "csr", SPARSE)
+    header_only(folder / "indptr.npy", shape[:1], 0, "<i4")
+    with pytest.raises(ValueError, match="the file has 0"):
+        open_rows(folder, target=Y)
+
+
+def test_rows_without_columns_are_refused(tmp_path):
+    header_only(tmp_path / "X.npy", (2**60, 0), 0)
+    with pytest.raises(ValueError, match="one column"):
+        open_rows(tmp_path / "X.npy")
+
+
+def test_columns_first_arrays_in_npz_files_are_refused(tmp_path):
+    """Read as rows they would be other numbers."""
+    np.savez(tmp_path / "X.npz", X=np.asfortranarray(X), y=Y)
+    with pytest.raises(ValueError, match="column by column"):
+        open_rows(tmp_path / "X.npz")
 
 
 def test_zarr(tmp_path):

@@ -8,14 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from kompakt.cli.console import DataError
-from kompakt.cli.recognise import Kind, is_number
-
-#: cells that the reader of CSV files takes for missing values
-MISSING = frozenset({
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
-    "NaN", "n/a", "nan", "null",
-})  # fmt: skip
-_LIKE_MISSING = frozenset({"?", "-", "--", ".", "none", "None", "missing", "*", "x", "X"})
+from kompakt.cli.recognise import LIKE_MISSING, MISSING, Kind, is_number
 
 
 def explain(
@@ -48,9 +41,9 @@ def _bad_cell(path: str, kind: Kind, features: Sequence[str] | None) -> str | No
 
 
 def _remedy(wrong: list[tuple[str, str]]) -> str:
-    if wrong[0][1] in _LIKE_MISSING:
+    if wrong[0][1] in LIKE_MISSING:
         return "If it stands for a missing value, leave the cell empty or write NA, and train with --impute median."
-    names = shlex.quote(",".join(name.strip() for name, cell in wrong if cell not in _LIKE_MISSING))
+    names = shlex.quote(",".join(name.strip() for name, cell in wrong if cell not in LIKE_MISSING))
     return (
         f"Columns of words or dates cannot be used as they are: leave them out with --ignore {names}, or replace them "
         "by numbers, for example one column of 0 and 1 per word."

@@ -43,6 +43,13 @@ class Console:
         self.quiet = bool(getattr(options, "quiet", False))
         self.json = bool(getattr(options, "json", False))
 
+    @classmethod
+    def silent(cls) -> Console:
+        """One that makes no remarks."""
+        console = cls(None)
+        console.quiet = True
+        return console
+
     def remark(self, text: str) -> None:
         """A word on what is being done."""
         if not self.quiet:

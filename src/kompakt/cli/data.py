@@ -12,8 +12,10 @@ import numpy as np
 from kompakt.cli.blame import explain, place_of
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.recognise import Kind, recognise
+from kompakt.formats.files import check_writable
 from kompakt.model import Model
 from kompakt.progress import task
+from kompakt.rows.checks import missing
 from kompakt.rows.opening import open_rows
 from kompakt.rows.source import Raw, Source
 
@@ -90,7 +92,50 @@ def as_labels(y: Array) -> Array:
         return np.where(y, "true", "false")
     if y.dtype.kind == "f" and y.ndim == 1 and np.all(np.isfinite(y)) and np.all(y == np.round(y)):
         return y.astype(np.int64) if np.all(np.abs(y) < 2**53) else y
+    if y.dtype.kind == "O":
+        y = np.where(missing(y), "", y)  # no label: an empty one
     return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
+
+
+def check_output(out: str | None, *others: str | None, stream: bool = False) -> None:
+    """Refuse, before any work is done, to write over a file of the same command or onto what is no regular file.
+
+    Parameters
+    ----------
+    out : str or None
+        The file to be written; "-" is standard output, for commands that stream.
+    others : str or None
+        The other files of the command.
+    stream : bool
+        Whether devices and pipes are written to as they are.
+    """
+    if out is None or (out == "-" and stream):
+        return
+    if out == "-":
+        raise UsageError("'-' is standard output, and this command writes a file; give it a name.")
+    for other in others:
+        if other is not None and _same_file(out, other):
+            raise UsageError(f"{out} would be written over {other}, which this command uses too; give another name.")
+    if not (stream and is_stream(out)):
+        check_writable(out)
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them does not exist yet
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path is a device, a pipe or a socket: nothing that could be replaced by a file."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def target_file(options: Any) -> str | None:
+    """The file that ``--target`` names, where it is one."""
+    given = getattr(options, "target", None)
+    return given if given is not None and given.endswith(".npy") and os.path.isfile(given) else None
 
 
 def is_large(path: str, options: Any) -> bool:
@@ -101,7 +146,7 @@ def is_large(path: str, options: Any) -> bool:
 def open_for_training(options: Any, console: Console, path: str | None = None, *, scale: bool = False) -> Table:
     """A file with a target; where none is named, the usual names and then the last column are taken, and told."""
     path = options.data if path is None else path
-    kind = recognise(path, header=False if options.no_header else None, format=options.format)
+    kind = _recognised(options, console, path)
     if kind.format in ("npy", "npz"):
         return _open_arrays(path, kind, options.target, scale)
     if kind.format == "svmlight":
@@ -118,9 +163,20 @@ def open_for_training(options: Any, console: Console, path: str | None = None, *
     return _opened(path, kind, target, _features(path, names, target, options.ignore), scale=scale)
 
 
-def open_for_model(options: Any, path: str, model: Model) -> Table:
+def _recognised(options: Any, console: Console, path: str) -> Kind:
+    """The kind of a file; what was found out about a header is told, with the flag that decides otherwise."""
+    kind = recognise(path, header=options.header, format=options.format)
+    if kind.format == "csv" and options.header is None:
+        if kind.header:
+            console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
+        else:
+            console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
+    return kind
+
+
+def open_for_model(options: Any, console: Console, path: str, model: Model) -> Table:
     """A file whose features are those of a model; its target is found where it has one."""
-    kind = recognise(path, header=False if options.no_header else None, format=options.format)
+    kind = _recognised(options, console, path)
     meta = model.meta
     if kind.format in ("npy", "npz"):
         table = _open_arrays(path, kind, options.target, False, needed=False)

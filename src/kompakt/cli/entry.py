@@ -58,12 +58,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, TypeError, ImportError, MemoryError, RuntimeError) as error:
         if os.environ.get("KOMPAKT_TRACEBACK"):
             traceback.print_exc()
-        complain(str(error))
+        complain(_in_words(error))
         return BAD_DATA
     except Exception:
         traceback.print_exc()
         complain("this is a mistake in kompakt, not in your data: please report it with the lines above.")
         return MISTAKE
+
+
+def _in_words(error: Exception) -> str:
+    """The message of an error; those of the system say which file they mean, and not their number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        remedy = " Is the name right, seen from the folder you are in?" if isinstance(error, FileNotFoundError) else ""
+        return f"{os.fsdecode(error.filename)}: {error.strerror}.{remedy}"
+    return str(error)
 
 
 def _told(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:

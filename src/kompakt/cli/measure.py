@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from kompakt.model import Model
 
 Array = np.ndarray
+
+#: labels shown as examples
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Measures:
     squares: float = 0.0  # sum of squared errors
     total: float = 0.0  # sum of the targets
     total_squares: float = 0.0
+    n_unknown: int = 0  # targets that are no labels of the model
+    unknown: tuple[str, ...] = ()  # a few of them
 
     @classmethod
     def of(cls, task: str, truth: Array, predicted: Array) -> Measures:
@@ -42,7 +47,8 @@ class Measures:
     def __add__(self, other: Measures) -> Measures:
         return Measures(
             self.task, self.n + other.n, self.n_right + other.n_right, self.squares + other.squares,
-            self.total + other.total, self.total_squares + other.total_squares,
+            self.total + other.total, self.total_squares + other.total_squares, self.n_unknown + other.n_unknown,
+            tuple(dict.fromkeys(self.unknown + other.unknown))[:_SHOWN],
         )  # fmt: skip
 
     @property
@@ -55,7 +61,8 @@ class Measures:
     def facts(self) -> dict[str, Any]:
         """For JSON."""
         if self.task == "classify":
-            return {"n": self.n, "right": self.n_right, "accuracy": self.n_right / max(1, self.n)}
+            share = self.n_right / max(1, self.n)
+            return {"n": self.n, "right": self.n_right, "accuracy": share, "unknown_labels": self.n_unknown}
         return {"n": self.n, "mean_squared_error": self.squares / max(1, self.n), "r2": self.r2}
 
     def __str__(self) -> str:
@@ -87,4 +94,10 @@ def measures(model: Model, X: Any, truth: Array, predicted: Array | None = None)
     predicted = model.predict(X) if predicted is None else predicted
     known = ~missing_targets(truth)
     task = "regress" if model.kind == "regressor" else "classify"
-    return Measures.of(task, comparable(truth[known], model), predicted[known])
+    same_type = comparable(truth[known], model)
+    found = Measures.of(task, same_type, predicted[known])
+    if model.kind != "classifier":
+        return found
+    other = ~np.isin(same_type, np.asarray(model.classes_))
+    examples = tuple(str(label) for label in np.unique(truth[known][other])[:_SHOWN].tolist())
+    return replace(found, n_unknown=int(other.sum()), unknown=examples)

@@ -27,7 +27,7 @@ def inspect(options: Any) -> int | None:
         ("file", f"{options.model} ({os.path.getsize(options.model):,} bytes)"),
         ("written by", header["writer"]),
         ("kind", header["kind"]),
-        ("kernel", repr(model.kernel)),
+        ("kernel", str(model.kernel)),
         ("basis vectors", f"{m} with {header['n_features']} features, {arrays['basis'][0]}"),
         ("outputs", L),
     ]
@@ -54,7 +54,7 @@ def _inspect_libsvm(path: str, console: Console) -> None:
         "file": path,
         "format": "LIBSVM text model",
         "kind": model.kind,
-        "kernel": repr(model.kernel),
+        "kernel": str(model.kernel),
         "vectors": model.n_basis_,
         "features": model.n_features,
         "classes": None if model.classes is None else model.classes.tolist(),
@@ -75,6 +75,7 @@ def _word(value: Any) -> str:
 def export(options: Any) -> int | None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     import kompakt
+    from kompakt.cli.data import check_output
     from kompakt.cli.predict import load_model
 
     console = Console(options)
@@ -83,10 +84,12 @@ def export(options: Any) -> int | None:
         raise UsageError(f"cannot tell the format from {options.out!r}; say --to onnx, c, libsvm or numpy.")
     if options.dtype is not None and to not in ("onnx", "c"):
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
+    for ending in ("", ".range", ".labels") if to == "libsvm" else ("",):
+        check_output(options.out + ending, options.model, options.check)
     model = load_model(options.model)
     words: dict[str, Any] = {} if options.dtype is None else {"dtype": options.dtype}
     if options.check is not None:
-        words["check_rows"] = _rows_for(options, options.check, model)
+        words["check_rows"] = _rows_for(options, console, options.check, model)
     done = getattr(kompakt, f"to_{to}")(model, options.out, **words)
     facts = {
         "format": done.format, "files": [os.fspath(path) for path in done.files or (done.path,)],
@@ -98,12 +101,12 @@ def export(options: Any) -> int | None:
     return None
 
 
-def _rows_for(options: Any, path: str, model: Any) -> Any:
+def _rows_for(options: Any, console: Console, path: str, model: Any) -> Any:
     """Rows of a file as the model takes them."""
     from kompakt.cli.data import open_for_model
     from kompakt.cli.prepare import check_rows, dense_if_small
 
-    opened = open_for_model(options, path, model)
+    opened = open_for_model(options, console, path, model)
     raw = opened.read(0, min(opened.n_rows, 100_000))
     check_rows(raw, opened, impute=model.input_fill is not None)
     return dense_if_small(raw.X)
@@ -112,21 +115,28 @@ def _rows_for(options: Any, path: str, model: Any) -> Any:
 def compress(options: Any) -> int | None:
     """``kompakt compress MODEL OUT``."""
     import kompakt
+    from kompakt.cli.data import check_output
     from kompakt.cli.predict import load_model
 
     console = Console(options)
     if options.n_basis is None and options.loss is None:
         raise UsageError("say how far: -n VECTORS, --loss SHARE (such as 0.01), or both.")
+    check_output(options.out, options.model, options.rows)
     model = load_model(options.model)
-    rows = None if options.rows is None else _rows_for(options, options.rows, model)
+    rows = None if options.rows is None else _rows_for(options, console, options.rows, model)
     if rows is None:
         console.remark("without --rows, agreement is measured on rows made from the model's own vectors")
     smaller = kompakt.compress(model, n_basis=options.n_basis, tol=options.loss, X=rows, random_state=options.seed)
     kompakt.save(smaller, options.out)
     agreement = float(smaller.meta["agreement"])
-    facts = {"from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "model": options.out}
+    rows_measured = int(smaller.meta["agreement_rows"])
+    facts = {
+        "from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "agreement_rows": rows_measured,
+        "model": options.out,
+    }  # fmt: skip
     what = "equal labels" if model.kind == "classifier" else "agreement"
-    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}; {what} {100 * agreement:.4g} %; {options.out}"
+    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}; {what} {100 * agreement:.4g} %"
+    text += f" on {rows_measured:,} rows held out; {options.out}"
     console.result(facts, text)
     return None
 
@@ -134,15 +144,16 @@ def compress(options: Any) -> int | None:
 def report(options: Any) -> int | None:
     """``kompakt report MODEL DATA -o PAGE``."""
     import kompakt
-    from kompakt.cli.data import open_for_model
+    from kompakt.cli.data import check_output, open_for_model, target_file
     from kompakt.cli.measure import comparable
     from kompakt.cli.predict import load_model
     from kompakt.cli.prepare import check_rows, dense_if_small, missing_targets
     from kompakt.cli.train import command_line
 
     console = Console(options)
+    check_output(options.out, options.model, options.data, target_file(options))
     model = load_model(options.model)
-    opened = open_for_model(options, options.data, model)
+    opened = open_for_model(options, console, options.data, model)
     if not opened.has_target:
         raise UsageError(f"{options.data} has no target to measure against; name its column with --target.")
     raw = opened.read()

@@ -90,7 +90,10 @@ def _data(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
             "--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0"
         )
     group.add_argument("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
-    group.add_argument("--no-header", action="store_true", help="the first line of the CSV file is a row")
+    group.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, default=None,
+        help="the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below",
+    )  # fmt: skip
     group.add_argument("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
     group.add_argument(
         "--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)"
@@ -100,7 +103,7 @@ def _data(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
 def _machine(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("machine (short flags mean what they mean in LIBSVM)")
     group.add_argument("-n", "--n-basis", type=_size, default=None, help="number of basis vectors, or auto (100)")
-    group.add_argument("-s", "--task", type=_task, default=None, help="classify (0) or regress (3); default: by target")
+    _which_task(group)
     group.add_argument("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
     group.add_argument("-d", "--degree", type=int, default=3, help="of the polynomial kernel (3)")
     group.add_argument(
@@ -125,6 +128,10 @@ def _machine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-time", type=_positive, default=None, help="seconds after which training stops")
     group.add_argument("--max-iter", type=int, default=None, help="iterations of the solver at most")
     group.add_argument("--verbose", action="count", default=0, help="tell the main steps; twice: all")
+
+
+def _which_task(group: Any) -> None:
+    group.add_argument("-s", "--task", type=_task, default=None, help="classify (0) or regress (3); default: by target")
 
 
 def _preparation(parser: argparse.ArgumentParser) -> None:
@@ -163,7 +170,7 @@ def _tune(parser: argparse.ArgumentParser) -> None:
 def _predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", metavar="DATA")
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("out", metavar="OUT", nargs="?", help="predictions; '-' is standard output")
+    parser.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
     _data(parser)
     parser.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
     parser.add_argument("--scores", action="store_true", help="decision values too")
@@ -210,6 +217,7 @@ def _shows(command: Any) -> None:
     one = command("bench", "shows:bench", "Compare machines of several sizes with the exact SVM on a file of rows.")
     one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
     one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
+    _which_task(one)
     one.add_argument("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
     one.add_argument("--seed", type=int, default=0)
     _data(one)

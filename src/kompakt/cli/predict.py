@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from typing import Any, TextIO
 import numpy as np
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.cli.data import open_for_model
+from kompakt.cli.data import check_output, is_stream, open_for_model, target_file
 from kompakt.cli.measure import Measures, measures
 from kompakt.cli.prepare import check_rows
 from kompakt.cli.recognise import is_model
 from kompakt.formats import load
+from kompakt.formats.files import replacing
 from kompakt.model import Model
 from kompakt.progress import showing
 from kompakt.threads import block_threads
@@ -30,14 +32,18 @@ def predict(options: Any) -> int | None:
     model = load_model(options.model)
     if options.probability and model.calibration is None:
         raise UsageError(f"{options.model} has no probabilities; train it with -b 1.")
-    opened = open_for_model(options, options.data, model)
+    out = "-" if options.out is None or _is_standard_output(options.out) else options.out
+    if options.json and out == "-":
+        if options.out is not None:
+            raise UsageError("--json and predictions both want standard output; give OUT a name.")
+        out = None  # the measures alone were asked for
+    check_output(out, options.data, options.model, target_file(options), stream=True)
+    opened = open_for_model(options, console, options.data, model)
     style = options.to or ("libsvm" if opened.kind.format == "svmlight" else "csv")
-    if options.json and options.out == "-":
-        raise UsageError("--json and predictions both want standard output; give OUT a name.")
     found: Measures | None = None
     n_predicted = 0
-    with showing("predict"), block_threads(), _output(options.out) as out:
-        writer = Writer(out, model, style, probability=bool(options.probability), scores=options.scores)
+    with showing("predict"), block_threads(), text_output(out) as file:
+        writer = Writer(file, model, style, probability=bool(options.probability), scores=options.scores)
         for start, raw in opened.parts():
             check_rows(raw, opened, impute=model.input_fill is not None, start=start)
             predicted = writer.write(raw.X)
@@ -51,11 +57,23 @@ def predict(options: Any) -> int | None:
         facts |= found.facts
     elif found is not None:
         text = f"{n_predicted:,} rows predicted; none of them has a target to compare with"
-    if options.out == "-" and not options.json:
+    if found is not None and found.unknown:
+        console.warn(unknown_labels(found, model))
+    if out == "-":
         console.remark(text)
     else:
         console.result(facts, text)
     return None
+
+
+def unknown_labels(found: Measures, model: Model) -> str:
+    """What to say of targets that are none of a model's labels."""
+    known = [str(label) for label in model.classes_.tolist()]
+    return (
+        f"{found.n_unknown:,} of {found.n:,} targets are no labels of the model, such as "
+        f"{', '.join(map(repr, found.unknown))}, and count as wrong; the model knows {', '.join(map(repr, known[:10]))}"
+        f"{', ...' if len(known) > 10 else ''}. Is this the target column (--target), and are labels named alike?"
+    )
 
 
 def load_model(path: str) -> Model:
@@ -74,27 +92,35 @@ def load_model(path: str) -> Model:
 
 def write_predictions(path: str, model: Model, X: Any, style: str) -> None:
     """Predictions of some rows in a file."""
-    with _output(path) as out:
+    with text_output(path) as out:
         Writer(out, model, style).write(X)
 
 
 @contextmanager
-def _output(path: str | None) -> Iterator[TextIO | None]:
-    """The file to write to, complete or not at all; None where nothing is to be written."""
+def text_output(path: str | None) -> Iterator[TextIO | None]:
+    """A file to write text to: complete or not at all, but as it comes to a device or a pipe; None stays None."""
     if path is None:
         yield None
     elif path == "-":
         yield sys.stdout
+    elif is_stream(path):
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            yield file
     else:
-        temporary = f"{path}.part"
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="") as file:
-                yield file
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        with replacing(path) as raw:
+            text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
+            try:
+                yield text
+            finally:
+                text.detach()  # flushed; `replacing` closes
+
+
+def _is_standard_output(path: str) -> bool:
+    """Whether a path, such as /dev/stdout, is what standard output goes to."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 class Writer:

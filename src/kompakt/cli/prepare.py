@@ -19,8 +19,8 @@ Array = np.ndarray
 _MEDIAN_ROWS = 200_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
 _DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
-#: whole numbers are labels while there are at most so many different ones
-_MOST_LABELS = 100
+#: whole numbers are labels while there are at most so many different ones, or so large a share of the rows
+_FEW_LABELS, _LABEL_SHARE = 10, 0.05
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def missing_targets(y: Array) -> Array:
     [False, True]
     """
     if y.dtype.kind in "US":
-        from kompakt.cli.blame import MISSING
+        from kompakt.cli.recognise import MISSING
 
         return np.isin(np.char.strip(y), list(MISSING))
     if y.dtype.kind == "f":
@@ -140,18 +140,20 @@ def check_targets(y: Array, table: Table, start: int = 0) -> None:
 def task_of(y: Array, given: str | None) -> str:
     """Whether targets are labels or values, where it was not said.
 
+    Numbers are values if some have fractions, or if there are more different ones than 10 and than 5 % of the rows.
+
     Examples
     --------
     >>> import numpy as np
     >>> from kompakt.cli.prepare import task_of
-    >>> task_of(np.array([0, 1, 1]), None), task_of(np.array([0.5, 1.25]), None)
-    ('classify', 'regress')
+    >>> task_of(np.array([0, 1, 1]), None), task_of(np.array([0.5, 1.25]), None), task_of(np.arange(40), None)
+    ('classify', 'regress', 'regress')
     """
     if given is not None:
-        if given == "regress" and y.dtype.kind not in "if":
+        if given == "regress" and y.dtype.kind not in "iuf":
             raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
         return given
-    if y.dtype.kind not in "if":
+    if y.dtype.kind not in "iuf":
         if len(y) > 20 and len(np.unique(y)) > 0.5 * len(y):
             raise DataError(
                 f"the target has {len(np.unique(y))} different words in {len(y)} rows, such as {str(y[0])!r}: these "
@@ -160,7 +162,23 @@ def task_of(y: Array, given: str | None) -> str:
         return "classify"
     if y.dtype.kind == "f":
         return "regress"
-    return "classify" if len(np.unique(y)) <= _MOST_LABELS else "regress"
+    return "classify" if len(np.unique(y)) <= max(_FEW_LABELS, _LABEL_SHARE * len(y)) else "regress"
+
+
+def task_in_words(task: str, y: Array, given: str | None) -> str:
+    """The task and, where the numbers of the target decided it, the flag that decides otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.cli.prepare import task_in_words
+    >>> task_in_words("classify", np.array([0, 1, 1]), None)
+    '2 classes (-s regress if the target is a quantity)'
+    """
+    decided = given is None and y.dtype.kind in "iuf"
+    if task == "classify":
+        return f"{len(np.unique(y))} classes" + (" (-s regress if the target is a quantity)" if decided else "")
+    return "regression" + (" (-s classify if the target is a label)" if decided else "")
 
 
 def dense_if_small(X: Any) -> Any:

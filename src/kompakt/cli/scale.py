@@ -10,10 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.cli.data import Table, open_for_training
-from kompakt.cli.predict import _output
+from kompakt.cli.data import Table, check_output, open_for_training
+from kompakt.cli.predict import text_output
 from kompakt.cli.prepare import check_rows
 from kompakt.formats import read_range
+from kompakt.formats.files import write_atomically
 from kompakt.progress import showing
 
 Array = np.ndarray
@@ -80,6 +81,8 @@ def scale(options: Any) -> int | None:
         raise UsageError(f"-l must be below -u; got {options.lower} and {options.upper}.")
     if options.save and options.restore:
         raise UsageError("-s saves ranges and -r uses saved ones; give one of them.")
+    check_output(options.out, options.data, options.save, options.restore, stream=True)
+    check_output(options.save, options.data)
     opened = open_for_training(options, console)
     if opened.kind.format not in ("svmlight", "csv"):
         raise DataError(f"{options.data} is {opened.kind.format}; scale writes text, and reads svmlight or CSV.")
@@ -89,9 +92,8 @@ def scale(options: Any) -> int | None:
         else:
             ranges = Ranges.of(opened, options.lower, options.upper)
         if options.save:
-            with open(options.save, "w", encoding="ascii") as file:
-                file.write(ranges.text())
-        with _output(options.out) as out:
+            write_atomically(options.save, [ranges.text().encode("ascii")])
+        with text_output(options.out) as out:
             assert out is not None
             _write(out, opened, ranges)
     if options.out != "-":

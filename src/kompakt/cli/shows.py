@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.cli.console import Console, UsageError
-from kompakt.cli.prepare import check_rows, check_targets, dense_if_small, prepared, task_of
+from kompakt.cli.prepare import check_rows, check_targets, dense_if_small, prepared, task_in_words, task_of
 
 Array = np.ndarray
 
@@ -22,11 +22,14 @@ def bench(options: Any) -> int | None:
     except ValueError:
         raise UsageError(f"--sizes takes whole numbers like 10,30,100; got {options.sizes!r}.") from None
     X, y, name = _bench_rows(options, console)
-    task = task_of(y, None)
+    task = task_of(y, options.task)
     train, test = _split(y, task, options.seed)
     preparation = prepared(X[train], impute=options.impute is not None, scale=options.scale)
     X = preparation.apply(X)
-    console.remark(f"{name}: {len(train):,} rows to train on, {len(test):,} to test on, {X.shape[1]:,} features")
+    console.remark(
+        f"{name}: {len(train):,} rows to train on, {len(test):,} to test on, {X.shape[1]:,} features, "
+        + task_in_words(task, y, options.task)
+    )
     rows: list[dict[str, Any]] = []
     for label, machine in _machines(task, sizes, len(train), options, console):
         began = time.perf_counter()
@@ -126,11 +129,14 @@ def write_people(path: str, n_rows: int, seed: int) -> None:
     """A table of generated people with a header, words as labels, and some cells left empty."""
     import csv
 
+    from kompakt.cli.predict import text_output
+
     rng = np.random.default_rng(seed)
     age, income, visits = rng.uniform(18, 80, n_rows), rng.lognormal(10, 0.5, n_rows), rng.poisson(4, n_rows)
     wish = np.sin(age / 12) + 0.6 * np.log(income / 22_000) + 0.15 * (visits - 4) + 0.3 * rng.normal(size=n_rows)
     labels = np.where(wish > 0, "yes", "no")
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with text_output(path) as file:
+        assert file is not None
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["age", "income", "visits", "buys"])
         for row in range(n_rows):

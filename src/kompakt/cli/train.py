@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataError, UsageError, table
-from kompakt.cli.data import Table, is_large, open_for_model, open_for_training
+from kompakt.cli.data import Table, check_output, is_large, open_for_model, open_for_training, target_file
 from kompakt.cli.measure import Measures, measures
+from kompakt.cli.predict import unknown_labels, write_predictions
 from kompakt.cli.prepare import (
     ImputedSource,
     Preparation,
@@ -25,6 +26,7 @@ from kompakt.cli.prepare import (
     dense_if_small,
     prepared,
     streamed_medians,
+    task_in_words,
     task_of,
 )
 from kompakt.formats import save
@@ -52,6 +54,7 @@ def train(options: Any) -> int:
     console = Console(options)
     if options.model is None and options.folds is None:
         raise UsageError("train needs a file for the model: kompakt train DATA MODEL (or -v N to cross-validate only).")
+    check_output(options.model, options.data, target_file(options))
     opened = open_for_training(options, console)
     if options.folds is not None:
         return _cross_validate(options, console, opened)
@@ -62,6 +65,7 @@ def train(options: Any) -> int:
 def tune(options: Any) -> int:
     """``kompakt tune DATA [MODEL]``."""
     console = Console(options)
+    check_output(options.model, options.data, target_file(options))
     opened = open_for_training(options, console)
     outcome = _trained(options, console, opened, tuned=True)
     return _written(options, console, opened, outcome)
@@ -73,6 +77,9 @@ def auto(options: Any) -> int:
     options.scale, options.impute, options.folds = True, None, None
     if options.model is None:
         options.model = os.path.splitext(options.data)[0] + ".kompakt"
+    read = (options.data, options.test, target_file(options))
+    check_output(options.model, *read)
+    check_output(options.predictions, *read, options.model, stream=True)
     opened = open_for_training(options, console)
     if is_large(opened.path, options):
         raise UsageError(f"{opened.path} is larger than --memory; use `kompakt train --scale --tune`, which streams.")
@@ -81,13 +88,14 @@ def auto(options: Any) -> int:
         options.impute = "median"
         console.remark("missing values are replaced by the medians of their columns")
     every = _checked(raw.X, raw.y, opened, options)
+    task = task_of(every[1], options.task)
     if options.test is None:
-        index, held = _held_out(every[1], task_of(every[1], options.task), options.seed)
+        index, held = _held_out(every[1], task, options.seed)
         rows, truth, where = every[0][held], every[1][held], "a fifth of the rows, held out"
-        outcome = _fitted(options, console, (every[0][index], every[1][index]), opened, tuned=True)
+        outcome = _fitted(options, console, (every[0][index], every[1][index]), opened, task, tuned=True)
     else:
-        outcome = _fitted(options, console, every, opened, tuned=True)
-        test = open_for_model(options, options.test, outcome.model)
+        outcome = _fitted(options, console, every, opened, task, tuned=True)
+        test = open_for_model(options, console, options.test, outcome.model)
         raw = test.read()
         if raw.y is None:
             raise DataError(
@@ -95,9 +103,9 @@ def auto(options: Any) -> int:
             )
         rows, truth, where = raw.X, raw.y, options.test
     found = measures(outcome.model, rows, truth)
+    if found.unknown:
+        console.warn(unknown_labels(found, outcome.model))
     if options.predictions:
-        from kompakt.cli.predict import write_predictions
-
         write_predictions(options.predictions, outcome.model, rows, "csv")
     return _written(options, console, opened, outcome, (where, found))
 
@@ -109,7 +117,8 @@ def _trained(options: Any, console: Console, opened: Table, *, tuned: bool) -> O
     if is_large(opened.path, options):
         return _streamed(options, console, tuned=tuned)
     raw = opened.read()
-    return _fitted(options, console, _checked(raw.X, raw.y, opened, options), opened, tuned=tuned)
+    rows = _checked(raw.X, raw.y, opened, options)
+    return _fitted(options, console, rows, opened, task_of(rows[1], options.task), tuned=tuned)
 
 
 def _checked(X: Any, y: Array | None, opened: Table, options: Any) -> tuple[Any, Array]:
@@ -123,12 +132,13 @@ def _checked(X: Any, y: Array | None, opened: Table, options: Any) -> tuple[Any,
     return raw.X, y
 
 
-def _fitted(options: Any, console: Console, rows: tuple[Any, Array], opened: Table, *, tuned: bool) -> Outcome:
+def _fitted(
+    options: Any, console: Console, rows: tuple[Any, Array], opened: Table, task: str, *, tuned: bool
+) -> Outcome:
     """A machine on rows in memory, with its preparation stored inside."""
     X, y = rows
     preparation = prepared(X, impute=options.impute is not None, scale=options.scale)
-    task = task_of(y, options.task)
-    console.remark(_told(task, X.shape, y))
+    console.remark(_told(task, X.shape, y, options))
     estimator = make_estimator(options, task, y, tuned=tuned)
     began = time.monotonic()
     with _heard(console) as heard:
@@ -140,7 +150,7 @@ def _fitted(options: Any, console: Console, rows: tuple[Any, Array], opened: Tab
 
 def _streamed(options: Any, console: Console, *, tuned: bool) -> Outcome:
     """A machine on a file that is read in passes."""
-    opened = open_for_training(options, Console(None), scale=options.scale)
+    opened = open_for_training(options, Console.silent(), scale=options.scale)  # the remarks were made before
     source = opened.source
     first = opened.read(0, min(opened.n_rows, 100_000))
     if first.y is None:
@@ -153,7 +163,7 @@ def _streamed(options: Any, console: Console, *, tuned: bool) -> Outcome:
         source = ImputedSource(source, fill)
     task = task_of(first.y, options.task)
     console.remark(
-        _told(task, (opened.n_rows, source.n_features), first.y)
+        _told(task, (opened.n_rows, source.n_features), first.y, options)
         + "; the file is larger than --memory, so it is streamed"
     )
     estimator = make_estimator(options, task, first.y, tuned=tuned)
@@ -238,9 +248,8 @@ def command_line(options: Any) -> str:
     return "kompakt " + shlex.join(getattr(options, "argv", None) or sys.argv[1:])
 
 
-def _told(task: str, shape: tuple[int, ...], y: Array) -> str:
-    of = f"{len(np.unique(y))} classes" if task == "classify" else "regression"
-    return f"{shape[0]:,} rows, {shape[1]:,} features, {of}"
+def _told(task: str, shape: tuple[int, ...], y: Array, options: Any) -> str:
+    return f"{shape[0]:,} rows, {shape[1]:,} features, {task_in_words(task, y, options.task)}"
 
 
 def _held_out(y: Array, task: str, seed: int) -> tuple[Array, Array]:
@@ -261,13 +270,13 @@ def _cross_validate(options: Any, console: Console, opened: Table) -> int:
     task = task_of(y, options.task)
     if not 2 <= options.folds <= len(y):
         raise UsageError(f"-v takes from 2 folds to the number of rows; got {options.folds}.")
+    console.remark(_told(task, X.shape, y, options))
     splitter: Any = StratifiedKFold if task == "classify" else KFold
     splits = splitter(options.folds, shuffle=True, random_state=options.seed).split(X, y)
     predicted = np.empty(len(y), dtype=y.dtype if task == "classify" else np.float64)
-    quiet, code = Console(None), OK
-    quiet.quiet = True
+    code = OK
     for index, held in splits:
-        outcome = _fitted(options, quiet, (X[index], y[index]), opened, tuned=options.tune)
+        outcome = _fitted(options, Console.silent(), (X[index], y[index]), opened, task, tuned=options.tune)
         predicted[held] = outcome.model.predict(X[held])
         code = code or outcome.code
         if code == INTERRUPTED:

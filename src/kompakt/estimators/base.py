@@ -21,6 +21,7 @@ from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
 from kompakt.progress import above_bar
 from kompakt.rows import Source, StreamedRows
+from kompakt.rows.checks import refuse_non_finite
 from kompakt.rows.streamed import READ_ROWS
 from kompakt.solve import Settings, Solution
 from kompakt.threads import block_threads
@@ -95,7 +96,9 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         with block_threads(getattr(self, "n_jobs", None)):
             for start in range(0, source.n_rows, 8 * READ_ROWS):
                 stop = min(start + 8 * READ_ROWS, source.n_rows)
-                outputs[start:stop] = self.model_.outputs(source.read(start, stop).X)
+                X = source.read(start, stop).X
+                refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
+                outputs[start:stop] = self.model_.outputs(X)
         return outputs
 
     def _build_model(self, training: Training, basis: Array, solution: Solution, **more: Any) -> Model:

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from kompakt.estimators.base import deadline_of
-from kompakt.estimators.folding import fold_steps
 from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
+from kompakt.formats.folding import fold_steps
 from kompakt.grow.compress import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.model import Model
 from kompakt.progress import showing
@@ -59,11 +59,13 @@ def compress(
         None goes up to half the support vectors.
     tol : float, default=None
         Stop at the first size that loses no more than this share of agreement with the original (0.01: 99 % of the
-        labels are the same; for regression, an rms error of 1 % of the spread of the predictions).
+        labels are the same; for regression, an rms error of 1 % of the spread of the predictions).  A quarter of the
+        rows decides this; the agreement reported is that on another quarter, and may be a little less.
     X : array-like or sparse matrix of shape (n_samples, n_features), default=None
-        Unlabeled rows of the kind that will be predicted: what the machine is matched on, and a quarter of them what
-        agreement is measured on.  Without them, rows are made from the support vectors, and the agreement measured is
-        that on such rows: nearer to the boundary than data are.
+        Unlabeled rows of the kind that will be predicted: what the machine is matched on, all but a quarter that only
+        measures the agreement and, with `tol`, another that decides when to stop.  Best are rows that the original was
+        not trained on.  Without X, rows are made from the support vectors, and the agreement measured is that on such
+        rows: nearer to the boundary than data are.
     refine : bool, default=True
         Move the vectors after they were chosen; otherwise they are rows.
     max_iter : int, default=100
@@ -81,10 +83,12 @@ def compress(
     -------
     Model
         With `predict`, `decision_function`, `classes_`, `basis_vectors_`; it can be saved and exported.  Its `meta`
-        tells the number of vectors of the original, the agreement and the error measured.
+        tells the number of vectors of the original, the agreement and the error measured on held-out rows, and how
+        many these were (`agreement_rows`).
     list of dict
-        With `return_path`: `n_basis`, `agreement`, `error` (rms, relative), `norm_error` (in the kernel's space,
-        relative), `seconds` and the `model` of every size.
+        With `return_path`: `n_basis`, `agreement`, `stop_agreement` (on the rows that `tol` is compared on),
+        `n_measured` (held-out rows), `error` (rms, relative), `norm_error` (in the kernel's space, relative),
+        `seconds` and the `model` of every size.
 
     Examples
     --------
@@ -125,6 +129,7 @@ def _with_facts(step: CompressionStep, original: Model) -> Model:
         **{key: value for key, value in original.meta.items() if not key.startswith("libsvm_")},
         "compressed_from": int(original.n_basis_),
         "agreement": step.agreement,
+        "agreement_rows": step.n_measured,
         "relative_error": step.error,
     }
     return replace(step.model, meta=meta)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.model import Model
+from kompakt.rows.checks import refuse_non_finite
 from kompakt.rows.dask_rows import DaskSource, is_dask
 
 Array = np.ndarray
@@ -42,6 +43,7 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
 
 
 def _predicted(model: Model, method: str, X: Any) -> Array:
+    refuse_non_finite(X, lambda row: f"row {row} of a partition")
     return getattr(model, method)(X)
 
 
@@ -66,7 +68,7 @@ def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
 
 def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
     kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
-    values = _predicted(model, method, frame.to_numpy(dtype=kind)) if len(frame) else np.asarray(meta)[:0]
+    values = _predicted(model, method, frame.to_numpy(dtype=kind, na_value=np.nan)) if len(frame) else np.asarray(meta)[:0]
     if values.ndim == 1:
         return type(meta)(values, index=frame.index, name=meta.name, dtype=meta.dtype)
     return type(meta)(values, index=frame.index, columns=meta.columns)

@@ -216,7 +216,7 @@ class PartialClassifier(_Partial):
         if len(strange):
             raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
         labels = np.asarray(np.searchsorted(known, y))
-        factors = class_factors(me.class_weight, known, labels, weights)
+        factors = class_factors(me.class_weight, known, np.bincount(labels, weights, len(known)))
         if factors is not None:
             weights = factors[labels] if weights is None else weights * factors[labels]
         coding = get_coding(me.coding)

@@ -14,7 +14,10 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from kompakt.codings import get_coding
 from kompakt.kernels import Kernel, Precomputed, make_kernel
-from kompakt.rows import ArrayRows, Source, centre_of, steady, total_variance
+from kompakt.rows import ArrayRows, Source, centre_of, steady, total_variance, tree_sum
+from kompakt.rows.base import task_bounds
+from kompakt.rows.checks import missing
+from kompakt.rows.moments import MOMENT_ROWS
 from kompakt.validate import resolve_splits
 
 Array = np.ndarray
@@ -83,6 +86,11 @@ def check_rows(
         "accept_large_sparse": False,
     }
     X = _with_small_indices(X)
+    labels = None if y is None else np.asarray(y)
+    if labels is not None and labels.dtype == object and labels.ndim and (lacking := missing(labels)).any():
+        raise ValueError(
+            f"Input y contains missing values (NaN), first in row {int(np.argmax(lacking))}. Drop such rows."
+        )
     try:
         if y is None:
             return validate_data(estimator, X, **options), None
@@ -146,7 +154,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
     offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
     key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     if classifier:
-        return _with_classes(estimator, X, y, weights, kernel, kept, offset, key)
+        return _with_classes(estimator, X, y, weights, kernel, kept, offset, key, square.shape[0])
     targets = np.asarray(y, dtype=np.float64)
     rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
     rows.numbers = kept
@@ -174,6 +182,7 @@ def _with_classes(
     kept: Array | None,
     offset: Array | None,
     key: int,
+    n_rows: int,
 ) -> Training:
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
@@ -183,7 +192,7 @@ def _with_classes(
             f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
             "Give rows of at least two classes (with positive weight)."
         )
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, labels, weights)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, class_mass(labels, weights, kept, n_rows))
     if factors is not None:
         weights = factors[labels] if weights is None else weights * factors[labels]
     coding = get_coding(getattr(estimator, "coding", "one_vs_rest"))
@@ -195,18 +204,28 @@ def _with_classes(
     return Training(rows, kernel, kept, classes=classes, labels=labels, key=key)
 
 
-def class_factors(
-    class_weight: Any, classes: Array, labels: Array | None, weights: Array | None, mass: Array | None = None
-) -> Array | None:
+def class_mass(labels: Array, weights: Array | None, kept: Array | None = None, n_rows: int | None = None) -> Array:
+    """Weight of every class; `kept` are the numbers of the rows among `n_rows` where some were left out.
+
+    Summed by the tasks and the tree of a first pass over streamed rows, so that both give the same bits.
+    """
+    n_classes = int(labels.max()) + 1
+    numbers = np.arange(len(labels)) if kept is None else kept
+    tasks = np.array(list(task_bounds(len(labels) if n_rows is None else n_rows, MOMENT_ROWS)))
+    parts = [slice(*pair) for pair in np.searchsorted(numbers, tasks)]
+    return tree_sum(
+        (np.bincount(labels[part], None if weights is None else weights[part], n_classes).astype(np.float64),)
+        for part in parts
+    )[0]
+
+
+def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | None:
     """Factor of every class, or None; "balanced" counts sample weights, so that weight 2 equals a row given twice.
 
-    `mass` is the weight of every class where it is known already.
+    `mass` is the weight of every class.
     """
     if class_weight is None:
         return None
-    if mass is None:
-        assert labels is not None
-        mass = np.bincount(labels, weights=weights, minlength=len(classes))
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")

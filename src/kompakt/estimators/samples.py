@@ -23,7 +23,8 @@ from kompakt.solve import Problem, Settings, Solution, solve
 
 logger = logging.getLogger("kompakt")
 
-#: rows of a sample at most: refinement and searches gain nothing from more
+#: rows of a sample at most: refinement and searches gain nothing from more.  Up to twice as many rows are all taken
+#: where they fit the memory: a sample of more than half saves little, and costs the identity with rows in memory.
 SAMPLE_ROWS = 250_000
 #: rows of a class that a sample takes, if there are so many, however rare the class is
 _LEAST_OF_A_CLASS = 200
@@ -49,7 +50,12 @@ def sample_rows(estimator: Any, training: Training) -> int:
     n_basis = getattr(estimator, "n_basis", 1000)
     m = 1000 if isinstance(n_basis, str) else int(n_basis)
     entries = training.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
-    return int(np.clip(budget / (12 * entries + 16 * m + 64 * rows.n_outputs), 1000, SAMPLE_ROWS))
+    return _all_or_sample(rows.n_rows, budget / (12 * entries + 16 * m + 64 * rows.n_outputs))
+
+
+def _all_or_sample(n_rows: int, fitting: float) -> int:
+    """Rows to take of `n_rows`, of which `fitting` fit the memory."""
+    return n_rows if n_rows <= min(fitting, 2 * SAMPLE_ROWS) else int(np.clip(fitting, 1000, SAMPLE_ROWS))
 
 
 def held_rows(estimator: Any, training: Training) -> Training:
@@ -160,7 +166,7 @@ def fit_on_sample(
         classes_of(facts)
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
     budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
-    count = int(np.clip(budget / (24 * entries), 1000, SAMPLE_ROWS))
+    count = _all_or_sample(source.n_rows, budget / (24 * max(entries, 1.0)))
     key = np.random.RandomState(0).randint(2**31 - 1)
     if source.n_rows <= count:
         part = rows.everything()

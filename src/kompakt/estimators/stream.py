@@ -28,13 +28,13 @@ from kompakt.estimators.prepare import (
 )
 from kompakt.kernels import Precomputed
 from kompakt.rows import Passes, Raw, RowReader, Source, StreamedRows, tree_sum
-from kompakt.rows.moments import centre_from, centre_sums
+from kompakt.rows.base import sum_in_order
+from kompakt.rows.checks import missing, refuse_non_finite
+from kompakt.rows.moments import MOMENT_ROWS, centre_from, centre_sums
 from kompakt.rows.tasks import Bounds
 
 #: more labels than this are no classes
 _MOST_CLASSES = 10_000
-#: block size of `centre_of` and `total_variance`: the sums of a first pass must agree with theirs to the last bit
-_MOMENT_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -153,40 +153,30 @@ def _first_look(
         float(values.max(initial=0.0)),
         int(values.size),
     )
-    sums: list[Array] = []
+    sums: tuple[Array, ...] = ()
     if not sparse.issparse(raw.X):
-        for start in range(0, len(raw), _MOMENT_ROWS):
-            rows, part = raw.X[start : start + _MOMENT_ROWS].astype(np.float64), w[start : start + _MOMENT_ROWS]
-            here = [*centre_sums(rows, part), np.array(part.sum())]
-            sums = here if not sums else [total + more for total, more in zip(sums, here, strict=True)]
-    return facts, tuple(sums)
+        sums = sum_in_order(
+            (*centre_sums(raw.X[at : at + MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
+            for at in range(0, len(raw), MOMENT_ROWS)
+            for part in (w[at : at + MOMENT_ROWS],)
+        )
+    return facts, sums
 
 
 def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
-    def place(bad: Array) -> str:
-        number = first + int(np.flatnonzero(bad)[0])
+    def place(row: int) -> str:
+        number = first + row
         number = number if reader.kept is None else int(reader.kept[number])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
-    values = raw.X.data if sparse.issparse(raw.X) else raw.X
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum()
-    if not np.isfinite(total) and not np.all(np.isfinite(values)):
-        if sparse.issparse(raw.X):
-            rows = np.repeat(np.arange(len(raw)), np.diff(raw.X.indptr))
-            bad = np.bincount(rows[~np.isfinite(values)], minlength=len(raw)) > 0
-        else:
-            bad = ~np.all(np.isfinite(values), axis=1)
-        raise ValueError(
-            f"Input X contains NaN or infinity, first in {place(bad)}. Fill or drop such rows before training."
-        )
+    refuse_non_finite(raw.X, place)
     for name, column in (("y", raw.y), ("the weights", raw.w)):
-        if column is not None and column.dtype.kind == "f":
-            bad = ~np.isfinite(column.reshape(len(raw), -1)).all(axis=1)
-            if bad.any():
-                raise ValueError(f"Input {name} contains NaN or infinity, first in {place(bad)}. Drop such rows.")
+        bad = np.zeros(0, dtype=bool) if column is None else missing(column)
+        if bad.any():
+            what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
+            raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
     if raw.w is not None and np.any(raw.w < 0):
-        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(raw.w < 0)}.")
+        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(int(np.argmax(raw.w < 0)))}.")
 
 
 def first_pass(
@@ -205,7 +195,7 @@ def first_pass(
     set_features(estimator, source)
     rows = StreamedRows(RowReader(source), passes=Passes(getattr(source, "n_index_passes", 0)))
     facts: list[Facts] = []
-    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(_MOMENT_ROWS)), facts)
+    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(MOMENT_ROWS)), facts)
     totals = tree_sum(sums)
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
@@ -245,7 +235,7 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
         )
         return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)
     classes, mass_of = classes_of(facts)
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, None, None, mass_of)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
     L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
@@ -273,7 +263,7 @@ def _centre_of(rows: StreamedRows) -> Array:
 def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
     """The labels that the first pass found, sorted, and their weights."""
     found = [fact.labels for fact in facts if fact.labels is not None]
-    classes, place = np.unique(np.concatenate(found), return_inverse=True)
+    classes = np.unique(np.concatenate(found))
     check_classification_targets(classes)
     if len(classes) < 2:
         raise ValueError(
@@ -284,8 +274,14 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
         raise ValueError(
             f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
         )
-    masses = np.concatenate([fact.mass for fact in facts if fact.mass is not None])
-    return classes, np.bincount(place.ravel(), weights=masses, minlength=len(classes))
+    return classes, tree_sum((_spread(classes, fact),) for fact in facts)[0]
+
+
+def _spread(classes: Array, fact: Facts) -> Array:
+    """The weight that one task found for every class."""
+    mass = np.zeros(len(classes))
+    mass[np.searchsorted(classes, fact.labels)] = fact.mass
+    return mass
 
 
 def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRows, Array | None]:
@@ -301,7 +297,7 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
         X = X - at
         return w @ X, w @ np.square(X), np.array(w.sum())
 
-    first, second, mass = rows.map_reduce(one, _MOMENT_ROWS)
+    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
     mean = first / mass
     variance = np.maximum(0.0, second / mass - mean**2)
     # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does

@@ -15,15 +15,22 @@ _ESTIMATORS = (
     "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
     "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
 )  # fmt: skip
+#: a pipeline's converter sets zipmap=True for its classifier unless told otherwise, so both values must be taken
+_OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
 _LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
 
 def register_skl2onnx() -> None:
     """Teach skl2onnx kompakt's estimators, so that `skl2onnx.convert_sklearn` takes them, alone or in a pipeline.
 
-    A classifier has the outputs ``label`` (n,) and ``scores`` (n, n_scores), the values of `decision_function`; with
-    two classes there is one score.  A regressor and the transformer have the output ``variable``.  The precision is
-    that of the input type that `convert_sklearn` is given (float32 unless it is `DoubleTensorType`).
+    A classifier has the outputs ``label`` (n,), ``probabilities`` (n, n_classes) if it was fitted with
+    ``calibrate=True``, and ``scores`` (n, n_scores), the values of `decision_function`; with two classes there is one
+    score.  A regressor and the transformer have the output ``variable``.  The precision is that of the input type that
+    `convert_sklearn` is given (float32 unless it is `DoubleTensorType`).
+
+    Outputs are always tensors: the option ``zipmap`` is taken and changes nothing.  With the option
+    ``{"raw_scores": True}`` there are no probabilities, and two classes have two scores, -f and f, as in skl2onnx's
+    own converters; `CalibratedClassifierCV` asks for these.
 
     Raises
     ------
@@ -54,7 +61,9 @@ def register_skl2onnx() -> None:
     import kompakt
 
     for name in _ESTIMATORS:
-        update_registered_converter(getattr(kompakt, name), _alias(name), _shapes, _convert, parser=_parse)
+        update_registered_converter(
+            getattr(kompakt, name), _alias(name), _shapes, _convert, parser=_parse, options=_OPTIONS
+        )
 
 
 def _alias(name: str) -> str:
@@ -79,7 +88,7 @@ def _estimator_model(estimator: Any) -> Model:
 
 
 def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs (no ZipMap: scores are a tensor, as `decision_function` gives them)."""
+    """Declare the outputs (no ZipMap: all are tensors); probabilities second, where others' converters have them."""
     from skl2onnx.common.data_types import guess_tensor_type
 
     model = _estimator_model(estimator)
@@ -87,9 +96,16 @@ def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) 
     operator.inputs.append(inputs[0])
     if model.kind != "regressor":
         operator.outputs.append(scope.declare_local_variable("label", _label_tensor(model)))
-    name = "variable" if model.kind == "regressor" else "scores"
-    operator.outputs.append(scope.declare_local_variable(name, guess_tensor_type(inputs[0].type)))
+    names = ["variable"] if model.kind == "regressor" else ["scores"]
+    if model.calibration is not None and not _raw_scores(scope, estimator):
+        names = ["probabilities", "scores"]
+    for name in names:
+        operator.outputs.append(scope.declare_local_variable(name, guess_tensor_type(inputs[0].type)))
     return operator.outputs
+
+
+def _raw_scores(scope_or_container: Any, estimator: Any) -> bool:
+    return bool(scope_or_container.get_options(estimator, {"raw_scores": False})["raw_scores"])
 
 
 def _label_tensor(model: Model, n: Any = None) -> Any:
@@ -107,9 +123,16 @@ def _shapes(operator: Any) -> None:
     rows = operator.inputs[0].type.shape[0] if operator.inputs[0].type.shape else None
     if model.kind != "regressor":
         operator.outputs[0].type = _label_tensor(model, rows)
-    scores = guess_tensor_type(operator.inputs[0].type)
-    scores.shape = [rows, machine.n_scores]
-    operator.outputs[-1].type = scores
+    raw = _raw_scores(operator.scope_inst, operator.raw_operator)
+    widths = [machine.n_scores]
+    if model.kind == "classifier" and raw:
+        widths = [len(model.classes_)]
+    elif model.calibration is not None:
+        widths = [len(model.classes_), machine.n_scores]
+    outputs = operator.outputs if model.kind == "regressor" else operator.outputs[1:]
+    for output, width in zip(outputs, widths, strict=False):
+        output.type = guess_tensor_type(operator.inputs[0].type)
+        output.type.shape = [rows, width]
 
 
 class _Container:
@@ -152,5 +175,11 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         rows = sink.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
     scores = graph.scores(graph.outputs(rows))
     results = [scores] if model.kind == "regressor" else [graph.labels(scores), scores]
-    for result, output in zip(results, operator.outputs, strict=True):
+    if model.kind == "classifier" and _raw_scores(container, operator.raw_operator):
+        if len(model.classes_) == 2:
+            results[1] = sink.add("Concat", sink.add("Neg", scores), scores, axis=1)
+    elif model.calibration is not None:
+        results.insert(1, graph.probabilities(scores))
+    # an ensemble's converter asks for the first two outputs only
+    for result, output in zip(results, operator.outputs, strict=False):
         container.add_node("Identity", [result], [output.full_name], name=scope.get_unique_operator_name("Identity"))

@@ -13,6 +13,8 @@ from kompakt.model import Model
 
 Array = np.ndarray
 _MIN_ROWS, _MAX_ROWS = 64, 1024
+#: bytes that rows made for a check take at most, unless one row takes more: a wide model is checked on fewer rows
+_MAX_BYTES = 64 << 20
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 
 
@@ -148,8 +150,9 @@ def check_rows_for(model: Model, given: Any) -> Array:
     spread = basis.std(axis=0) if len(basis) > 1 else np.zeros(model.n_features)
     width = 1.0 if model.input_scale is None else np.abs(np.asarray(model.input_scale, dtype=np.float64))
     spread = np.where(spread > 0, spread, width)
-    picked = rng.permutation(len(basis))[:_MAX_ROWS]
-    picked = np.resize(picked, max(_MIN_ROWS, len(picked)))
+    most = max(1, min(_MAX_ROWS, _MAX_BYTES // (8 * model.n_features)))
+    picked = rng.permutation(len(basis))[:most]
+    picked = np.resize(picked, max(min(_MIN_ROWS, most), len(picked)))
     rows = basis[picked] + 0.5 * spread * rng.normal(size=(len(picked), model.n_features))
     if model.input_fill is not None:
         rows[rng.random(rows.shape) < 0.1] = np.nan

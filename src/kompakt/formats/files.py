@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kompakt.formats import container, schema
 from kompakt.formats.errors import ModelFileError
+from kompakt.formats.folding import fold_steps
 from kompakt.model import Model
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 PathLike = str | os.PathLike[str]
+
+#: seconds after which a temporary file is a leftover, where files cannot be locked
+_OLD = 3600.0
 
 
 def save(estimator_or_model: Any, path: PathLike) -> None:
@@ -26,6 +37,9 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     Parameters
     ----------
     estimator_or_model : fitted kompakt estimator or Model
+        Also as the last step of a `Pipeline` behind a `SimpleImputer` or scalers (`StandardScaler`, `MinMaxScaler`,
+        `MaxAbsScaler`, `RobustScaler`), which become part of the model, so that it takes rows as the pipeline does; or
+        as the best estimator of a search.
     path : path-like
 
     Raises
@@ -33,9 +47,12 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        For a callable or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
+        For a pipeline with other steps (``save(pipeline[-1], path)`` saves the machine without them), for a callable
+        or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
     ValueError
         If the model contradicts itself or holds NaN.
+    OSError
+        If `path` is a device, a pipe or a folder, or cannot be written.
 
     Examples
     --------
@@ -119,19 +136,24 @@ def read_header(path: PathLike) -> dict[str, Any]:
 
 
 def model_of(estimator_or_model: Any) -> Model:
-    """The `Model` inside a fitted estimator, or the model itself."""
-    if isinstance(estimator_or_model, Model):
-        return estimator_or_model
-    model = getattr(estimator_or_model, "model_", None)
-    if isinstance(model, Model):
-        return model
-    if hasattr(estimator_or_model, "fit") and not isinstance(estimator_or_model, type):
+    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model."""
+    given = estimator_or_model
+    if isinstance(given, Model):
+        return given
+    if isinstance(getattr(given, "model_", None), Model):
+        return given.model_
+    if hasattr(given, "best_estimator_"):
+        return model_of(given.best_estimator_)
+    if hasattr(given, "steps") and isinstance(given.steps, list):
+        return fold_steps(given.steps[:-1], model_of(given.steps[-1][1]))
+    if hasattr(given, "fit") and not isinstance(given, type):
         from sklearn.utils.validation import check_is_fitted
 
-        check_is_fitted(estimator_or_model)
+        check_is_fitted(given)
     raise TypeError(
-        "expected a fitted kompakt estimator or a kompakt Model; "
-        f"got {type(estimator_or_model).__name__}, which holds no kompakt machine."
+        "expected a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; got "
+        f"{type(given).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress makes a "
+        "Model of a scikit-learn SVM."
     )
 
 
@@ -147,21 +169,59 @@ def opened(path: PathLike) -> Iterator[tuple[BinaryIO, int]]:
         raise type(error)(f"{os.fspath(path)}: {error}") from error.__cause__
 
 
+def check_writable(path: PathLike) -> None:
+    """Raise OSError for a path that cannot become a file: a device, a pipe, a folder, or a place in no folder."""
+    folder = os.path.dirname(os.path.realpath(path))
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"cannot write {os.fspath(path)}: there is no folder {folder}.") from None
+        return
+    if not stat.S_ISREG(mode):  # replacing it would destroy it
+        raise OSError(f"cannot write {os.fspath(path)}: it is {_kind_of(mode)}, not a regular file. Give another name.")
+
+
+def _kind_of(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }  # fmt: skip
+    return names.get(stat.S_IFMT(mode), "something else")
+
+
 def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write beside `path`, then replace it: at every moment the file is the old one or the new one, whole."""
+    """Write a file as a whole: at every moment it is the old one or the new one."""
+    with replacing(path) as file:
+        file.writelines(pieces)
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends without an error; else `path` stays as it was.
+
+    It is written beside its place, never more readable than it will be in the end, and locked while its process
+    lives: what a killed process left behind is not locked, and is removed by the next one that writes `path`.
+    """
+    check_writable(path)
     target = os.path.realpath(path)  # through a symbolic link, its target is replaced and the link stays
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
-    binary = getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, 0o666)
+    _remove_leftovers(folder, name)
+    try:
+        temporary, descriptor = _new_temporary(target)
+    except OSError as error:  # of the file that was asked for, not of the one beside it
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
         with open(descriptor, "wb") as file:
-            file.writelines(pieces)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        os.replace(temporary, target)
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+            if fcntl is not None:
+                os.replace(temporary, target)  # while the lock is held, or it might be taken for a leftover
+        if fcntl is None:
+            os.replace(temporary, target)  # Windows moves no open file
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -169,13 +229,57 @@ def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> No
     _sync_folder(folder)
 
 
+def _new_temporary(target: str) -> tuple[str, int]:
+    """Name and descriptor of a new, locked file beside `target`."""
+    folder, name = os.path.split(target)
+    try:
+        mode = stat.S_IMODE(os.stat(target).st_mode) & 0o600
+    except FileNotFoundError:
+        mode = 0o666  # less the user's mask: what the new file will have
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+        descriptor = os.open(temporary, flags, mode)
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks: its leftovers stay
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink == 0:  # another process took it for a leftover before it was locked
+                os.close(descriptor)
+                continue
+        return temporary, descriptor
+
+
+def _remove_leftovers(folder: str, name: str) -> None:
+    """Remove temporary files of `name` whose process is gone: those that nobody holds a lock on."""
+    pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):
+        for found in os.listdir(folder):
+            if pattern.fullmatch(found):
+                with contextlib.suppress(OSError):
+                    _remove_unlocked(os.path.join(folder, found))
+
+
+def _remove_unlocked(leftover: str) -> None:
+    if fcntl is None:  # Windows removes no open file; one between closing and moving is young
+        if time.time() - os.stat(leftover).st_mtime > _OLD:
+            os.unlink(leftover)
+        return
+    descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError where its process lives
+            os.unlink(leftover)
+    finally:
+        os.close(descriptor)
+
+
 def _sync_folder(folder: str) -> None:
     """Make the new name durable where the system lets a folder be synced."""
     if not hasattr(os, "O_DIRECTORY"):
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):  # some file systems refuse; the data themselves are on disk
+    with contextlib.suppress(OSError):  # some file systems refuse; the data themselves are on disk
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)

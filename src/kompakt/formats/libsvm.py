@@ -19,7 +19,7 @@ from scipy import sparse
 
 from kompakt.codings import class_pairs
 from kompakt.formats.errors import ModelFileError, UnsupportedModelError
-from kompakt.formats.files import model_of, write_atomically
+from kompakt.formats.files import check_writable, model_of, write_atomically
 from kompakt.formats.libsvm_scale import Scaling, plain_kernel, scaled_basis
 from kompakt.formats.libsvm_text import LibsvmModel, format_libsvm
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
@@ -215,6 +215,9 @@ def write_libsvm(estimator_or_model: Any, path: str | os.PathLike[str]) -> Libsv
     record, scaling, names = record_of(model_of(estimator_or_model))
     target = Path(path)
     beside = {"range": f"{target}.range" if scaling else None, "labels": f"{target}.labels" if names else None}
+    for name in (target, *beside.values()):
+        if name is not None:
+            check_writable(name)  # all or nothing
     if scaling is not None:
         write_atomically(f"{target}.range", [scaling.range_text().encode("ascii")])
     if names is not None:

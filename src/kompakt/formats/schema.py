@@ -21,6 +21,8 @@ _PER_FEATURE = ("input_shift", "input_scale", "input_fill", "offset")
 _FIELDS = {
     "writer", "kind", "n_features", "squeeze", "coding", "classes", "feature_names", "calibrated", "kernel", "meta",
 }  # fmt: skip
+#: features at most of a model that holds no number per feature, so that nothing in its file vouches for them
+_MOST_BARE_FEATURES = 1 << 20
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
 _LABELS = ("numbers", "text", "numbers as objects", "text as objects")
 
@@ -182,6 +184,15 @@ def check_model(model: Model) -> None:
             raise ValueError(f"{name} has shape {np.shape(values)}; this model needs {expected}.")
         if np.asarray(values).dtype.kind == "f" and not np.all(np.isfinite(values)):
             raise ValueError(f"{name} holds NaN or infinite values, so the model cannot predict. Fit it again.")
+    if L < 1:
+        raise ValueError("the model has no output: its weights have no column.")
+    # Whoever uses the model makes rows of its width; a few bytes must not ask for gigabytes.
+    bare = not m and all(getattr(model, name) is None for name in (*_PER_FEATURE, "feature_names"))
+    if bare and d > _MOST_BARE_FEATURES:
+        raise ValueError(
+            f"the model declares {d} features and holds no vector and no number for any of them; a model without "
+            f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0."
+        )
     if model.input_scale is not None and np.any(np.asarray(model.input_scale) == 0):
         raise ValueError("input_scale holds zeros, and inputs are divided by it.")
     if model.kind == "outlier" and L != 1:

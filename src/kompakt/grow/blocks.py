@@ -33,7 +33,7 @@ class RowBlocks:
         """Sum the arrays that `function(rows)` returns."""
 
         def one(rows: slice) -> tuple[Array, ...]:
-            return tuple(np.asarray(part) if np.ndim(part) else np.array(part) for part in function(rows))
+            return tuple(np.asarray(part) for part in function(rows))
 
         return one(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(one, self._slices))
 

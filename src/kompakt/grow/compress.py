@@ -6,6 +6,9 @@ the kernel's space and on those rows together (`matching`).  A basis is chosen f
 support vectors and rows, so that the machine's weights count and not only its vectors; then its vectors are moved to
 fit better.  Rows near a decision count more: agreement is lost there.
 
+The agreement reported is measured on rows that nothing else has seen.  A path that stops at a tolerance stops at the
+first lucky size, so the rows that decide when to stop are others again.
+
 Many outputs are replaced by the few combinations that carry their energy while the basis is chosen, and come back for
 the weights: the sum over outputs does not change when they are rotated.
 
@@ -38,16 +41,18 @@ logger = logging.getLogger("kompakt")
 _PRECISION = 20.0  # C, in units of |f|_H^2 over the sum of f^2: rows and norm both have a say
 _OUTPUTS = 64
 _SELECT_ROWS = 6000
-_MEASURED = 0.25  # share of the rows that only measure
+_HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
 _REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
 
 @dataclass(frozen=True)
 class CompressionStep:
-    """One size of the path, measured on rows that did not take part in the fit."""
+    """One size of the path, measured on rows that took part neither in the match nor in the decision to stop."""
 
     n_basis: int
     agreement: float  # share of equal labels; for regression 1 - rms error / standard deviation
+    stop_agreement: float  # the same on the rows that decide when to stop; without a tolerance, on the same rows
+    n_measured: int  # rows that `agreement` and `error` were measured on
     error: float  # rms of f - g relative to that of f - mean f
     norm_error: float  # |f - g|_H / |f|_H
     seconds: float
@@ -84,7 +89,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         late = plan.deadline is not None and time.monotonic() > plan.deadline
-        if (plan.tol is not None and 1.0 - step.agreement <= plan.tol) or late:
+        if (plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol) or late:
             break
     return steps
 
@@ -97,10 +102,9 @@ class _Job:
         rows = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
         outputs = plain_model(model).outputs(rows)
-        order = np.argsort(hash_rows(rows, plan.key + 7), kind="stable")
-        held = max(1, int(_MEASURED * len(order)))
-        self.test = self._rows(rows, outputs, order[:held])
-        self.train = self._rows(rows, outputs, order[held:])
+        measuring, deciding, matching = _parts(rows, plan)
+        self.test, self.stop = self._rows(rows, outputs, measuring), self._rows(rows, outputs, deciding)
+        self.train = self._rows(rows, outputs, matching)
         self.vectors = model.basis if self.offset is None else model.basis - self.offset
         at_vectors = plain_model(model).outputs(model.basis) - model.intercept  # K A
         self.norm = float(np.sum(at_vectors * model.weights))
@@ -179,13 +183,27 @@ class _Job:
         )
 
     def measure(self, smaller: Model, match: Match, seconds: float) -> CompressionStep:
-        f = self.test.targets
-        assert f is not None
-        g = plain_model(smaller).outputs(self.test.X)
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(self.norm, 1e-300)))
+        f, stop = self.test.targets, self.stop.targets
+        assert f is not None
+        assert stop is not None
+        g, g_stop = (plain_model(smaller).outputs(part.X) for part in (self.test, self.stop))
         return CompressionStep(
-            smaller.n_basis_, agreement(self.original, f, g), relative_error(f, g), norm_error, seconds, smaller
-        )
+            smaller.n_basis_, agreement(self.original, f, g), agreement(self.original, stop, g_stop), len(f),
+            relative_error(f, g), norm_error, seconds, smaller,
+        )  # fmt: skip
+
+
+def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
+    """Numbers of the rows that measure, that decide when to stop, and that are matched, by hash.
+
+    Without a tolerance nothing is decided, and the second part is the first.
+    """
+    order = np.argsort(hash_rows(rows, plan.key + 7), kind="stable")
+    held = max(1, int(_HELD_OUT * len(order)))
+    if plan.tol is None:
+        return order[:held], order[:held], order[held:]
+    return order[:held], order[held : 2 * held], order[2 * held :]
 
 
 def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
@@ -272,6 +290,7 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
     rows = matching_rows(model, X, plan)
+    measuring, deciding, _ = _parts(rows, plan)
     f = plain_model(model).outputs(rows)
     steps: list[CompressionStep] = []
     began = time.monotonic()
@@ -280,13 +299,15 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
         g = plain_model(smaller).outputs(rows)
         step = CompressionStep(
             size,
-            agreement(model, f, g),
-            relative_error(f, g),
+            agreement(model, f[measuring], g[measuring]),
+            agreement(model, f[deciding], g[deciding]),
+            len(measuring),
+            relative_error(f[measuring], g[measuring]),
             float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300))),
             time.monotonic() - began,
             smaller,
         )
         steps.append(step)
-        if plan.tol is not None and 1.0 - step.agreement <= plan.tol:
+        if plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol:
             break
     return steps

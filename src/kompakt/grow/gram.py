@@ -22,7 +22,7 @@ from kompakt.design import Design
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.progress import tracked
-from kompakt.rows import ArrayRows, RowBlock, smallest_distinct
+from kompakt.rows import ArrayRows, RowBlock, smallest_distinct, steady
 from kompakt.select import Selection
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
@@ -139,7 +139,7 @@ class GramSelector:
             return _Sample(rows.subset(everything) if rows.streamed else rows, everything), C
         index = rows.smallest(key, limit)
         part = rows.subset(index)
-        share = rows.mass / part.mass
+        share = steady(rows.mass) / steady(part.mass)  # the same from a stream, which adds up its weights otherwise
         return _Sample(part, index), C * share  # the sample stands for all rows
 
     def _draw(

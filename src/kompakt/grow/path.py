@@ -40,6 +40,11 @@ class SizePath:
     history: list[dict[str, Any]]
     n_kernel_evals: int
 
+    def __repr__(self) -> str:
+        errors = self.errors.mean(axis=1)
+        tried = ", ".join(f"{size}: {error:.4g}" for size, error in zip(self.sizes, errors, strict=True))
+        return f"<SizePath: validation errors {{{tried}}}, chosen {self.size}>"
+
     @property
     def size(self) -> int:
         """The chosen number of basis vectors."""

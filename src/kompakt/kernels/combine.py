@@ -58,6 +58,9 @@ class _Combined(Kernel):
         if len(self.parts) < 2 or not all(isinstance(part, Kernel) for part in self.parts):
             raise TypeError(f"a {self.name} of kernels needs at least two kernel objects; got {self.parts!r}.")
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(str, self.parts))})"
+
     @property
     def shift_invariant(self) -> bool:  # type: ignore[override]
         return all(part.shift_invariant for part in self.parts)

@@ -46,6 +46,12 @@ class RBF(Kernel):
     def _per_feature(self) -> bool:
         return isinstance(self.gamma, np.ndarray)
 
+    def __str__(self) -> str:
+        """`repr` without the numbers of many features."""
+        if not self._per_feature or len(self.gamma) <= 6:
+            return repr(self)
+        return f"RBF(gamma=[{len(self.gamma):,} numbers from {self.gamma.min():.3g} to {self.gamma.max():.3g}])"
+
     def block(self, X: Matrix, Z: Array) -> Array:
         # exp(2 g x.z - g |x|^2 - g |z|^2): one matrix product, then one pass over the block.
         X = dense_rows(X)

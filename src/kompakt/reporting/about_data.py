@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from kompakt.model import Model
 from kompakt.reporting.drawing import Chart, bar_list, ramp
 from kompakt.reporting.markup import esc, facts, figure, number, percent, seconds, section, table
 from kompakt.reporting.subject import Sample, Subject, moments_of
@@ -115,9 +117,8 @@ def settings_section(subject: Subject, sample: Sample) -> str:
     search = search_of(estimator)
     if search is not None:
         pictures += _search_figure(search)
-    widths = np.atleast_1d(gamma) if gamma is not None else np.zeros(1)
-    if len(widths) > 1:
-        pictures += _relevance_figure(widths, sample)
+    if gamma is not None and np.size(gamma) > 1:
+        pictures += _relevance_figure(model, sample)
     if pictures:
         parts.append(f'<div class="pair">{pictures}</div>')
     if estimator is not None and hasattr(estimator, "get_params"):
@@ -208,22 +209,32 @@ def _scale(low: float, high: float) -> str:
     )
 
 
-def _relevance_figure(widths: Array, sample: Sample) -> str:
-    relevance = relevance_of(widths, sample)
+def _relevance_figure(model: Model, sample: Sample) -> str:
+    relevance = relevance_of(model, sample)
     order = np.argsort(-relevance, kind="stable")[:20]
     top = max(float(relevance.max()), 1e-300)
     rows = [(sample.feature_names[j], float(relevance[j]), _share(relevance[j] / top)) for j in order]
     note = "Which features the kernel looks at: gamma of the feature times its variance, relative to the first"
-    return figure(bar_list(rows, "relevance of the features"), note + _more(len(widths) - len(order), "features") + ".")
+    if model.input_scale is not None:
+        note += ", both after the machine's own scaling"
+    rest = _more(len(relevance) - len(order), "features")
+    return figure(bar_list(rows, "relevance of the features"), note + rest + ".")
 
 
 def _share(value: float) -> str:
     return "< 0.1 %" if 0 < value < 1e-3 else percent(value)
 
 
-def relevance_of(widths: Array, sample: Sample) -> Array:
-    """How much of the kernel's distance a feature makes up: its width times its variance."""
-    return np.abs(widths) * moments_of(sample.X[:_MOST_ROWS])[1]
+def relevance_of(model: Model, sample: Sample) -> Array:
+    """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
+    # without the shift, which changes no variance and would make sparse rows dense
+    seen = replace(model, input_shift=None)._transformed(sample.X[:_MOST_ROWS])
+    return np.abs(np.asarray(model.kernel.gamma)) * moments_of(seen)[1]  # type: ignore[attr-defined]
+
+
+def spread_of(sample: Sample) -> Array:
+    """Standard deviation of every feature in the units of the input."""
+    return np.sqrt(moments_of(sample.X[:_MOST_ROWS])[1])
 
 
 # -- where the time went -------------------------------------------------------------------------------------

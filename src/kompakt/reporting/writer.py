@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.formats.files import write_atomically
-from kompakt.reporting.about_data import data_section, relevance_of, settings_section, timings_section
+from kompakt.reporting.about_data import data_section, relevance_of, settings_section, spread_of, timings_section
 from kompakt.reporting.about_machine import (
     calibration_section,
     error_text,
@@ -151,11 +151,11 @@ def _relevant_features(subject: Subject, sample: Sample) -> Array:
     d = subject.model.n_features
     gamma = getattr(subject.model.kernel, "gamma", None)
     if gamma is not None and np.ndim(gamma):
-        return np.argsort(-relevance_of(np.asarray(gamma), sample), kind="stable")
+        return np.argsort(-relevance_of(subject.model, sample), kind="stable")
     vectors = subject.model.basis_vectors_
     if vectors is None or len(vectors) < 2:
         return np.arange(d)
-    spread = np.sqrt(np.maximum(relevance_of(np.ones(d), sample), 0.0))
+    spread = spread_of(sample)
     return np.argsort(
         -np.where(spread > 0, np.std(vectors, axis=0) / np.where(spread > 0, spread, 1.0), 0.0), kind="stable"
     )
@@ -191,7 +191,7 @@ def _cautions(subject: Subject, sample: Sample) -> list[str]:
     if getattr(subject.estimator, "converged_", True) is False:
         found.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
     model = subject.model
-    spread = np.sqrt(np.maximum(relevance_of(np.ones(model.n_features), sample), 0.0))
+    spread = spread_of(sample)
     moving = spread[spread > 0]
     if model.kernel.name != "precomputed":
         if (spread == 0).any():

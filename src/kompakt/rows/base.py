@@ -116,16 +116,13 @@ def task_bounds(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
 
 def sum_in_order(results: Iterable[Sums]) -> Sums:
     """Float64 sums of the results, one after the other."""
-    totals: list[np.ndarray] | None = None
+    totals: Sums | None = None
     for result in results:
-        if totals is None:
-            totals = [np.array(part, dtype=np.float64) for part in result]
-        else:
-            for total, part in zip(totals, result, strict=True):
-                total += part
+        # the first is copied, so that the sums never share memory with what the function returned
+        totals = tuple(np.array(part, dtype=np.float64) for part in result) if totals is None else _add(totals, result)
     if totals is None:
         raise ValueError("there are no rows to reduce over.")
-    return tuple(totals)
+    return totals
 
 
 def tree_sum(results: Iterable[Sums]) -> Sums:
@@ -147,6 +144,6 @@ def tree_sum(results: Iterable[Sums]) -> Sums:
 
 
 def _add(left: Sums, right: Sums) -> Sums:
-    for into, part in zip(left, right, strict=True):
-        into += part
-    return left
+    # New arrays, never `+=`: a part may be a NumPy scalar, for which `+=` binds a name and leaves the sum as it was,
+    # and a part may be needed again, where a task that was lost with its worker is run once more.
+    return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))

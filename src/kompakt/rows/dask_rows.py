@@ -27,6 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.rows.base import Sums, tree_sum
+from kompakt.rows.checks import as_words
 from kompakt.rows.source import ChunkedSource, Raw, join
 from kompakt.rows.tables import _Columns
 from kompakt.rows.tasks import Bounds, RowReader
@@ -248,19 +249,25 @@ def _raw_of_frame(wanted: Any, dtype: np.dtype, frame: Any, target: Any, weight:
     X = np.ascontiguousarray(frame[wanted.features].to_numpy(dtype=dtype, na_value=np.nan))
     y = w = None
     if target is not None:
-        y = _words(target.to_numpy())
+        y = _labels(target)
+    elif wanted.targets and wanted.single:
+        y = _labels(frame[wanted.targets[0]])
     elif wanted.targets:
-        y = _words(frame[wanted.targets[0]].to_numpy()) if wanted.single else frame[wanted.targets].to_numpy(np.float64)
+        y = frame[wanted.targets].to_numpy(np.float64, na_value=np.nan)
     if weight is not None:
-        w = weight.to_numpy(dtype=np.float64)
+        w = weight.to_numpy(dtype=np.float64, na_value=np.nan)
     elif wanted.weight is not None:
-        w = frame[wanted.weight].to_numpy(dtype=np.float64)
+        w = frame[wanted.weight].to_numpy(dtype=np.float64, na_value=np.nan)
     return Raw(X, y, w)
 
 
-def _words(values: Any) -> np.ndarray:
-    values = np.asarray(values)
-    return values.astype(str) if values.dtype == object else values
+def _labels(column: Any) -> np.ndarray:
+    values = column.to_numpy()
+    if values.dtype != object:
+        return values
+    if values.ndim == 2:  # several columns of targets
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return as_words(values, column.isna().to_numpy())
 
 
 def _length(frame: Any) -> int:
@@ -305,7 +312,7 @@ class ClusterPasses:
         groups = _groups(list(bounds), 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
         make = self._maker(reader, task, _sums_of)
         nodes = [make(group) for group in groups]
-        add = _dask().delayed(_added, pure=True)
+        add = _dask().delayed(tree_sum, pure=True)
         while len(nodes) > 1:
             nodes = [
                 add(nodes[at : at + FAN_IN]) if at + 1 < len(nodes) else nodes[at]
@@ -403,8 +410,3 @@ def _results_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, ins
 
 def _sums_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
     return tree_sum(_results_of(task, group, here, cut, inside))
-
-
-def _added(parts: list[Sums]) -> Sums:
-    # a task must leave its inputs as they are: they may be needed again after a worker was lost
-    return tree_sum([tuple(np.array(total) for total in part) for part in parts])

@@ -12,19 +12,21 @@ from kompakt.rows.arrays import ArrayRows
 from kompakt.rows.base import RowBlock, Rows
 
 _STEADY_BITS = 40
+#: block size of all sums of a first pass: those over streamed rows must agree with those in memory to the last bit
+MOMENT_ROWS = 4096
 
 
 def _is_sparse(X: Any) -> bool:
     return bool(X.is_sparse) if isinstance(X, Rows) else sparse.issparse(X)  # type: ignore[attr-defined]
 
 
-def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> np.ndarray:
+def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS) -> np.ndarray:
     """Weighted mean of every column in float64, (d,)."""
     total, mass = _reduce(X, weights, lambda rows, w: (np.asarray(rows.T @ w).ravel(),), block_rows)
     return total / mass
 
 
-def centre_of(X: Any, weights: np.ndarray | None = None, block_rows: int = 4096) -> np.ndarray:
+def centre_of(X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS) -> np.ndarray:
     """A point near the mean of dense rows, the same to the last bit for any order of the rows, (d,).
 
     Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
@@ -51,7 +53,7 @@ def steady(value: float) -> float:
 
 
 def total_variance(
-    X: Any, weights: np.ndarray | None = None, block_rows: int = 4096, centre: np.ndarray | None = None
+    X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS, centre: np.ndarray | None = None
 ) -> float:
     """Weighted variance of all entries together: `X.var()` when unweighted.  Two passes, so offsets do no harm.
 

@@ -6,7 +6,9 @@ does not.
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from scipy import sparse
 from kompakt.rows.source import ChunkedSource, Raw, Source
 
 _CHUNK_BYTES = 8 << 20
+#: column numbers and row pointers of CSR blocks have 32 bits
+_MOST_FEATURES = np.iinfo(np.int32).max
 
 
 class NpyArray:
@@ -29,14 +33,9 @@ class NpyArray:
         """The array of a .npy file."""
         path = os.fspath(path)
         with open(path, "rb") as file:
-            try:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, fortran, dtype = read(file)
-            except ValueError as error:
-                raise ValueError(f"{path} is no .npy file that can be read: {error}") from error
+            dtype, shape, fortran = _header(file, path)
             offset = file.tell()
-        return cls._checked(path, dtype, shape, offset, fortran and len(shape) > 1 and min(shape) > 1)
+        return cls.checked(path, dtype, shape, offset, fortran)
 
     @classmethod
     def behind(cls, array: np.memmap) -> NpyArray:
@@ -47,15 +46,36 @@ class NpyArray:
                 "the path of the file."
             )
         fortran = array.ndim > 1 and not array.flags.c_contiguous
-        return cls._checked(os.fspath(array.filename), array.dtype, array.shape, int(array.offset), fortran)
+        return cls.checked(os.fspath(array.filename), array.dtype, array.shape, int(array.offset), fortran)
 
     @classmethod
-    def _checked(cls, path: str, dtype: np.dtype, shape: tuple[int, ...], offset: int, fortran: bool) -> NpyArray:
-        if dtype.hasobject:
-            raise ValueError(f"{path} holds Python objects (pickled); expected numbers. Save them as floats.")
-        if fortran:
+    def checked(
+        cls,
+        path: str,
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        offset: int,
+        fortran: bool,
+        end: int | None = None,
+        name: str | None = None,
+    ) -> NpyArray:
+        """An array at a place in a file that ends at byte `end`; what its header says must fit the file.
+
+        A header is a few bytes that may say anything: nothing is allocated by it before it was compared with the size.
+        """
+        name = name or path
+        end = os.path.getsize(path) if end is None else end
+        needed = math.prod(shape) * dtype.itemsize  # Python's numbers, which do not overflow
+        if any(length < 0 for length in shape) or offset + needed > end:
             raise ValueError(
-                f"{path} is stored column by column (Fortran order), so that no rows can be read alone. "
+                f"{name} ends before its rows do: its header says shape {shape} of {dtype}, which are {needed} bytes, "
+                f"but the file has {max(0, end - offset)}. It was cut short or damaged; write it again."
+            )
+        if dtype.hasobject:
+            raise ValueError(f"{name} holds Python objects (pickled); expected numbers. Save them as floats.")
+        if fortran and len(shape) > 1 and min(shape) > 1:
+            raise ValueError(
+                f"{name} is stored column by column (Fortran order), so that no rows can be read alone. "
                 "Save it with numpy.save(path, numpy.ascontiguousarray(X))."
             )
         return cls(path, dtype, shape, offset)
@@ -72,6 +92,17 @@ class NpyArray:
         if len(values) != (stop - start) * width:
             raise ValueError(f"{self.path} ends before row {stop}, but promises {self.shape[0]} rows; write it again.")
         return values.reshape(stop - start, *self.shape[1:])
+
+
+def _header(file: Any, name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
+    """Type, shape and Fortran order from the header of a .npy file, which is read up to its end."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+    except ValueError as error:
+        raise ValueError(f"{name} is no .npy file that can be read: {error}") from error
+    return dtype, shape, fortran
 
 
 class NpyParts:
@@ -157,8 +188,8 @@ class NpySource(Source):
         scale: bool = False,
         name: str = "X.npy",
     ) -> None:
-        if len(X.shape) != 2 or not len(X):
-            raise ValueError(f"{name} has shape {X.shape}; expected two dimensions and at least one row.")
+        if len(X.shape) != 2 or min(X.shape) < 1:
+            raise ValueError(f"{name} has shape {X.shape}; expected two dimensions, at least one row and one column.")
         self._X, self._y, self._w = X, y, w
         self._columns, self._y_columns, self._w_column = columns, y_columns, w_column
         self.name, self.scale, self.n_rows = name, scale, len(X)
@@ -268,30 +299,78 @@ class CsrSource(ChunkedSource):
         self, arrays: dict[str, NpyArray], y: Any = None, w: Any = None, *, scale: bool = False, name: str = "X.npz"
     ) -> None:
         self._data, self._indices = arrays["data"], arrays["indices"]
-        self._indptr = arrays["indptr"].read(0, len(arrays["indptr"])).astype(np.int64)
-        shape = arrays["shape"].read(0, 2)
         self._y, self._w, self.name, self.scale = y, w, name, scale
-        self.n_rows, self.n_features = int(shape[0]), int(shape[1])
-        if len(self._indptr) != self.n_rows + 1:
-            raise ValueError(f"{name} is no CSR matrix: {len(self._indptr)} row pointers for {self.n_rows} rows.")
-        kind = self._data.dtype
+        for part in ("data", "indices", "indptr", "shape"):
+            kinds = "fiub" if part == "data" else "iu"
+            if len(arrays[part].shape) != 1 or arrays[part].dtype.kind not in kinds:
+                raise ValueError(
+                    f"{name} is no CSR matrix: {part} is {arrays[part].dtype} of shape {arrays[part].shape}; expected "
+                    f"one dimension of {'numbers' if part == 'data' else 'whole numbers'}. Save it again from SciPy."
+                )
+        shape = arrays["shape"].read(0, len(arrays["shape"])).tolist()
+        if len(shape) != 2 or min(shape) < 1 or shape[1] > _MOST_FEATURES:
+            raise ValueError(
+                f"{name} is no CSR matrix that can be used: its shape is {tuple(shape)}; expected at least one row and "
+                f"1 to {_MOST_FEATURES} columns."
+            )
+        self.n_rows, self.n_features = shape
+        self._indptr = self._pointers(arrays["indptr"])
+        kind = self._data.dtype.newbyteorder("=")
         self.dtype = kind if kind in (np.float32, np.float64) else np.dtype(np.float64)
         check_lengths(self, y, w)
         self.n_targets = n_columns(y)
         self.has_weight = w is not None
-        per_row = max(1.0, self._indptr[-1] / max(1, self.n_rows)) * (self.dtype.itemsize + 4)
-        step = max(1, int(_CHUNK_BYTES / per_row))
-        self.starts = np.append(np.arange(0, self.n_rows, step), self.n_rows)
+        # chunks of about equal bytes: rows may differ in length a lot
+        bytes_before = self._indptr[:-1] * (self.dtype.itemsize + 4) + 8 * np.arange(self.n_rows)
+        cuts = np.arange(0, bytes_before[-1] + 1, _CHUNK_BYTES)
+        self.starts = np.append(np.unique(np.searchsorted(bytes_before, cuts)), self.n_rows)
+
+    def _pointers(self, array: NpyArray) -> np.ndarray:
+        """The row pointers, checked: they begin at 0, never fall, and end within the entries."""
+        if len(array) != self.n_rows + 1:
+            raise ValueError(f"{self.name} is no CSR matrix: {len(array)} row pointers for {self.n_rows} rows.")
+        if len(self._data) != len(self._indices):
+            raise ValueError(
+                f"{self.name} is no CSR matrix: it has {len(self._data)} values and {len(self._indices)} column numbers; "
+                "expected as many. Save it again from SciPy."
+            )
+        pointers = array.read(0, len(array))
+        falling = np.flatnonzero(pointers[1:] < pointers[:-1])
+        if pointers[0] != 0 or len(falling) or pointers[-1] > len(self._data):
+            row = int(falling[0]) if len(falling) else 0 if pointers[0] != 0 else self.n_rows - 1
+            raise ValueError(
+                f"{self.name} is no CSR matrix: the entries of row {row} are said to be {pointers[row]} to "
+                f"{pointers[row + 1]} of {len(self._data)}; expected row pointers that begin at 0, never fall and end "
+                "within the entries. Save it again from SciPy."
+            )
+        return pointers.astype(np.int64)
 
     def load(self, chunk: int) -> Raw:
         start, stop = int(self.starts[chunk]), int(self.starts[chunk + 1])
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = as_floats(self._data.read(first, last), self.name)
-        pointers = (self._indptr[start : stop + 1] - first).astype(np.int32)
-        indices = self._indices.read(first, last).astype(np.int32, copy=False)
-        X = sparse.csr_matrix((data, indices, pointers), shape=(stop - start, self.n_features))
+        pointers = self._indptr[start : stop + 1] - first
+        X = csr_rows(data, self._indices.read(first, last), pointers, self.n_features, lambda row: self.where(start + row))
         y = None if self._y is None else _slice(self._y, start, stop)
         return Raw(X, y, None if self._w is None else np.asarray(_slice(self._w, start, stop), dtype=np.float64))
+
+
+def csr_rows(
+    data: np.ndarray, indices: np.ndarray, pointers: np.ndarray, n_features: int, where: Callable[[int], str]
+) -> Any:
+    """A CSR matrix whose column numbers were checked: SciPy's routines write wherever they point to."""
+    wrong = (indices < 0) | (indices >= n_features)  # before they are made 32 bits wide, where large ones wrap
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        row = int(np.searchsorted(pointers, at, side="right")) - 1
+        raise ValueError(
+            f"{where(row)} has an entry in column {indices[at]}; expected columns 0 to {n_features - 1}. The file is "
+            "damaged, or its shape is too small; write it again."
+        )
+    if len(data) > _MOST_FEATURES:
+        raise ValueError(f"{where(0)} and the following have {len(data)} entries; expected at most {_MOST_FEATURES}.")
+    parts = (data, indices.astype(np.int32, copy=False), pointers.astype(np.int32, copy=False))
+    return sparse.csr_matrix(parts, shape=(len(pointers) - 1, n_features))
 
 
 def npz_arrays(path: str) -> dict[str, NpyArray]:
@@ -306,16 +385,17 @@ def npz_arrays(path: str) -> dict[str, NpyArray]:
                     f"{path} is compressed, so that no rows can be read alone. Write it with "
                     "scipy.sparse.save_npz(path, X, compressed=False)."
                 )
+            name = f"{info.filename} of {path}"
             with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(member)
+                dtype, shape, fortran = _header(member, name)
                 header = member.tell()
             with open(path, "rb") as file:  # the local header repeats name and extra field, with lengths of its own
                 file.seek(info.header_offset + 26)
                 name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-            offset = info.header_offset + 30 + int(name_length) + int(extra_length) + header
-            arrays[info.filename.removesuffix(".npy")] = NpyArray(path, dtype, shape, offset)
+            start = info.header_offset + 30 + int(name_length) + int(extra_length)
+            end = min(start + info.file_size, os.path.getsize(path))
+            array = NpyArray.checked(path, dtype, shape, start + header, fortran, end, name)
+            arrays[info.filename.removesuffix(".npy")] = array
     return arrays
 
 
@@ -329,8 +409,10 @@ def csr_arrays(path: str) -> dict[str, NpyArray]:
     if missing:
         raise ValueError(f"{path} is no CSR matrix: {sorted(missing)} is missing among {sorted(arrays)}.")
     kind = arrays.get("format")
-    if kind is not None and bytes(np.ravel(kind.read(0, 1) if kind.shape else _scalar(kind))[0]) != b"csr":
-        raise ValueError(f"{path} holds a sparse matrix of another format; expected CSR. Save X.tocsr().")
+    if kind is not None:
+        word = np.ravel(kind.read(0, 1) if kind.shape else _scalar(kind))[0]
+        if word not in (b"csr", "csr"):
+            raise ValueError(f"{path} holds a sparse matrix of another format; expected CSR. Save X.tocsr().")
     return arrays
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.rows.checks import as_words
 from kompakt.rows.source import ChunkedSource, Raw
 from kompakt.rows.text import ByteRange, line_ranges
 
@@ -103,10 +104,7 @@ def _labels(column: Any) -> np.ndarray:
         column = column.cast(column.type.value_type)
     if types.is_floating(column.type) or types.is_integer(column.type):
         return _numbers(column)
-    if column.null_count:
-        raise ValueError("the target has missing values; drop those rows before training.")
-    values = column.to_numpy()
-    return values.astype(str) if values.dtype == object else values
+    return as_words(column.to_numpy(), column.is_null().to_numpy())
 
 
 class ParquetSource(ChunkedSource):
@@ -273,7 +271,11 @@ class CsvSource(ChunkedSource):
         return f"row {row - int(self.starts[first])} of {path}"
 
     def load(self, chunk: int) -> Raw:
-        return self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
+        raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
+        if raw.y is None or raw.y.dtype.kind != "U":
+            return raw
+        # pyarrow reads an empty cell of a column of words as an empty word; for all other readers it is missing
+        return Raw(raw.X, as_words(raw.y, raw.y == ""), raw.w)
 
     def _parse(self, part: ByteRange, columns: list[str]) -> Any:
         arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.rows.npy import csr_rows
 from kompakt.rows.source import ChunkedSource, Raw
 
 CHUNK_BYTES = 4 << 20
@@ -91,6 +92,10 @@ class SvmlightSource(ChunkedSource):
                         least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
         if not sizes:
             raise ValueError(f"{self.name} holds no rows.")
+        if zero_based is False and least == 0:
+            raise ValueError(
+                f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
+            )
         self._first = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
         found = largest + 1 - self._first
         if n_features is not None and n_features < found:
@@ -108,8 +113,10 @@ class SvmlightSource(ChunkedSource):
     def load(self, chunk: int) -> Raw:
         X, y = _parse(self._ranges[chunk])
         # counted from 0 by the reader; comments and blank lines are gone
-        indices = (X.indices - self._first).astype(np.int32)
-        return Raw(sparse.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], self.n_features)), y)
+        start = int(self.starts[chunk])
+        return Raw(
+            csr_rows(X.data, X.indices - self._first, X.indptr, self.n_features, lambda row: self.where(start + row)), y
+        )
 
 
 def _parse(part: ByteRange) -> tuple[Any, np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from kompakt.design import Design
 from kompakt.losses import Loss
+from kompakt.rows import steady
 
 Array = np.ndarray
 
@@ -42,9 +43,9 @@ class Problem:
         """Sum of the weights of the rows (their number where weights are not held), a size to compare with."""
         rows: Any = self.design.rows
         if rows.streamed:
-            return float(rows.mass) / max(1, rows.weight_columns)
+            return steady(rows.mass) / max(1, rows.weight_columns)
         weights = getattr(rows, "weights", None)
-        return float(self.design.n_rows) if weights is None else float(np.sum(weights)) / max(1, weights[0].size)
+        return float(self.design.n_rows) if weights is None else steady(np.sum(weights)) / max(1, weights[0].size)
 
     @property
     def penalty(self) -> Array:

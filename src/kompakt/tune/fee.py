@@ -105,6 +105,10 @@ class FeeSearch:
     seconds: float
     cpu_seconds: float  # of all processes, as far as they ran trainings
 
+    def __repr__(self) -> str:
+        best = f"gamma {self.best.gamma:.4g}, C {self.best.C:.4g}, error {self.best.error:.4g}"
+        return f"<FeeSearch: best of {len(self.points):,} points: {best}, {self.best.size} vectors>"
+
     def choose(self, rule: str = "min") -> Point:
         """The winner by a rule; see `search_fee`."""
         return choose_point(self.points, self.shapes, rule)

@@ -33,7 +33,7 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     >>> import numpy as np
     >>> from sklearn.preprocessing import StandardScaler
     >>> from kompakt import Model
-    >>> from kompakt.estimators.folding import fold_steps
+    >>> from kompakt.formats.folding import fold_steps
     >>> from kompakt.kernels import Linear
     >>> model = Model(Linear(), np.ones((1, 1)), np.ones((1, 1)), np.zeros(1), "regressor", n_features=1)
     >>> scaler = StandardScaler().fit([[1.0], [3.0]])
@@ -53,7 +53,7 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
             raise TypeError(
                 f"the pipeline step {name!r}: {type(step).__name__} cannot be put into a model; a model holds "
                 "SimpleImputer first, then StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler. Hand over the "
-                "last step and keep the pipeline before it."
+                "last step alone, pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
             )
         # ((x - shift) / scale - own_shift) / own_scale
         shift, scale = shift + scale * own[0], scale * own[1]

@@ -1,0 +1,193 @@
+"""What the command line decides by looking at a file (labels or values, header or row), and that it says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kompakt
+from kompakt.cli.recognise import recognise
+
+from .conftest import rows
+
+
+def write(path, X, y, header: str | None = None):
+    lines = [] if header is None else [header]
+    lines += [",".join([*(f"{cell:.4f}" for cell in row), str(target)]) for row, target in zip(X, y, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# -- labels or values ---------------------------------------------------------------------------------------
+
+
+def test_whole_number_prices_are_values(run, tmp_path):
+    X, z = rows(400)
+    prices = np.round(14 * z + 100).astype(int)
+    assert 70 < len(np.unique(prices)) <= 100
+    data = write(tmp_path / "prices.csv", X, prices, "a,b,c,price")
+    done = run("train", data, "m.kompakt", "-n", 5, "--scale", "--json")
+    assert done.json["task"] == "regress"
+    assert "regression (-s classify if the target is a label)" in done.err
+    assert kompakt.load("m.kompakt").kind == "regressor"
+
+
+@pytest.mark.parametrize(
+    ("n", "distinct", "task"),
+    [(60, 10, "classes"), (60, 11, "regression"), (400, 20, "classes"), (400, 21, "regression")],
+)
+def test_labels_are_at_most_ten_or_a_twentieth_of_the_rows(run, tmp_path, n, distinct, task):
+    X, _ = rows(n)
+    data = write(tmp_path / "n.csv", X, np.arange(n) % distinct)
+    done = run("bench", data, "--sizes", "2", "--exact-rows", "1")
+    assert done.code in (0, 4), done.err
+    flag = "-s regress" if task == "classes" else "-s classify"
+    assert f"{task} ({flag}" in done.err
+
+
+def test_the_flag_decides_otherwise_and_words_need_none(run, tmp_path, people):
+    X, z = rows(100)
+    data = write(tmp_path / "r.csv", X, (z > 0).astype(int))
+    done = run("train", data, "m.kompakt", "-s", "regress", "-n", 3, "--scale")
+    assert "features, regression\n" in done.err
+    done = run("train", people, "w.kompakt", "--target", "hired", "--ignore", "name", "--impute", "median", "-n", 3)
+    assert "features, 2 classes\n" in done.err
+
+
+@pytest.mark.parametrize("command", [["train", "-v", "5"], ["auto", "-o", "m.kompakt"]])
+def test_parts_of_the_rows_have_the_task_of_all(run, tmp_path, command):
+    X, _ = rows(240)  # 12 labels are a twentieth of 240 rows, but more than that of the rows of a fold
+    data = write(tmp_path / "twelve.csv", X, np.arange(240) % 12)
+    done = run(command[0], data, *command[1:], "-n", 2, "--max-time", 0.1)
+    assert done.code in (0, 4), done.err
+    assert "12 classes" in done.err
+    assert "accuracy" in done.out
+
+
+def test_remarks_on_a_streamed_file_are_made_once(run, tmp_path):
+    X, z = rows(300)
+    data = write(tmp_path / "s.csv", X, (z > 0).astype(int), "a,b,c,target")
+    done = run("train", data, "m.kompakt", "-n", 3, "--memory", "0.001", "--scale")
+    assert done.err.count("target: column") == done.err.count("header:") == done.err.count("2 classes (-s ") == 1
+
+
+# -- header or row ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", ["age,2020,c,way", "2019,2020,2021,way", "0,1,2,3"])
+def test_a_header_with_numbers_in_it(run, tmp_path, header):
+    X, z = rows(200)
+    y = np.where(z > 0, "up", "down")
+    data = write(tmp_path / "h.csv", X, y, header)
+    flags = ["--header"] if header == "0,1,2,3" else []  # numbers alone cannot be told from a row
+    done = run("train", data, "m.kompakt", "-n", 3, "--scale", *flags)
+    assert done.code == 0, done.err
+    model = kompakt.load("m.kompakt")
+    assert model.classes.tolist() == ["down", "up"]
+    assert model.feature_names.tolist() == header.split(",")[:3]
+    assert ("names the columns (--no-header" in done.err) == (not flags)
+
+
+def test_a_first_row_is_no_header(run, tmp_path):
+    X, z = rows(200)
+    data = write(tmp_path / "rows.csv", np.round(X), np.where(z > 0, "up", "down"))
+    done = run("train", data, "m.kompakt", "-n", 3, "--scale", "--json")
+    assert done.json["rows"] == 200
+    assert "is a row (--header" in done.err
+    done = run("train", data, "m.kompakt", "-n", 3, "--scale", "--json", "--header")
+    assert done.json["rows"] == 199
+    assert "header:" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("a,b\n1,2\n", True),
+        ("x,1\n3,2\n", True),  # a word above a number
+        ("NA,1\n3,2\n4,5\n", False),  # a missing value
+        ("?,1\n3,2\n4,5\n", False),
+        (",,a\n" + "1,2,a\n3,4,b\n" * 20, False),
+        ("5,3,a\n" + "1,2,a\n3,4,b\n" * 20, False),  # a label that comes again
+        ("5.1,3.5,rare\n" + "1,2,a\n3,4,b\n" * 20, False),  # fractions are no names
+        ("5,5,rare\n" + "1,2,a\n3,4,b\n" * 20, False),  # names are not equal
+        ("5,3,a\n1,2,b\n3,4,b\n", False),  # too few rows to say
+        ("name,age\nann,31\nbob,50\n", True),
+        ("a,b,way\n" + "1,2,a\n3,4,b\n" * 20 + "a,b,way\n1,2,a\n", True),  # repeated where two files were joined
+        ("a,b\n", True),
+        ("1,2\n", False),
+    ],
+)
+def test_headers_by_the_lines_below(tmp_path, text, header):
+    (tmp_path / "t.csv").write_text(text)
+    assert recognise(str(tmp_path / "t.csv")).header is header
+
+
+def test_predict_and_scale_say_what_the_first_line_is(run, tmp_path):
+    X, z = rows(100)
+    data = write(tmp_path / "h.csv", X, (z > 0).astype(int), "age,2020,c,way")
+    assert run("train", data, "m.kompakt", "-n", 3, "--scale", "-q").code == 0
+    for command in (["predict", data, "m.kompakt", "out.csv"], ["scale", data, "scaled.csv"]):
+        assert "names the columns (--no-header" in run(*command).err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 101
+    assert run("predict", data, "m.kompakt", "out.csv", "-q").err == ""
+
+
+# -- words that fit -----------------------------------------------------------------------------------------
+
+
+def test_missing_files_are_named_without_the_number_of_the_error(run, people):
+    for words in (["train", "nowhere.csv", "m"], ["predict", people, "nowhere.kompakt"], ["inspect", "nowhere"]):
+        done = run(*words)
+        assert done.code == 3
+        assert "nowhere" in done.err
+        assert "Errno" not in done.err
+    done = run("train", people, "absent/m.kompakt", "--target", "hired")
+    assert done.code == 3
+    assert "there is no folder" in done.err
+    assert "Errno" not in done.err
+    assert ".tmp" not in done.err
+
+
+def test_zip_archives_are_told_to_be_unpacked(run, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "rows.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rows.csv", "a,b\n1,2\n")
+    done = run("train", "rows.zip", "m")
+    assert done.code == 3
+    assert "zip archive ('rows.csv'); unpack it" in done.err
+    assert "save_npz" not in done.err
+    with zipfile.ZipFile(tmp_path / "rows.xlsx", "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    assert "save its table as CSV" in run("train", "rows.xlsx", "m").err
+    (tmp_path / "cut.zip").write_bytes((tmp_path / "rows.zip").read_bytes()[:40])
+    done = run("train", "cut.zip", "m")
+    assert (done.code, "zip archive" in done.err) == (3, True)
+
+
+def test_an_unnamed_index_of_pandas_is_explained(run, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, z = rows(50)
+    pandas.DataFrame(X, columns=list("abc")).assign(way=z > 0).to_csv(tmp_path / "frame.csv")
+    done = run("train", "frame.csv", "m")
+    assert done.code == 3
+    assert "index=False" in done.err
+    assert "--no-header" not in done.err.split("error:")[1]
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("words", ("YES", "NO")), ("numbers", ("7", "8"))])
+def test_labels_that_the_model_does_not_know_are_remarked(run, tmp_path, people, kind, labels):
+    base = ["--target", "hired", "--ignore", "name", "--impute", "median", "-n", 5, "--scale"]
+    assert run("train", people, "m.kompakt", *base).code == 0
+    table = [line.rsplit(",", 1) for line in people.read_text().splitlines()]
+    renamed = {"yes": labels[0], "no": labels[1], "hired": "hired"}
+    (tmp_path / "other.csv").write_text("\n".join(f"{cells},{renamed[label]}" for cells, label in table))
+    done = run("predict", "other.csv", "m.kompakt", "out.csv")
+    assert "accuracy 0 %" in done.out
+    assert "300 of 300 targets are no labels of the model" in done.err
+    assert f"'{labels[0]}'" in done.err
+    assert "the model knows 'no', 'yes'" in done.err
+    assert run("predict", "other.csv", "m.kompakt", "--json").json["unknown_labels"] == 300
+    assert "no labels of the model" not in run("predict", people, "m.kompakt", "out.csv").err
+    done = run("auto", people, "other.csv", *base[:4], "-n", 2, "--max-time", 0.1, "-o", "a.kompakt")
+    assert "300 of 300 targets are no labels" in done.err
