@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_one_vs_one_agrees_wherever_no_votes_tie(tmp_path):
     model = make_model(classes=[5, 6, 7, 8], coding="one_vs_one", seed=3)
     X = rows(200)
     report = to_libsvm(model, tmp_path / "model", check_rows=X)
-    _, expected, tied = libsvm_file._answers(libsvm_file.write_libsvm(model, tmp_path / "model"), model, X)
+    _, expected, tied = libsvm_file.libsvm_answers(libsvm_file.libsvm_texts(model), model, X)
     answers = svm_predict(report, X, tmp_path)
     assert np.array_equal(answers, expected), "the exporter's check votes as svm-predict does"
     assert np.array_equal(answers[~tied], model.predict(X)[~tied])
@@ -92,16 +93,8 @@ def test_what_libsvm_lacks_is_named(model, message, tmp_path):
 
 
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
-    sound = libsvm_file.write_libsvm
-
-    def spoiled(model, path):
-        model.weights[:] *= -1
-        try:
-            return sound(model, path)
-        finally:
-            model.weights[:] *= -1
-
-    monkeypatch.setattr(libsvm_file, "write_libsvm", spoiled)
+    sound = libsvm_file.libsvm_texts
+    monkeypatch.setattr(libsvm_file, "libsvm_texts", lambda model: sound(replace(model, weights=-model.weights)))
     for model in (make_model("regressor", kernel=RBF(0.2)), make_model(classes=[1, 2, 3])):
         with pytest.raises(ParityError, match="the LIBSVM model"):
             to_libsvm(model, tmp_path / "model")

@@ -173,14 +173,14 @@ def test_a_search_exports_its_best_machine(tmp_path):
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
     from kompakt.export import onnx_file
 
-    sound = onnx_file.machine_of
+    sound = onnx_file.folded
 
     def spoiled(model, **options):
-        machine = sound(model, **options)
-        machine.weights[0] += 1e-6
-        return machine
+        made = sound(model, **options)
+        made.weights[0] += 1e-6
+        return made
 
-    monkeypatch.setattr(onnx_file, "machine_of", spoiled)
+    monkeypatch.setattr(onnx_file, "folded", spoiled)
     with pytest.raises(ParityError, match=r"differs from the machine by \d.*e-07"):
         to_onnx(make_model(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from kompakt import Model
+from kompakt import Model, to_libsvm
 from kompakt.codings import get_coding
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 
@@ -59,6 +61,12 @@ def outlier_detector():
 
 def rows(n=40, d=4, seed=1):
     return np.random.default_rng(seed).normal(size=(n, d)) * 1.5
+
+
+def write_libsvm(model, path):
+    """The files of `to_libsvm`: `model`, `range` and `labels`, None where one was not needed."""
+    files = {str(file).removeprefix(str(path)): file for file in to_libsvm(model, path).files}
+    return SimpleNamespace(model=files[""], range=files.get(".range"), labels=files.get(".labels"))
 
 
 def libsvm_values(record, X):

@@ -11,12 +11,11 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_iris, make_blobs
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.formats.samples import libsvm_labels, libsvm_values, make_model, rows
+from tests.formats.samples import libsvm_labels, libsvm_values, make_model, rows, write_libsvm
 
 import kompakt
-from kompakt.formats import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model, write_libsvm
-from kompakt.formats.libsvm import record_of
-from kompakt.formats.libsvm_text import format_libsvm
+from kompakt.export.libsvm_file import format_libsvm
+from kompakt.formats import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
 from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
 
 FOLDER = Path(__file__).parent / "libsvm"
@@ -83,8 +82,9 @@ def test_model_saved_and_written_back_decides_the_same(name, tmp_path):
     record = read_libsvm(FOLDER / f"{name}.model")
     model = to_model(record)
     kompakt.save(model, tmp_path / "own")
-    written, scaling, names = record_of(kompakt.load(tmp_path / "own"))
-    assert scaling is names is None
+    files = write_libsvm(kompakt.load(tmp_path / "own"), tmp_path / "back")
+    assert files.range is files.labels is None
+    written = read_libsvm(files.model)
     X = np.array(ANSWERS["X"])
     assert written.vectors.shape[0] == record.vectors.shape[0]  # one-vs-one needs no copies
     np.testing.assert_array_equal(written.labels, record.labels)

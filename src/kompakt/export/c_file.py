@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.machine import Machine, exported_model, machine_of
+from kompakt.export.folded import decision_shape, exported_model, folded, votes
 from kompakt.export.parity import CReport, ParityError, check_rows_for, compare, expect
 from kompakt.formats.errors import UnsupportedModelError
 from kompakt.formats.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
+from kompakt.model import Model
 
 Array = np.ndarray
 #: how the file is compiled for the check: it must not give a single warning
@@ -101,21 +102,15 @@ def to_c(
         raise ValueError(f"name must be a C identifier; got {name!r}.")
     model = exported_model(fitted)
     single = dtype != "double"
-    machine = machine_of(model, single=single)
-    levels = eight_bits(machine.basis) if dtype == "int8" else None
+    stored = folded(model, single=single)
+    levels = eight_bits(stored.basis) if dtype == "int8" else None
     if single:
-        machine = _rounded(machine, levels)
+        stored = _rounded(stored, levels)
     about = f"A {model.kind} of kompakt {kompakt.__version__}, kernel {type(model.kernel).__name__}, dtype {dtype}."
-    text, data_bytes, work_bytes = c_source(machine, name, levels, single, about)
+    text, data_bytes, work_bytes = c_source(stored, name, levels, single, about)
     rows = check_rows_for(model, check_rows)
     rows = rows.astype(np.float32).astype(np.float64) if single else rows
     limit = _TOLERANCE[dtype] if tolerance is None else tolerance
-    stored = replace(
-        model, kernel=machine.kernel, basis=machine.basis, weights=machine.weights, intercept=machine.intercept,
-        input_fill=machine.fill, input_shift=machine.shift, offset=None,
-        # a factor of 0 (a feature of width 0) has no scale: the kernel then ignores the feature, whatever is here
-        input_scale=None if machine.factor is None else 1.0 / np.where(machine.factor == 0, 1e-300, machine.factor),
-    )  # fmt: skip
     original, rounded = expect(model, rows, limit), expect(stored, rows, limit)
     scores, labels, difference, relative = rounded.scores, rounded.labels, float("nan"), float("nan")
     notes: tuple[str, ...] = ()
@@ -194,51 +189,55 @@ def _single(values: Array) -> Array:
         return values.astype(np.float32).astype(np.float64)
 
 
-def _rounded(machine: Machine, levels: tuple[Array, Array, Array] | None) -> Machine:
-    """The machine with the numbers that the C file will hold, in float64."""
-    fields = {name: getattr(machine, name) for name in ("basis", "weights", "intercept", "fill", "shift", "factor")}
-    fields = {name: None if values is None else _single(values) for name, values in fields.items()}
+def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
+    """The model with the numbers that the C file will hold, in float64."""
+    names = ("basis", "weights", "intercept", "input_fill", "input_shift")
+    fields: dict[str, Any] = {name: _single(values) for name in names if (values := getattr(model, name)) is not None}
+    if model.input_scale is not None:
+        with np.errstate(divide="ignore"):
+            fields["input_scale"] = 1.0 / _single(1.0 / model.input_scale)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
-    return replace(machine, **fields)
+    return replace(model, **fields)
 
 
 # -- the source ------------------------------------------------------------------------------------------
 
 
 def c_source(
-    machine: Machine, name: str, levels: tuple[Array, Array, Array] | None, single: bool, about: str
+    model: Model, name: str, levels: tuple[Array, Array, Array] | None, single: bool, about: str
 ) -> tuple[str, int, int]:
     """Text of the file, bytes of its constant arrays, and bytes of the arrays on the stack of one prediction."""
-    (m, d), L, k = machine.basis.shape, machine.weights.shape[1], machine.n_scores
+    (m, d), L, k = model.basis.shape, model.weights.shape[1], decision_shape(model)[0]
     real, size = ("float", 4) if single else ("double", 8)
     widths: list[Array] = []
-    kernel = _kernel(machine.kernel, name, single, widths)
-    arrays: dict[str, tuple[str, Array]] = {"basis": (real, machine.basis)}
+    kernel = _kernel(model.kernel, name, single, widths)
+    arrays: dict[str, tuple[str, Array]] = {"basis": (real, model.basis)}
     defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
-    defined |= dict.fromkeys((real.upper(), machine.kind.upper()), 1)
+    defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
     if levels is not None:
         arrays = {"basis": ("int8_t", levels[0]), "basis_zero": (real, levels[1]), "basis_step": (real, levels[2])}
         defined["BYTES"] = 1
-    arrays |= {"weights": (real, machine.weights), "intercept": (real, machine.intercept)}
-    for key in ("fill", "shift", "factor"):
-        if getattr(machine, key) is not None:
-            arrays[key], defined[key.upper()] = (real, getattr(machine, key)), 1
+    arrays |= {"weights": (real, model.weights), "intercept": (real, model.intercept)}
+    factor = None if model.input_scale is None else 1.0 / model.input_scale
+    for key, values in (("fill", model.input_fill), ("shift", model.input_shift), ("factor", factor)):
+        if values is not None:
+            arrays[key], defined[key.upper()] = (real, values), 1
     if "_power(" in kernel:
         defined["POWER"] = 1
     if widths:
         arrays["widths"], defined["WIDTHS"] = (real, np.array(widths)), len(widths)
-    if machine.codes is not None:
-        arrays["codes"], defined["VOTES"] = ("signed char", machine.codes), _literal(machine.votes_base, single)
+    if (voting := votes(model)) is not None:
+        arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
     data_bytes = sum((size if kind == real else 1) * values.size for kind, values in arrays.values())
-    work_bytes = size * (d + L + len(widths) + (k if machine.kind != "regressor" else 0))
-    classes, class_bytes = _class_lines(name, machine.classes)
+    work_bytes = size * (d + L + len(widths) + (k if model.kind != "regressor" else 0))
+    classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes
     predict = {
         "classifier": f"{name}_predict gives the index of the label in {name}_classes",
         "outlier": f"{name}_predict gives 1 for an inlier and -1 for an outlier",
         "regressor": f"{name}_predict gives the value" if k == 1 else f"{name}_scores gives the values",
-    }[machine.kind]
+    }[model.kind]
     about = re.sub(r"[^ -~]", "?", about).replace("*/", "* /").replace("/*", "/ *")
     text = [
         f"/* {about}",
@@ -252,8 +251,8 @@ def c_source(
         "",
         f"void {name}_scores(const {real} *x, {real} *scores);",
     ]
-    if machine.kind != "regressor" or k == 1:
-        text.append(f"{real if machine.kind == 'regressor' else 'int'} {name}_predict(const {real} *x);")
+    if model.kind != "regressor" or k == 1:
+        text.append(f"{real if model.kind == 'regressor' else 'int'} {name}_predict(const {real} *x);")
     text += ["", *(f"#define {name.upper()}_{key} {value}" for key, value in defined.items()), "", *classes]
     for key, (kind, values) in arrays.items():
         body = _numbers(values, single) if kind == real else map(str, values.astype(int).ravel().tolist())

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.machine import Machine, exported_model, machine_of
+from kompakt.export.folded import decision_shape, exported_model, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
 from kompakt.formats.files import write_atomically
+from kompakt.model import Model
 
 #: the lines of `runtime.py` that the numbers replace
 _PLACE = '_FACTS: dict[str, Any] = {}\n_DATA = ""\n'
@@ -65,36 +66,37 @@ def to_numpy(
     True
     """
     model = exported_model(fitted)
-    machine = machine_of(model)
     target = Path(path)
-    text = numpy_source(machine, target.stem)
+    text = numpy_source(folded(model), target.stem)
     rows = check_rows_for(model, check_rows)
     expected = expect(model, rows, TOLERANCE["float64"] if tolerance is None else tolerance)
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, str(target), "exec"), names)  # what was just made from arrays and our own runtime.py
-    labels = None if machine.kind == "regressor" else names["predict"](rows)
+    labels = None if model.kind == "regressor" else names["predict"](rows)
     measured = compare(expected, names["decision_function"](rows), labels, "the NumPy file")
     raw = text.encode("utf-8")
     write_atomically(target, [raw])
     return ExportReport(target, "numpy", len(raw), len(rows), *measured, files=(target,))
 
 
-def numpy_source(machine: Machine, module: str) -> str:
+def numpy_source(model: Model, module: str) -> str:
     """Text of the file, whose name without ``.py`` is `module`."""
-    optional = ("fill", "shift", "factor", "codes", "classes")
-    arrays = {"basis": machine.basis, "weights": machine.weights, "intercept": machine.intercept}
-    arrays |= {name: values for name in optional if (values := getattr(machine, name)) is not None}
-    if machine.calibration is not None:
-        arrays |= {"slope": machine.calibration["a"], "start": machine.calibration["b"]}
+    arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
+    arrays |= {"fill": model.input_fill, "shift": model.input_shift, "scale": model.input_scale}
+    arrays["classes"] = model.classes
+    kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    if (voting := votes(model)) is not None:
+        arrays["codes"], facts["votes_base"] = voting
+    if model.calibration is not None:
+        arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, **{name: values for name, values in arrays.items() if values is not None})
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
-    facts = {"kind": machine.kind, "flat": machine.flat, "votes_base": machine.votes_base}
-    kernel = json.loads(json.dumps(machine.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
-    m, d = machine.basis.shape
+    m, d = model.basis.shape
     module = module if module.isidentifier() and module.isascii() else "machine"
-    about = f'''"""A {machine.kind} of kompakt {kompakt.__version__}: {m} basis vectors, {d} features. Needs NumPy only.
+    about = f'''"""A {model.kind} of kompakt {kompakt.__version__}: {m} basis vectors, {d} features. Needs NumPy only.
 
     import {module}
     {module}.predict(X)              # X: (n, {d}), in the units of the training data
@@ -104,4 +106,4 @@ or, for rows in a file of comma-separated numbers:  python {module}.py rows.csv
 """'''
     fixed = resources.files("kompakt.export").joinpath("runtime.py").read_text(encoding="ascii")
     before, after = fixed.split("\n\n", 1)[1].split(_PLACE)  # without its docstring
-    return f'{about}\n\n{before}_FACTS = {facts | {"kernel": kernel}!r}\n_DATA = """\n{lines}\n"""\n{after}'
+    return f'{about}\n\n{before}_FACTS = {facts!r}\n_DATA = """\n{lines}\n"""\n{after}'

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.export.machine import machine_of
-from kompakt.export.onnx_graph import Graph, label_array
+from kompakt.export.folded import decision_shape, folded
+from kompakt.export.onnx_file import Graph, label_array
 from kompakt.formats.files import model_of
 from kompakt.model import Model
 
@@ -15,7 +15,7 @@ _ESTIMATORS = (
     "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
     "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
 )  # fmt: skip
-#: a pipeline's converter sets zipmap=True for its classifier unless told otherwise, so both values must be taken
+#: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
 _OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
 _LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
@@ -111,49 +111,48 @@ def _raw_scores(scope_or_container: Any, estimator: Any) -> bool:
 def _label_tensor(model: Model, n: Any = None) -> Any:
     from skl2onnx.common import data_types
 
-    labels = np.zeros(1, dtype=np.int64) if model.classes is None else label_array(machine_of(model).classes)  # type: ignore[arg-type]
     kind = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
-    return getattr(data_types, kind[labels.dtype.kind])([n])
+    return getattr(data_types, kind[label_array(folded(model).classes).dtype.kind])([n])
 
 
 def _shapes(operator: Any) -> None:
     from skl2onnx.common.data_types import guess_tensor_type
 
-    machine = machine_of(model := _estimator_model(operator.raw_operator))
+    model = _estimator_model(operator.raw_operator)
     rows = operator.inputs[0].type.shape[0] if operator.inputs[0].type.shape else None
     if model.kind != "regressor":
         operator.outputs[0].type = _label_tensor(model, rows)
-    raw = _raw_scores(operator.scope_inst, operator.raw_operator)
-    widths = [machine.n_scores]
-    if model.kind == "classifier" and raw:
+    widths = [decision_shape(model)[0]]
+    if model.kind == "classifier" and _raw_scores(operator.scope_inst, operator.raw_operator):
         widths = [len(model.classes_)]
     elif model.calibration is not None:
-        widths = [len(model.classes_), machine.n_scores]
+        widths = [len(model.classes_), *widths]
     outputs = operator.outputs if model.kind == "regressor" else operator.outputs[1:]
     for output, width in zip(outputs, widths, strict=False):
         output.type = guess_tensor_type(operator.inputs[0].type)
         output.type.shape = [rows, width]
 
 
-class _Container:
-    """Nodes go to the container of skl2onnx."""
+class _ContainerGraph(Graph):
+    """A graph whose nodes go to the container of skl2onnx."""
 
-    def __init__(self, scope: Any, container: Any) -> None:
+    def __init__(self, model: Model, dtype: Any, scope: Any, container: Any) -> None:
+        super().__init__(model, dtype)
         self.scope, self.container = scope, container
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        name = self.scope.get_unique_variable_name(f"kompakt_{op.lower()}")
+        name = str(self.scope.get_unique_variable_name(f"kompakt_{op.lower()}"))
         self.container.add_node(
             op, list(inputs), [name], op_version=None, name=self.scope.get_unique_operator_name(op), **attributes
         )
         return name
 
     def constant(self, values: np.ndarray) -> str:
-        from onnx import TensorProto, helper
+        from onnx import helper
 
-        name = self.scope.get_unique_variable_name("kompakt_constant")
-        kind = TensorProto.STRING if values.dtype.kind == "O" else helper.np_dtype_to_tensor_dtype(values.dtype)
+        name = str(self.scope.get_unique_variable_name("kompakt_constant"))
         content = [text.encode() for text in values] if values.dtype.kind == "O" else values.ravel()
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         self.container.add_initializer(name, kind, list(values.shape), content)
         return name
 
@@ -166,18 +165,16 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         raise ValueError(f"kompakt's machines need ONNX opset {_LEAST_OPSET} or later; target_opset is {opset}.")
     kind = operator.inputs[0].type
     double = isinstance(kind, DoubleTensorType)
-    model = _estimator_model(operator.raw_operator)
-    machine = machine_of(model, single=not double)
-    sink = _Container(scope, container)
-    graph = Graph(sink, machine, np.float64 if double else np.float32)
+    model = folded(_estimator_model(operator.raw_operator), single=not double)
+    graph = _ContainerGraph(model, np.float64 if double else np.float32, scope, container)
     rows = operator.inputs[0].full_name
     if not isinstance(kind, DoubleTensorType | FloatTensorType):
-        rows = sink.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
+        rows = graph.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
     scores = graph.scores(graph.outputs(rows))
     results = [scores] if model.kind == "regressor" else [graph.labels(scores), scores]
     if model.kind == "classifier" and _raw_scores(container, operator.raw_operator):
         if len(model.classes_) == 2:
-            results[1] = sink.add("Concat", sink.add("Neg", scores), scores, axis=1)
+            results[1] = graph.add("Concat", graph.add("Neg", scores), scores, axis=1)
     elif model.calibration is not None:
         results.insert(1, graph.probabilities(scores))
     # an ensemble's converter asks for the first two outputs only

@@ -48,7 +48,7 @@ def _outputs(X: Any) -> np.ndarray:
         rows = X[start : start + size]
         if "fill" in _ARRAYS:
             rows = np.where(np.isnan(rows), _ARRAYS["fill"], rows)
-        rows = (rows - _ARRAYS.get("shift", 0.0)) * _ARRAYS.get("factor", 1.0)
+        rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
         result[start : start + size] = _kernel(_FACTS["kernel"], rows, Z) @ _ARRAYS["weights"] + _ARRAYS["intercept"]
     return result
 

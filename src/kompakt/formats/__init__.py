@@ -1,12 +1,10 @@
-"""Files that hold a model: kompakt's own format (`save`, `load`) and LIBSVM's text models."""
+"""Files that hold a model: kompakt's own format (`save`, `load`), and what LIBSVM's tools wrote."""
 
 from kompakt.formats.errors import ModelFileError, UnsupportedModelError
 from kompakt.formats.files import load, read_header, save
-from kompakt.formats.libsvm import LibsvmFiles, to_model, write_libsvm
-from kompakt.formats.libsvm_text import LibsvmModel, RangeFile, read_libsvm, read_range
+from kompakt.formats.libsvm import LibsvmModel, RangeFile, read_libsvm, read_range, to_model
 
 __all__ = [
-    "LibsvmFiles",
     "LibsvmModel",
     "ModelFileError",
     "RangeFile",
@@ -17,5 +15,4 @@ __all__ = [
     "read_range",
     "save",
     "to_model",
-    "write_libsvm",
 ]

@@ -1,61 +1,299 @@
-"""LIBSVM's models as kompakt's, and back.
+"""What LIBSVM wrote: its text models, as records and as kompakt's models, and the range files of ``svm-scale``.
 
-LIBSVM votes for the first class of a pair where its value is positive, kompakt for the second.  A written model
-therefore lists the classes backwards: every pair keeps its value, and a value of exactly zero votes alike in both.
-A one-vs-one model that came from LIBSVM is written in the order it had, on which LIBSVM's ties depend.
+A model is a header of keywords, then the line ``SV``, then one line per support vector: nr_class - 1 coefficients and
+the non-zero features as ``index:value``.  The decision value of the pair (i, j), i < j in the order of `labels`, is
+
+    sum over vectors of class i: coef[j - 1] k(x, sv)  +  sum over vectors of class j: coef[i] k(x, sv)  -  rho[i, j]
+
+and votes for class i where it is positive.  Regression and one-class models have one row of coefficients.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
-import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
 from kompakt.formats.errors import ModelFileError, UnsupportedModelError
-from kompakt.formats.files import check_writable, model_of, write_atomically
-from kompakt.formats.libsvm_scale import Scaling, plain_kernel, scaled_basis
-from kompakt.formats.libsvm_text import LibsvmModel, format_libsvm
+from kompakt.formats.files import opened
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
 from kompakt.model import Model
 
-Array = np.ndarray
-_MAX_LABEL = (1 << 31) - 1
+CLASSIFIERS = ("c_svc", "nu_svc")
+REGRESSORS = ("epsilon_svr", "nu_svr")
+SVM_TYPES = (*CLASSIFIERS, *REGRESSORS, "one_class")
+#: LIBSVM's kernels that kompakt has, with the parameters each must state
+KERNELS = {"linear": (), "polynomial": ("degree", "gamma", "coef0"), "rbf": ("gamma",)}
+_REASONS = {
+    "sigmoid": "it is not positive definite, so kompakt has no such kernel; train again with -t 0, 1 or 2",
+    "precomputed": "its vectors are row numbers of a matrix that is not in the file; train again with -t 0, 1 or 2",
+}
+_MAX_INDEX = (1 << 31) - 1
+_MAX_RANGE_LINE = 1 << 16  # a line holds three numbers; a longer one is no range file and is not read into memory
 
 
-@dataclass(frozen=True)
-class LibsvmFiles:
-    """The files that `write_libsvm` wrote; None where one was not needed.
+@dataclass(frozen=True, eq=False)
+class LibsvmModel:
+    """What a LIBSVM text model says, unchanged.
 
     Parameters
     ----------
-    model : Path
-        The text model.
-    range : Path, optional
-        ``<model>.range``: scale data with ``svm-scale -r`` and this file before ``svm-predict``.
-    labels : Path, optional
-        ``<model>.labels``: a JSON list; entry i is the class that the model calls i.
+    svm_type : {"c_svc", "nu_svc", "epsilon_svr", "nu_svr", "one_class"}
+    kernel_type : {"linear", "polynomial", "rbf"}
+    vectors : CSR matrix of shape (total_sv, n_features)
+        Support vectors; feature 1 of the file is column 0.
+    coef : ndarray of shape (nr_class - 1, total_sv), (1, total_sv) for regression and one-class
+    rho : ndarray
+        One value per pair of classes in the order (0, 1), (0, 2), ..., or one value.
+    labels : ndarray of int, optional
+        Labels in the file's order (classification).
+    n_vectors : ndarray of int, optional
+        Number of vectors of each class, in the same order.
+    gamma, coef0, degree
+        Parameters of the kernel, where it has them.
+    prob_a, prob_b : ndarray, optional
+        Pairwise sigmoids of ``-b 1``; for regression `prob_a` is the scale of the Laplace noise.
+    density_marks : ndarray, optional
+        ``prob_density_marks`` of a one-class model.
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> from kompakt.formats import LibsvmFiles
-    >>> LibsvmFiles(Path("iris.model")).range is None
-    True
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from kompakt.formats import LibsvmModel, to_model
+    >>> record = LibsvmModel("epsilon_svr", "linear", sparse.csr_matrix([[2.0]]), np.array([[1.5]]), np.array([-1.0]))
+    >>> to_model(record).predict([[1.0]])
+    array([4.])
     """
 
-    model: Path
-    range: Path | None = None
-    labels: Path | None = None
+    svm_type: str
+    kernel_type: str
+    vectors: sparse.csr_matrix
+    coef: np.ndarray
+    rho: np.ndarray
+    labels: np.ndarray | None = None
+    n_vectors: np.ndarray | None = None
+    gamma: float | None = None
+    coef0: float | None = None
+    degree: int | None = None
+    prob_a: np.ndarray | None = None
+    prob_b: np.ndarray | None = None
+    density_marks: np.ndarray | None = None
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether the model has labels."""
+        return self.svm_type in CLASSIFIERS
 
 
-# -- LIBSVM -> kompakt -----------------------------------------------------------------------------------
+# -- reading a model -------------------------------------------------------------------------------------
+
+
+def read_libsvm(path: str | os.PathLike[str], *, zero_based: bool = False) -> LibsvmModel:
+    r"""Read a text model of LIBSVM (``svm-train``, ``svm_save_model``).
+
+    Parameters
+    ----------
+    path : path-like
+    zero_based : bool, default=False
+        Whether the features were numbered from 0 in the training data; LIBSVM's convention is 1.
+
+    Returns
+    -------
+    LibsvmModel
+
+    Raises
+    ------
+    UnsupportedModelError
+        For the sigmoid and the precomputed kernel.
+    ModelFileError
+        For anything else that is no LIBSVM model; the message names the line.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from kompakt.formats import read_libsvm
+    >>> text = "svm_type one_class\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0.3\nSV\n1 1:2 3:4\n"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "model")
+    ...     _ = path.write_text(text)
+    ...     read_libsvm(path).vectors.toarray()
+    array([[2., 0., 4.]])
+    """
+    with opened(path) as (file, _):
+        return parse_libsvm(file, 0 if zero_based else 1)
+
+
+def parse_libsvm(text: Iterable[bytes], first: int = 1) -> LibsvmModel:
+    """The record of the lines of a text model, whose features are numbered from `first`."""
+    lines = enumerate(text, start=1)
+    header = _read_header(lines)
+    coef, vectors = _read_vectors(lines, header, first)
+    fields = {LISTS.get(key, key): value for key, value in header.items() if key not in ("nr_class", "total_sv")}
+    return LibsvmModel(vectors=vectors, coef=coef, **fields)
+
+
+def _integer(token: bytes) -> int:
+    value = int(_strict(token))
+    if abs(value) > _MAX_INDEX:
+        raise ValueError(f"{token[:40]!r} is beyond the integers of LIBSVM")
+    return value
+
+
+def _number(token: bytes) -> float:
+    value = float(_strict(token))
+    if not math.isfinite(value):
+        raise ValueError(f"{token[:40]!r} is no finite number")
+    return value
+
+
+def _strict(token: bytes) -> bytes:
+    if b"_" in token:  # Python reads 1_000 as a number; LIBSVM does not
+        raise ValueError(f"{token[:40]!r} is no number")
+    return token
+
+
+def _ascii(token: bytes) -> str:
+    return token.decode("ascii")
+
+
+#: how the values of each keyword are read
+_KEYWORDS: dict[str, Callable[[bytes], Any]] = {
+    "svm_type": _ascii, "kernel_type": _ascii, "degree": _integer, "gamma": _number, "coef0": _number,
+    "nr_class": _integer, "total_sv": _integer, "rho": _number, "label": _integer, "probA": _number, "probB": _number,
+    "prob_density_marks": _number, "nr_sv": _integer,
+}  # fmt: skip
+#: keywords with a list of values, in the order in which they are written, and their fields in a record
+LISTS = {
+    "rho": "rho", "label": "labels", "probA": "prob_a", "probB": "prob_b", "prob_density_marks": "density_marks",
+    "nr_sv": "n_vectors",
+}  # fmt: skip
+
+
+def _read_header(lines: Iterator[tuple[int, bytes]]) -> dict[str, Any]:
+    header: dict[str, Any] = {}
+    for number, line in lines:
+        tokens = line.split()
+        if not tokens:
+            continue
+        key = tokens[0].decode("ascii", "replace")
+        if key == "SV":
+            _check_header(header)
+            return header
+        if key not in _KEYWORDS:
+            raise ModelFileError(f"line {number}: {_shown(tokens[0])} is no keyword of a LIBSVM model.")
+        if key in header:
+            raise ModelFileError(f"line {number}: {key} is given twice.")
+        parse = _KEYWORDS[key]
+        try:
+            if key not in LISTS and len(tokens) != 2:
+                raise ValueError(f"expected one value, got {len(tokens) - 1}")
+            values = [parse(token) for token in tokens[1:]]
+        except ValueError as error:  # UnicodeDecodeError is one
+            raise ModelFileError(f"line {number}: {key} is not valid: {_shown(str(error).encode())}.") from None
+        kind = np.int64 if parse is _integer else np.float64
+        header[key] = np.array(values, dtype=kind) if key in LISTS else values[0]
+    raise ModelFileError("the header does not end: a LIBSVM model has a line 'SV' before its vectors.")
+
+
+def _shown(text: bytes) -> str:
+    """A piece of an unknown file, short and printable."""
+    return repr(text[:60].decode("ascii", "backslashreplace"))
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    """What every keyword says, and the lengths of the lists.
+
+    Lengths are compared with what is there, so a large nr_class costs nothing.
+    """
+    for key in ("svm_type", "kernel_type", "nr_class", "total_sv", "rho"):
+        if key not in header:
+            raise ModelFileError(f"the header lacks {key}.")
+    svm_type, kernel, classes = header["svm_type"], header["kernel_type"], header["nr_class"]
+    if svm_type not in SVM_TYPES:
+        raise ModelFileError(f"unknown svm_type {svm_type[:40]!r}; expected one of {', '.join(SVM_TYPES)}.")
+    if kernel in _REASONS:
+        raise UnsupportedModelError(f"kernel_type {kernel} cannot be used: {_REASONS[kernel]}.")
+    if kernel not in KERNELS:
+        raise ModelFileError(f"unknown kernel_type {kernel[:40]!r}; expected one of {', '.join(KERNELS)}.")
+    for key in KERNELS[kernel]:
+        if key not in header:
+            raise ModelFileError(f"a {kernel} kernel needs {key} in the header.")
+    if classes < 1 or header["total_sv"] < 0:
+        raise ModelFileError("nr_class must be at least 1 and total_sv at least 0.")
+    lengths: dict[str, int | None] = {"rho": 1}
+    if svm_type in CLASSIFIERS:
+        pairs = classes * (classes - 1) // 2
+        lengths = {"rho": pairs, "label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
+        for key in ("label", "nr_sv"):
+            if key not in header:
+                raise ModelFileError(f"a classifier needs {key} in the header.")
+        if ("probA" in header) != ("probB" in header):
+            raise ModelFileError("probA and probB of a classifier belong together.")
+    elif classes != 2:
+        raise ModelFileError(f"{svm_type} is written with nr_class 2; got {classes}.")
+    else:
+        lengths |= {"probA": 1} if svm_type in REGRESSORS else {"prob_density_marks": None}
+    for key in filter(header.__contains__, LISTS):
+        if key not in lengths:
+            raise ModelFileError(f"{key} has no meaning in a model of type {svm_type}.")
+        if lengths[key] not in (None, len(header[key])):
+            raise ModelFileError(f"{key} has {len(header[key])} values; {classes} classes need {lengths[key]}.")
+    if svm_type in CLASSIFIERS:
+        if len(set(header["label"].tolist())) != classes:
+            raise ModelFileError("label holds the same label twice.")
+        if header["nr_sv"].min() < 0 or header["nr_sv"].sum() != header["total_sv"]:
+            raise ModelFileError(f"nr_sv must count the {header['total_sv']} vectors of total_sv.")
+
+
+def _read_vectors(
+    lines: Iterator[tuple[int, bytes]], header: dict[str, Any], first: int
+) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """Coefficients (nr_class - 1, total_sv) and the support vectors, as sparse as the file."""
+    width = header["nr_class"] - 1
+    coef: list[list[float]] = []
+    values: list[float] = []
+    columns: list[int] = []
+    ends = [0]
+    for number, line in lines:
+        tokens = line.split()
+        if not tokens and (width or len(coef) == header["total_sv"]):
+            continue
+        if len(coef) == header["total_sv"]:
+            raise ModelFileError(f"line {number}: more vectors than total_sv {header['total_sv']}.")
+        if len(tokens) < width:
+            raise ModelFileError(f"line {number}: {len(tokens)} values; expected {width} coefficients and features.")
+        try:
+            coef.append([_number(token) for token in tokens[:width]])
+            last = -1
+            for token in tokens[width:]:
+                index, colon, value = token.partition(b":")
+                if not colon:
+                    raise ValueError(f"expected index:value, got {token[:40]!r}")
+                column = _integer(index) - first
+                if column <= last:
+                    reason = f"indices start at {first}" if column < 0 else "indices must increase"
+                    raise ValueError(f"feature index {column + first}: {reason}")
+                last = column
+                columns.append(column)
+                values.append(_number(value))
+        except ValueError as error:
+            raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
+        ends.append(len(columns))
+    if len(coef) != header["total_sv"]:
+        raise ModelFileError(f"the file has {len(coef)} vectors; total_sv says {header['total_sv']}.")
+    shape = (len(coef), max(columns, default=-1) + 1)
+    vectors = sparse.csr_matrix((np.array(values), np.array(columns, dtype=np.int64), np.array(ends)), shape=shape)
+    return np.array(coef, dtype=np.float64).reshape(len(coef), width).T, vectors
+
+
+# -- the model of a record -------------------------------------------------------------------------------
 
 
 def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budget: int = 1 << 30) -> Model:
@@ -118,41 +356,33 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     elif record.prob_a is not None:
         meta["laplace_scale"] = float(record.prob_a[0])
     kind = "classifier" if record.is_classifier else "outlier" if record.svm_type == "one_class" else "regressor"
-    return Model(_kernel_of(record), basis, kind=kind, n_features=d, meta=meta, **fields)
-
-
-def _kernel_of(record: LibsvmModel) -> Kernel:
+    kernel: Kernel = Linear()
     try:
-        if record.kernel_type == "linear":
-            return Linear()
         if record.kernel_type == "rbf":
-            return RBF(record.gamma)
-        return Polynomial(record.gamma, record.coef0, record.degree)  # type: ignore[arg-type]
+            kernel = RBF(record.gamma)
+        elif record.kernel_type == "polynomial":
+            kernel = Polynomial(record.gamma, record.coef0, record.degree)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"the kernel is not valid: {error}") from None
+    return Model(kernel, basis, kind=kind, n_features=d, meta=meta, **fields)
 
 
 def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, Any]:
     assert record.labels is not None
     rank = np.argsort(np.argsort(record.labels))  # LIBSVM lists labels as they first appeared
     fields: dict[str, Any] = {"classes": np.sort(record.labels), "coding": "one_vs_one"}
-    if len(rank) == 1:
+    k = len(rank)
+    if k == 1:
         return fields | {"weights": np.zeros((record.vectors.shape[0], 1)), "intercept": np.zeros(1)}
-    values = _pair_weights(record)
-    first, second = rank[class_pairs(len(rank))].T
+    first, second = rank[class_pairs(k)].T
     # LIBSVM's value speaks for the first of the pair, ours for the one whose label is larger.
     signs = np.where(first > second, 1.0, -1.0)
-    place = np.zeros((len(rank), len(rank)), dtype=np.intp)
-    place[tuple(class_pairs(len(rank)).T)] = np.arange(len(signs))
-    order = place[np.minimum(first, second), np.maximum(first, second)]
-    weights, intercept = np.empty_like(values), np.empty(len(signs))
-    weights[:, order] = values * signs
-    intercept[order] = -record.rho * signs
-    fields |= {"weights": weights, "intercept": intercept}
-    if len(rank) > 2:
+    ours = np.argsort(pair_numbers(k)[first, second])
+    fields |= {"weights": (pair_weights(record) * signs)[:, ours], "intercept": (-record.rho * signs)[ours]}
+    if k > 2:
         meta["libsvm_label"] = record.labels.tolist()
     if record.prob_a is not None and record.prob_b is not None:
-        if len(rank) == 2:
+        if k == 2:
             # P(first) = 1 / (1 + exp(A value + B)); of the other class it is 1 / (1 + exp(A (-value) - B))
             fields["calibration"] = {"a": record.prob_a.copy(), "b": record.prob_b * signs}
         else:
@@ -160,7 +390,7 @@ def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, A
     return fields
 
 
-def _pair_weights(record: LibsvmModel) -> Array:
+def pair_weights(record: LibsvmModel) -> np.ndarray:
     """Weights (total_sv, pairs) in LIBSVM's order and sign."""
     assert record.n_vectors is not None
     ends = np.cumsum(record.n_vectors)
@@ -172,193 +402,140 @@ def _pair_weights(record: LibsvmModel) -> Array:
     return values
 
 
-# -- kompakt -> LIBSVM -----------------------------------------------------------------------------------
+def pair_numbers(k: int) -> np.ndarray:
+    """Which pair of classes i and j form, (k, k)."""
+    first, second = class_pairs(k).T
+    numbers = np.zeros((k, k), dtype=np.intp)
+    numbers[first, second] = numbers[second, first] = np.arange(len(first))
+    return numbers
 
 
-def write_libsvm(estimator_or_model: Any, path: str | os.PathLike[str]) -> LibsvmFiles:
-    """Write a machine as a text model that ``svm-predict`` reads.
+# -- range files -----------------------------------------------------------------------------------------
 
-    One-vs-rest with several classes is written by repeating the basis once per class, so that the value of every pair
-    is the difference of the two classes' scores and the votes give their argmax.  One-vs-one is written directly;
-    ties in votes go to LIBSVM's rule.  Constants in sums and products of kernels are folded into the weights.
+
+@dataclass(frozen=True, eq=False)
+class RangeFile:
+    """What a range file says, unchanged.
 
     Parameters
     ----------
-    estimator_or_model : fitted kompakt estimator or Model
-        With a linear, polynomial or RBF kernel.  Input scaling, and one width per feature, become a range file for
-        ``svm-scale`` (which prints six digits, so rows nearer than that to the boundary may change sides).
+    lower, upper : float
+        Where each feature's minimum and maximum go.
+    index : ndarray of int
+        Column of each listed feature, from 0 and increasing; ``svm-scale`` lists no feature that was constant.
+    minimum, maximum : ndarray
+        One value per listed feature.
+    target : tuple of 4 floats, optional
+        lower, upper, minimum and maximum of the target (``svm-scale -y``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.formats import RangeFile
+    >>> ranges = RangeFile(-1.0, 1.0, np.array([1]), np.array([10.0]), np.array([20.0]))
+    >>> ranges.apply(np.array([[7.0, 15.0]]))
+    array([[0., 0.]])
+    """
+
+    lower: float
+    upper: float
+    index: np.ndarray
+    minimum: np.ndarray
+    maximum: np.ndarray
+    target: tuple[float, float, float, float] | None = None
+
+    def apply(self, X: np.ndarray) -> np.ndarray:
+        """Dense rows as ``svm-scale -r`` scales them: features that are not listed, or constant, become 0."""
+        X = np.asarray(X, dtype=np.float64)
+        width = int(self.index[-1]) + 1 if len(self.index) else 0
+        if X.ndim != 2 or X.shape[1] < width:
+            raise ValueError(f"X has shape {X.shape}; the range file lists features up to number {width}.")
+        varies = self.maximum != self.minimum
+        columns, low, high = self.index[varies], self.minimum[varies], self.maximum[varies]
+        result = np.zeros(X.shape)
+        result[:, columns] = self.lower + (self.upper - self.lower) * ((X[:, columns] - low) / (high - low))
+        return result
+
+
+def read_range(path: str | os.PathLike[str]) -> RangeFile:
+    r"""Read a range file that ``svm-scale -s`` or kompakt wrote.
+
+    Parameters
+    ----------
     path : path-like
 
     Returns
     -------
-    LibsvmFiles
-        What was written: the model, its range file, and the names of labels that are no integers.
+    RangeFile
 
     Raises
     ------
-    UnsupportedModelError
-        For what LIBSVM lacks: other kernels, several regression outputs, the coding "minimum_output".
+    ModelFileError
+        For anything that is no range file; the message names the line.
 
     Examples
     --------
-    >>> import tempfile, pathlib, kompakt
-    >>> from sklearn.datasets import load_iris
-    >>> from kompakt.formats import read_libsvm, write_libsvm
-    >>> X, y = load_iris(return_X_y=True)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> import tempfile, pathlib
+    >>> from kompakt.formats import read_range
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = write_libsvm(machine, pathlib.Path(folder, "iris.model"))
-    ...     record = read_libsvm(files.model)
-    >>> record.labels.tolist(), record.vectors.shape
-    ([2, 1, 0], (30, 4))
+    ...     path = pathlib.Path(folder, "iris.range")
+    ...     _ = path.write_text("x\n-1 1\n1 4.3 7.9\n2 2 4.4\n")
+    ...     read_range(path).maximum
+    array([7.9, 4.4])
     """
-    record, scaling, names = record_of(model_of(estimator_or_model))
-    target = Path(path)
-    beside = {"range": f"{target}.range" if scaling else None, "labels": f"{target}.labels" if names else None}
-    for name in (target, *beside.values()):
-        if name is not None:
-            check_writable(name)  # all or nothing
-    if scaling is not None:
-        write_atomically(f"{target}.range", [scaling.range_text().encode("ascii")])
-    if names is not None:
-        write_atomically(f"{target}.labels", [json.dumps(names, indent=0).encode("ascii")])
-    write_atomically(target, format_libsvm(record))
-    return LibsvmFiles(target, **{key: None if name is None else Path(name) for key, name in beside.items()})
+    with opened(path) as (file, _):
+        return parse_range(file)
 
 
-def record_of(model: Model) -> tuple[LibsvmModel, Scaling | None, list[Any] | None]:
-    """The record, the scaling that must precede it, and the names of its labels where they are no integers."""
-    kernel, factor, addend = plain_kernel(model.kernel)
-    # k = factor * kernel + addend: sum_j w_j k_j + b = sum_j (factor w_j) kernel_j + (b + addend sum_j w_j)
-    weights = np.asarray(model.weights, dtype=np.float64)
-    intercept = np.asarray(model.intercept, dtype=np.float64) + addend * weights.sum(axis=0)
-    weights = weights * factor
-    kernel, basis, scaling = scaled_basis(model, kernel)
-    if model.input_fill is not None:
-        warnings.warn(
-            "LIBSVM does not impute: a missing value in its data is a zero. Fill missing values (this model's "
-            "input_fill) before svm-scale and svm-predict.",
-            UserWarning,
-            stacklevel=3,
-        )
-    fields: dict[str, Any] = {"kernel_type": {"poly": "polynomial"}.get(kernel.name, kernel.name)}
-    fields |= {key: getattr(kernel, key) for key in ("gamma", "coef0", "degree") if hasattr(kernel, key)}
-    names = None
-    if model.kind == "classifier":
-        more, names = _classifier_record(model, basis, weights, intercept)
-        fields |= more
-    else:
-        if weights.shape[1] != 1:
-            raise UnsupportedModelError(
-                f"LIBSVM has one regression output; this model has {weights.shape[1]}. Write one model per output."
-            )
-        fields |= {"svm_type": "epsilon_svr" if model.kind == "regressor" else "one_class"}
-        fields |= {"vectors": sparse.csr_matrix(basis), "coef": weights.T, "rho": -intercept}
-    return LibsvmModel(**fields), scaling, names
+def parse_range(file: BinaryIO) -> RangeFile:
+    """The range file of an open file."""
+    lines = _range_lines(file)
+
+    def following(what: str) -> tuple[int, list[bytes]]:
+        found = next(lines, None)
+        if found is None:
+            raise ModelFileError(f"the file ends where {what} should stand; it is no range file of svm-scale.")
+        return found
+
+    number, tokens = following("x")
+    target = None
+    if tokens == [b"y"]:
+        limits = _values(following("limits of y"), (_number, _number))
+        target = (*limits, *_values(following("range of y"), (_number, _number)))
+        number, tokens = following("x")
+    if tokens != [b"x"]:
+        raise ModelFileError(f"line {number}: expected 'x', got {_shown(b' '.join(tokens))}.")
+    lower, upper = _values(following("lower and upper limit"), (_number, _number))
+    if not lower < upper:
+        raise ModelFileError(f"the lower limit {lower} is not below the upper limit {upper}.")
+    index: list[int] = []
+    extents: list[tuple[float, float]] = []
+    for line in lines:
+        feature, minimum, maximum = _values(line, (_integer, _number, _number))
+        if feature - 1 <= (index[-1] if index else -1):
+            raise ModelFileError(f"line {line[0]}: feature numbers start at 1 and must increase; got {feature}.")
+        if minimum > maximum:
+            raise ModelFileError(f"line {line[0]}: the minimum {minimum} is above the maximum {maximum}.")
+        index.append(feature - 1)
+        extents.append((minimum, maximum))
+    low, high = np.array(extents, dtype=np.float64).reshape(-1, 2).T
+    return RangeFile(lower, upper, np.array(index, dtype=np.int64), low, high, target)
 
 
-def _classifier_record(
-    model: Model, basis: Array, weights: Array, intercept: Array
-) -> tuple[dict[str, Any], list[Any] | None]:
-    numbers, names = _label_numbers(model.classes_)
-    k = len(numbers)
-    order = np.arange(k)[::-1]
-    prob: dict[str, Any] = {}
-    if k == 1:
-        pieces, rho = [(np.empty((0, 0)), np.empty(0, dtype=np.intp))], np.empty(0)
-    elif k == 2 or model.coding == "one_vs_one":
-        order, prob = _kept_from_libsvm(model, numbers, order)
-        pieces, rho = _one_vs_one_pieces(weights, intercept, order)
-    elif model.coding in (None, "one_vs_rest"):
-        pieces, rho = _one_vs_rest_pieces(weights, intercept, k)
-    else:
-        raise UnsupportedModelError(
-            f"LIBSVM decides between pairs of classes, which cannot express the coding {model.coding!r}. "
-            "Fit with coding='one_vs_rest' or 'one_vs_one'."
-        )
-    if model.calibration is not None:
-        if k == 2:  # the pair's value is f itself, and P(first) = P(classes[1])
-            prob = {"prob_a": np.asarray(model.calibration["a"]), "prob_b": np.asarray(model.calibration["b"])}
-        else:
-            warnings.warn(
-                "the calibration is not written: LIBSVM couples probabilities of pairs, this model has one per class.",
-                UserWarning,
-                stacklevel=4,
-            )
-    rows = np.concatenate([index for _, index in pieces])
-    fields = {
-        "svm_type": "c_svc",
-        "vectors": sparse.csr_matrix(basis)[rows],
-        "coef": np.concatenate([coef for coef, _ in pieces], axis=1),
-        "rho": rho,
-        "labels": numbers[order],
-        "n_vectors": np.array([len(index) for _, index in pieces]),
-        **prob,
-    }
-    return fields, names
+def _range_lines(file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+    """Number and values of each line that is not empty."""
+    for number, line in enumerate(iter(lambda: file.readline(_MAX_RANGE_LINE), b""), start=1):
+        if len(line) == _MAX_RANGE_LINE:
+            raise ModelFileError(f"line {number} has more than {_MAX_RANGE_LINE} bytes; a range file has short lines.")
+        if tokens := line.split():
+            yield number, tokens
 
 
-Pieces = list[tuple[Array, Array]]  # per class, in the file's order: coefficients (k - 1, n) and basis numbers (n,)
-
-
-def _one_vs_rest_pieces(weights: Array, intercept: Array, k: int) -> tuple[Pieces, Array]:
-    """Value of the pair (i, j) = f_i - f_j: the copy of the basis that stands for class i carries f_i."""
-    weights, intercept = weights[:, ::-1], intercept[::-1]
-    pieces = []
-    for own in range(k):
-        used = np.flatnonzero(weights[:, own])
-        # Row r meets class r (then `own` is the second of the pair, and counts negative) or class r + 1.
-        signs = np.where(np.arange(k - 1) < own, -1.0, 1.0)
-        pieces.append((signs[:, None] * weights[used, own], used))
-    first, second = class_pairs(k).T
-    return pieces, intercept[second] - intercept[first]
-
-
-def _kept_from_libsvm(model: Model, numbers: Array, order: Array) -> tuple[Array, dict[str, Array]]:
-    """Order of the classes and pairwise sigmoids, where several classes were read from LIBSVM; else as given."""
-    listed = model.meta.get("libsvm_label")
-    k = len(numbers)
-    if k == 2 or not isinstance(listed, list) or sorted(map(str, listed)) != sorted(map(str, numbers.tolist())):
-        return order, {}
-    place = {str(number): index for index, number in enumerate(numbers.tolist())}
-    prob = {}
-    for field, key in (("prob_a", "libsvm_probA"), ("prob_b", "libsvm_probB")):
-        values = model.meta.get(key)
-        if isinstance(values, list) and len(values) == k * (k - 1) // 2 and all(type(v) is float for v in values):
-            prob[field] = np.array(values)
-    return np.array([place[str(label)] for label in listed]), prob if len(prob) == 2 else {}
-
-
-def _one_vs_one_pieces(weights: Array, intercept: Array, order: Array) -> tuple[Pieces, Array]:
-    """A vector stands once, in a class that all its pairs share; without such a class, in every class but the last."""
-    k = len(order)
-    first, second = class_pairs(k).T
-    place = np.zeros((k, k), dtype=np.intp)
-    place[first, second] = np.arange(len(first))
-    low, high = np.minimum(order[first], order[second]), np.maximum(order[first], order[second])
-    signs = np.where(order[first] == high, 1.0, -1.0)  # ours speaks for the higher class, LIBSVM's for the first
-    values, rho = weights[:, place[low, high]] * signs, -intercept[place[low, high]] * signs
-    used = values != 0
-    takes_part = np.zeros((len(first), k), dtype=np.intp)
-    takes_part[np.arange(len(first)), first] = takes_part[np.arange(len(first)), second] = 1
-    shared = used.astype(np.intp) @ takes_part == used.sum(axis=1, keepdims=True)
-    # For two classes either would do; LIBSVM puts vectors of positive weight in the first.
-    shared[:, 0] &= (values[:, 0] > 0) | (k > 2)
-    owner = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
-    pieces = []
-    for own in range(k):
-        others = np.delete(np.arange(k), own)
-        pairs = place[np.minimum(others, own), np.maximum(others, own)]
-        coef = values[:, pairs].T * ((owner == own) | ((owner == -1) & (others[:, None] > own)))
-        kept = np.flatnonzero(coef.any(axis=0))
-        pieces.append((coef[:, kept], kept))
-    return pieces, rho
-
-
-def _label_numbers(classes: Array) -> tuple[Array, list[Any] | None]:
-    """Labels as LIBSVM's integers; labels of another kind are numbered, and returned as names."""
-    if classes.dtype.kind in "biuf":
-        values = classes.astype(np.float64)
-        if np.all(values == np.round(values)) and np.all(np.abs(values) <= _MAX_LABEL):
-            return classes.astype(np.int64), None
-    return np.arange(len(classes)), [label.item() if hasattr(label, "item") else label for label in classes.tolist()]
+def _values(line: tuple[int, list[bytes]], parsers: Sequence[Callable[[bytes], Any]]) -> tuple[Any, ...]:
+    number, tokens = line
+    if len(tokens) != len(parsers):
+        raise ModelFileError(f"line {number}: {len(tokens)} values; expected {len(parsers)}.")
+    try:
+        return tuple(parse(token) for parse, token in zip(parsers, tokens, strict=True))
+    except ValueError as error:
+        raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
