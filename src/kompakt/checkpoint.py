@@ -16,19 +16,23 @@ Writing may take a twentieth of the time: where it is slow, some rounds share on
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 import kompakt
 from kompakt.formats import container
-from kompakt.formats.errors import ModelFileError
+from kompakt.formats.container import ModelFileError
 from kompakt.formats.files import opened, write_atomically
 from kompakt.kernels import Kernel, from_spec
 
@@ -275,6 +279,106 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
         checkpoint.close(finished=True)
     finally:
         _local.checkpoint = outer
+
+
+# -- what tells one fit from another ------------------------------------------------------------------------
+
+#: code of these packages is known by its name; any other may have changed under the same name
+_KNOWN_CODE = ("kompakt", "sklearn", "numpy", "scipy", "pandas", "builtins")
+
+
+def fingerprint(value: Any, own_code: Callable[[Any], Any] | None = None) -> str:
+    """A digest of a parameter's content: equal for equal values in every process, and, for arrays, of every byte.
+
+    The text that `repr` gives is no identity: it leaves out the middle of long arrays, digits of numbers in arrays, and
+    everything about functions but their name.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, strings, arrays, sequences and mappings of them, and objects of known packages with such attributes.
+    own_code : callable, optional
+        What to take for functions and objects of other code; None refuses them with a TypeError, since their code may
+        change without a trace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.checkpoint import fingerprint
+    >>> one, other = np.zeros(5000), np.zeros(5000)
+    >>> other[2500] = 1.0
+    >>> repr(one) == repr(other), fingerprint(one) == fingerprint(other)
+    (True, False)
+    """
+    digest = hashlib.sha256()
+    _feed(digest.update, value, own_code)
+    return digest.hexdigest()[:16]
+
+
+def _feed(add: Callable[[bytes], None], value: Any, own_code: Callable[[Any], Any] | None) -> None:
+    """Add a value to a digest, each part behind its kind and length, so that no two values look alike."""
+
+    def put(kind: str, content: bytes = b"") -> None:
+        add(f"{kind}:{len(content)}:".encode())
+        add(content)
+
+    if isinstance(value, np.generic) and not isinstance(value, np.void):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        put(type(value).__name__, value if isinstance(value, bytes) else repr(value).encode())
+    elif isinstance(value, list | tuple | range | set | frozenset):
+        ordered = not isinstance(value, set | frozenset)
+        put("sequence" if ordered else "set", str(len(value)).encode())
+        for item in value if ordered else sorted(value, key=lambda item: fingerprint(item, own_code)):
+            _feed(add, item, own_code)
+    elif isinstance(value, Mapping):
+        put("mapping", str(len(value)).encode())
+        for key in sorted(value, key=lambda key: fingerprint(key, own_code)):
+            _feed(add, key, own_code)
+            _feed(add, value[key], own_code)
+    elif isinstance(value, np.ndarray):
+        put("array", f"{value.shape} {'object' if value.dtype.hasobject else value.dtype.str}".encode())
+        if value.dtype.hasobject:
+            for item in value.ravel():
+                _feed(add, item, own_code)
+        else:
+            put("bytes", np.ascontiguousarray(value).tobytes())
+    elif sparse.issparse(value):
+        rows = value.tocsr()
+        _feed(add, ["sparse", rows.shape, rows.data, rows.indices, rows.indptr], own_code)
+    elif isinstance(value, np.random.RandomState):
+        _feed(add, ["RandomState", value.get_state(legacy=False)], own_code)
+    elif isinstance(value, np.random.Generator):
+        _feed(add, ["Generator", value.bit_generator.state], own_code)
+    elif hasattr(value, "__array__"):  # a table or a column
+        _feed(add, np.asarray(value), own_code)
+    elif isinstance(value, types.MethodType):
+        _feed(add, ["method", value.__func__, value.__self__], own_code)
+    elif isinstance(value, functools.partial):
+        _feed(add, ["partial", value.func, value.args, value.keywords], own_code)
+    else:
+        _feed_object(add, put, value, own_code)
+
+
+def _feed_object(
+    add: Callable[[bytes], None], put: Callable[..., None], value: Any, own_code: Callable[[Any], Any] | None
+) -> None:
+    """A function or a class by its name, an object by its class and attributes, where their code is known."""
+    named = value if callable(value) and hasattr(value, "__qualname__") else type(value)
+    known = str(getattr(named, "__module__", None)).split(".")[0] in _KNOWN_CODE
+    state: Any = None
+    if named is not value:
+        state = {item.name: getattr(value, item.name) for item in fields(value)} if is_dataclass(value) else None
+        state = getattr(value, "__dict__", None) if state is None else state
+        known = known and state is not None
+    if not known:
+        if own_code is None:
+            raise TypeError(f"{named.__module__}.{named.__qualname__}")
+        _feed(add, own_code(value), None)
+        return
+    put("code", f"{named.__module__}.{named.__qualname__}".encode())
+    if named is not value:
+        _feed(add, state, own_code)
 
 
 # -- values as JSON and arrays -----------------------------------------------------------------------------

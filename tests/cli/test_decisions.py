@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -146,6 +148,16 @@ def test_missing_files_are_named_without_the_number_of_the_error(run, people):
     assert "there is no folder" in done.err
     assert "Errno" not in done.err
     assert ".tmp" not in done.err
+
+
+def test_the_faq_says_what_the_command_line_takes(run, people):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "faq.md").read_text()
+    answer = page.split("## Can I use missing values or strings?")[1].split("##")[0]
+    assert "takes both" not in answer
+    assert "--ignore" in answer
+    assert "--impute median" in answer
+    done = run("train", people, "m", "--target", "hired", "--impute", "median")
+    assert (done.code, "--ignore name" in done.err) == (3, True)  # words are refused as features
 
 
 def test_zip_archives_are_told_to_be_unpacked(run, tmp_path):

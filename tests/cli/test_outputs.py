@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from tests.formats.samples import make_model
+from tests.formats.test_files import entry, rewrite
 from tests.formats.test_writing import make_device
 
 import kompakt
@@ -165,11 +166,36 @@ def test_a_failed_prediction_leaves_what_was_there(run, model, tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
+@posix
+@pytest.mark.parametrize(
+    "words", [["predict", "pipe", "m.kompakt"], ["predict", "rows.txt", "pipe"], ["train", "pipe", "m"]]
+)
+def test_pipes_are_not_read(run, model, tmp_path, words):
+    """Rows are looked at before they are read: of a pipe, the beginning would be lost."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run(*words)
+    assert (done.code, "write it to a file first" in done.err) == (3, True)
+
+
 @pytest.mark.parametrize("command", [["train", "rows.txt", "-"], ["export", "m.kompakt", "-", "--to", "c"]])
 def test_commands_that_write_files_do_not_take_a_dash(run, model, tmp_path, command):
     done = run(*command)
     assert (done.code, "standard output" in done.err) == (2, True)
     assert not (tmp_path / "-").exists()
+
+
+def test_an_empty_model_of_endless_width_is_not_exported(run, tmp_path):
+    kompakt.save(make_model("regressor", m=0, d=4), "wide.kompakt")
+
+    def widen(header):
+        header["n_features"] = 2**31 - 1
+        entry(header, "basis")["shape"] = [0, 2**31 - 1]
+
+    rewrite(tmp_path / "wide.kompakt", widen)
+    assert (tmp_path / "wide.kompakt").stat().st_size < 1000
+    for to in ("c", "numpy", "libsvm"):
+        done = run("export", "wide.kompakt", "out", "--to", to)
+        assert (done.code, "holds no vector" in done.err) == (3, True)
 
 
 def test_a_small_file_cannot_ask_for_gigabytes(run, tmp_path):

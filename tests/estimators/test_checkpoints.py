@@ -1,10 +1,16 @@
 """fit(..., checkpoint=path): killed anywhere, a fit resumes to the same machine."""
 
+import copy
+import functools
+
 import numpy as np
 import pytest
 import sklearn
 from benchmarks.scale.checkpoint_kills import Trainer, same
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.metrics.pairwise import linear_kernel
+from sklearn.model_selection import KFold, PredefinedSplit
 
 from kompakt import (
     CompactSVC,
@@ -16,7 +22,9 @@ from kompakt import (
     SpSVC,
     checkpoint,
 )
-from kompakt.checkpoint import Checkpoint, CheckpointError
+from kompakt.checkpoint import Checkpoint, CheckpointError, fingerprint
+from kompakt.kernels import RBF
+from kompakt.kernels.foreign import CallableKernel
 
 
 class Killed(BaseException):
@@ -163,6 +171,70 @@ def test_given_vectors_and_orders_of_rows_count(data, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="inputs was"):
         clone(machine).fit(X[order], score[order], checkpoint=path)
     assert agree(clone(machine).fit(X, score, checkpoint=path), fitted(machine, data))
+
+
+def test_long_splits_are_compared_byte_by_byte(data, tmp_path, monkeypatch):
+    """The text of a long array shows its ends only: these splits differ in the middle."""
+    path = tmp_path / "fit.checkpoint"
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2400, 2))
+    labels = (X[:, 0] * X[:, 1] > 0).astype(int)
+    train, test = np.arange(1200), np.arange(1200, 2400)
+    less, more = train.copy(), test.copy()
+    less[600], more[600] = test[600], train[600]
+    assert repr(test) == repr(more)
+    machine = FixedSizeLSSVC(n_basis=10, tune=True, random_state=0)
+    given, changed = [(test, train), (train, test)], [(more, less), (less, more)]
+    splitter, moved = PredefinedSplit(np.repeat([0, 1], 1200)), np.repeat([0, 1], 1200)
+    moved[[599, 1800]] = 1 - moved[[599, 1800]]
+    for cv, wrong in ((given, changed), (splitter, PredefinedSplit(moved))):
+        first = clone(machine).set_params(cv=cv)
+        assert killed_at(3, first, (X, labels, None), path, monkeypatch)
+        with pytest.raises(CheckpointError, match="cv was"):
+            clone(machine).set_params(cv=wrong).fit(X, labels, checkpoint=path)
+        same_content = [(a.copy(), b.copy()) for a, b in given] if cv is given else PredefinedSplit(splitter.test_fold)
+        resumed = clone(machine).set_params(cv=same_content).fit(X, labels, checkpoint=path)
+        assert agree(resumed, clone(machine).set_params(cv=cv).fit(X, labels))
+
+
+def test_code_of_the_user_is_refused(data, tmp_path):
+    """A function may have another body under the same name when the fit goes on."""
+    X, labels, _ = data
+    path = tmp_path / "fit.checkpoint"
+
+    def kernel(A, B):
+        return A @ B.T
+
+    class Splits(KFold):
+        pass
+
+    machines = {
+        "kernel=function": CompactSVC(kernel=kernel, refine=False, n_basis=5),
+        "cv=Splits.*list.splitter.split": FixedSizeLSSVC(n_basis=5, tune=True, cv=Splits(3)),
+        "cv=generator": FixedSizeLSSVC(n_basis=5, tune=True, cv=KFold(3).split(X)),
+        "kernel=CallableKernel": CompactSVC(kernel=CallableKernel(kernel), refine=False, n_basis=5),
+    }
+    for message, machine in machines.items():
+        with pytest.raises(TypeError, match=message):
+            machine.fit(X, labels, checkpoint=path)
+        assert not path.exists()
+    # functions of scikit-learn are known by their name
+    CompactSVC(kernel=linear_kernel, refine=False, n_basis=5, random_state=0).fit(X, labels, checkpoint=path)
+
+
+def test_fingerprints_are_of_the_content():
+    one = {"a": [1, 2.5, None, "x"], "b": (np.arange(4.0), {1, 2}, KFold(3)), "c": RBF(np.linspace(0.1, 1, 5))}
+    assert fingerprint(one) == fingerprint(copy.deepcopy(one))
+    assert fingerprint(np.float64(1.0)) == fingerprint(1.0)
+    different = [
+        1, True, 1.0, "1", b"1", None, [1], [[1]], {1: 1}, {1}, np.ones(1), np.ones(1, np.float32), np.ones((1, 1)),
+        np.array([1], dtype=object), np.array(["1"], dtype=object), KFold(2), KFold(3), KFold, RBF(1.0),
+        RBF(1.0 + 1e-15), RBF(np.full(3, 0.1)), RBF(np.full(3, 0.1 + 1e-15)), linear_kernel,
+        functools.partial(linear_kernel, dense_output=True),
+        np.random.RandomState(0), np.random.RandomState(1), np.random.default_rng(0), sparse.csr_matrix(np.eye(2)),
+        sparse.csr_matrix(2 * np.eye(2)),
+    ]  # fmt: skip
+    assert len({fingerprint(value) for value in different}) == len(different)
 
 
 def test_interrupted_fits_go_on(data, tmp_path, monkeypatch):

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import StratifiedKFold
 
 from kompakt import KernelFisher, ProjectedKernelFisher
 
@@ -96,7 +99,7 @@ def test_biases_and_priors():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reg": 0.0}, "reg must be a positive"),
+        ({"reg": 0.0}, "reg must be .scale. or a positive"),
         ({"bias": "none"}, "bias must be one of"),
         ({"priors": "equal"}, "priors must be None"),
         ({"priors": [1.0]}, "priors must hold 2"),
@@ -108,3 +111,69 @@ def test_wrong_words_are_refused(options, message):
         KernelFisher(**options).fit(X, y)
     with pytest.raises(ValueError, match="selection must be 'projection'"):
         ProjectedKernelFisher(selection="fee").fit(X, y)
+
+
+@pytest.mark.parametrize("machine", [KernelFisher(), ProjectedKernelFisher(40, random_state=0)], ids=repr)
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
+def test_default_penalty_follows_the_scale_of_the_kernel(machine, factor):
+    X, y = make_moons(150, noise=0.2, random_state=0)
+    plain = clone(machine).set_params(kernel="poly", gamma=1.0, coef0=1.0).fit(X, y)
+    # the polynomial of degree 3 has values factor^3 times as large
+    scaled = clone(machine).set_params(kernel="poly", gamma=factor, coef0=factor).fit(X, y)
+    assert scaled.reg_ == pytest.approx(plain.reg_ * factor**6, rel=1e-6)
+    np.testing.assert_allclose(scaled.decision_function(X), plain.decision_function(X), rtol=1e-3, atol=1e-4)
+    same = clone(scaled).set_params(reg=scaled.reg_).fit(X, y)
+    np.testing.assert_allclose(same.decision_function(X), scaled.decision_function(X), rtol=1e-7)
+
+
+def test_default_penalty_is_a_hundredth_of_the_mean_diagonal_entry():
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    machine = KernelFisher(gamma=1.0).fit(X, y)
+    K = rbf_kernel(X, gamma=1.0)
+    trace = sum(np.cov(K[y == c].T, bias=True).trace() for c in (0, 1))
+    assert machine.reg_ == pytest.approx(0.01 * trace / 60)
+
+
+@pytest.mark.parametrize("machine", [KernelFisher(), ProjectedKernelFisher(random_state=0)], ids=repr)
+def test_default_penalty_does_better_than_one(machine):
+    X, y = make_moons(700, noise=0.2, random_state=0)
+    default = clone(machine).fit(X[:200], y[:200]).score(X[200:], y[200:])
+    assert default > clone(machine).set_params(reg=1.0).fit(X[:200], y[:200]).score(X[200:], y[200:]) + 0.05
+
+
+@pytest.mark.parametrize("machine", [KernelFisher(), ProjectedKernelFisher(30, random_state=0)], ids=repr)
+def test_tuning_finds_width_and_penalty(machine):
+    X, y = make_moons(700, noise=0.2, random_state=0)
+    bad = clone(machine).set_params(gamma=1e-3, reg=10.0)
+    tuned = clone(bad).set_params(tune=True).fit(X[:200], y[:200])
+    assert tuned.score(X[200:], y[200:]) > max(0.94, bad.fit(X[:200], y[:200]).score(X[200:], y[200:]))
+    assert tuned.gamma_ != 1e-3
+    assert tuned.cv_error_ == pytest.approx(tuned.cv_results_["mean_test_error"].min())
+    assert abs(tuned.cv_error_ - (1.0 - tuned.score(X[200:], y[200:]))) < 0.05
+    again = clone(bad).set_params(gamma=tuned.gamma_, reg=tuned.reg_).fit(X[:200], y[:200])
+    np.testing.assert_allclose(again.decision_function(X), tuned.decision_function(X), rtol=1e-7, atol=1e-9)
+    assert not hasattr(again, "cv_error_")
+
+
+def test_tuning_takes_weights_codings_rare_classes_and_splits():
+    X, y = make_blobs([60, 60, 1], centers=None, random_state=0)
+    weight = np.random.default_rng(0).integers(0, 3, size=121)
+    weight[y == 2] = 1
+    for coding in ("one_vs_rest", "one_vs_one", "minimum_output"):
+        machine = ProjectedKernelFisher(15, coding=coding, tune=True, cv=3, random_state=0)
+        assert machine.fit(X, y, sample_weight=weight).score(X, y) > 0.9
+    rows = np.flatnonzero(y < 2)
+    splits = list(StratifiedKFold(3).split(X[rows], y[rows]))
+    assert KernelFisher(tune=True, cv=splits).fit(X[rows], y[rows], sample_weight=weight[rows]).cv_error_ < 0.1
+    with pytest.raises(ValueError, match="lack a class"):
+        KernelFisher(tune=True, cv=[(np.arange(60), np.arange(60, 120))]).fit(X[np.argsort(y)], np.sort(y))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"reg": "auto"}, "reg must be 'scale' or"), ({"reg": -1.0}, "reg must be"), ({"cv": 1}, "cv must be at least 2")],
+)
+def test_penalty_and_folds_are_checked(options, message):
+    X, y = make_moons(30, random_state=0)
+    with pytest.raises(ValueError, match=message):
+        KernelFisher(**options).fit(X, y)

@@ -11,6 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, KFold
 
 from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, load, save
+from kompakt.codings import get_coding
 from kompakt.select import RenyiSelector
 
 
@@ -28,7 +29,7 @@ def eigen_features(X, Z, gamma):
 
 def test_weights_are_those_of_equation_7():
     X, y = sines()
-    machine = FixedSizeLSSVR(n_basis=12, gamma=0.8, C=7.0, random_state=0).fit(X, y)
+    machine = FixedSizeLSSVR(n_basis=12, gamma=0.8, C=7.0, penalize_intercept=True, random_state=0).fit(X, y)
     Phi = eigen_features(X, machine.basis_vectors_, 0.8)
     w = np.linalg.solve(Phi.T @ Phi + np.eye(13) / 7.0, Phi.T @ y)
     X_new = sines(50, seed=1)[0]
@@ -77,16 +78,22 @@ def test_linear_kernel_is_ridge_in_the_input_space():
 
 @pytest.mark.parametrize("penalize", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_cross_validated_error_is_that_of_refits(penalize, weighted):
+@pytest.mark.parametrize("prototypes", ["drop", "anew", "plain"])
+def test_cross_validated_error_is_that_of_refits(penalize, weighted, prototypes):
     X, y = sines(90)
     weight = np.random.default_rng(1).integers(1, 4, size=90).astype(float) if weighted else None
     fold = np.arange(90) % 5
     splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(5)]
-    machine = FixedSizeLSSVR(n_basis=10, tune=True, cv=splits, penalize_intercept=penalize, random_state=0)
+    machine = FixedSizeLSSVR(
+        n_basis=10, tune=True, cv=splits, cv_prototypes=prototypes, penalize_intercept=penalize, random_state=0
+    )
     machine.fit(X, y, sample_weight=weight)
-    fixed = clone(machine).set_params(tune=False, selection=machine.basis_vectors_, C=machine.C_, gamma=machine.gamma_)
+    fixed = clone(machine).set_params(tune=False, C=machine.C_, gamma=machine.gamma_)
     expected = np.empty(90)
     for train, held in splits:
+        if prototypes != "anew":
+            left = np.isin(machine.basis_indices_, train) | (prototypes == "plain")
+            fixed.set_params(selection=machine.basis_vectors_[left])
         fixed.fit(X[train], y[train], sample_weight=None if weight is None else weight[train])
         expected[held] = fixed.predict(X[held])
     np.testing.assert_allclose(machine.out_of_fold_outputs_[:, 0], expected, atol=1e-8)
@@ -97,6 +104,87 @@ def test_cross_validated_error_is_that_of_refits(penalize, weighted):
     best = np.argmin(machine.cv_results_["rank_test_error"])
     assert machine.cv_results_["param_C"][best] == machine.C_
     assert machine.cv_results_["param_gamma"][best] == machine.gamma_
+
+
+def test_a_prototype_with_an_equal_row_outside_the_fold_stays():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    X = np.r_[X, X]  # in other folds
+    y = rng.normal(size=80)
+    fold = np.repeat([0, 1], 40)
+    splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(2)]
+    machine = FixedSizeLSSVR(n_basis=10, tune=True, cv=splits, random_state=0).fit(X, y)
+    plain = clone(machine).set_params(cv_prototypes="plain").fit(X, y)
+    np.testing.assert_allclose(machine.out_of_fold_outputs_, plain.out_of_fold_outputs_, atol=1e-8)
+
+
+def test_cross_validation_of_all_rows_as_prototypes_is_that_of_the_full_machine():
+    X, y = make_moons(100, noise=0.3, random_state=0)
+    fold = np.arange(100) % 5
+    splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(5)]
+    machine = FixedSizeLSSVC(selection="all", tune=True, cv=splits, random_state=0).fit(X, y)
+    full = clone(machine).set_params(tune=False, C=machine.C_, gamma=machine.gamma_)
+    expected = np.empty(100)
+    for train, held in splits:
+        expected[held] = full.fit(X[train], y[train]).decision_function(X[held])
+    np.testing.assert_allclose(machine.out_of_fold_outputs_[:, 0], expected, atol=1e-6)
+
+
+def ringnorm(n, seed):
+    """Two normal clouds, one inside the other: the hard rows are the far ones, which entropy chooses."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, size=n)
+    wide, narrow = 2.0 * rng.normal(size=(n, 20)), 2.0 / np.sqrt(20) + rng.normal(size=(n, 20))
+    return np.where(y[:, None] == 0, wide, narrow), y
+
+
+def test_prototypes_do_not_shield_themselves_in_cross_validation():
+    X, y = ringnorm(400, 0)
+    X_new, y_new = ringnorm(3000, 1)
+    machine = FixedSizeLSSVC(100, tune=True, random_state=0).fit(X, y)
+    plain = clone(machine).set_params(cv_prototypes="plain").fit(X, y)
+    error, plain_error = (1.0 - fitted.score(X_new, y_new) for fitted in (machine, plain))
+    assert plain.cv_error_ < 0.5 * plain_error
+    assert abs(machine.cv_error_ - error) < 0.015
+    assert error < plain_error
+
+
+@pytest.mark.parametrize("mode", ["drop", "anew"])
+@pytest.mark.parametrize("options", [{"coding": "one_vs_one"}, {"coding": "one_vs_one", "shared_basis": True}, {}])
+def test_corrected_cross_validation_serves_every_coding_and_size(mode, options):
+    X, y = make_blobs(150, centers=3, cluster_std=2.0, random_state=0)
+    machine = FixedSizeLSSVC("auto", sizes=[4, 16], tune=True, cv=5, cv_prototypes=mode, random_state=0, **options)
+    machine.fit(X, y)
+    assert not np.isnan(machine.out_of_fold_outputs_).any()
+    held_out = np.mean(model_labels(machine) != y)
+    assert machine.cv_error_ == pytest.approx(held_out, abs=1e-12)
+
+
+def model_labels(machine):
+    """Labels by the held-out outputs."""
+    coding = get_coding(machine.coding)
+    return machine.classes_[coding.decode(machine.out_of_fold_outputs_, len(machine.classes_))]
+
+
+def test_one_vs_one_reports_the_share_of_wrong_labels():
+    X, y = make_blobs(3400, centers=5, cluster_std=2.5, random_state=1)
+    machine = FixedSizeLSSVC(n_basis=20, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X[:400], y[:400])
+    test_error = 1.0 - machine.score(X[400:], y[400:])
+    assert abs(machine.cv_error_ - test_error) < 0.06
+    assert machine.cv_results_["mean_test_error"].min() < 0.6 * test_error  # of pairs
+
+
+def test_several_classes_default_to_one_against_the_rest():
+    X, y = make_blobs(300, centers=6, cluster_std=1.5, random_state=1)
+    machine = FixedSizeLSSVC(n_basis=30, random_state=0).fit(X, y)
+    assert machine.intercept_.shape == (6,)
+
+
+@pytest.mark.parametrize("kind", [FixedSizeLSSVR, FixedSizeLSSVC])
+def test_few_rows_may_all_be_prototypes(kind):
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    machine = kind("auto", tune=True, random_state=0).fit(X, y)
+    assert machine.size_path_["n_basis"].max() == 60
 
 
 def test_blocks_tune_as_memory_does():
@@ -251,6 +339,7 @@ def test_selectors_and_models(tmp_path):
     [
         ({"search": "guess"}, "search must be one of"),
         ({"size_rule": "big"}, "size_rule must be one of"),
+        ({"cv_prototypes": "keep"}, "cv_prototypes must be one of"),
         ({"cv": 1}, "cv must be at least 2"),
         ({"sizes": [0]}, "sizes must be None or"),
         ({"selection": "psychic"}, "selection must be one of"),

@@ -351,7 +351,9 @@ def test_a_regressor_refuses_labels():
 
 
 @pytest.mark.parametrize("absent", [None, np.nan, pd.NA], ids=["None", "NaN", "NA"])
-@pytest.mark.parametrize("kind", ["array", "npy", "blocks", "csv", "parquet", "dask frame", "dask series", "dask array"])
+@pytest.mark.parametrize(
+    "kind", ["array", "npy", "blocks", "csv", "parquet", "dask frame", "dask series", "dask array"]
+)
 def test_missing_labels_are_no_class(kind, absent, tmp_path):
     X, y, _ = make(13, n=200)
     labels = np.array(["no", "yes"], dtype=object)[y]
@@ -373,7 +375,7 @@ def test_missing_labels_are_no_class(kind, absent, tmp_path):
     if kind == "dask array":
         da = pytest.importorskip("dask.array")
         given = (da.from_array(X, chunks=(70, 4)), da.from_array(labels, chunks=70))
-    with pytest.raises(ValueError, match="Input y contains missing values.*row 57|Input contains NaN"):
+    with pytest.raises(ValueError, match=r"Input y contains missing values.*row 57|Input contains NaN"):
         machine.fit(*given)
 
 
@@ -388,7 +390,7 @@ def test_missing_whole_numbers_of_a_dask_frame_are_no_class():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("machine", [CompactSVC(5, refine=False), CompactSVR(5, refine=False), ProjectedSVC(5)], ids=repr)
+@pytest.mark.parametrize("machine", [CompactSVC(5, refine=False), CompactSVR(5, refine=False), ProjectedSVC(5)])
 def test_rows_that_are_not_finite_are_not_predicted(machine, bad, tmp_path):
     """Not by arrays, streams or Dask collections, nor by a loaded model: none of them answers with the first class."""
     X, y, _ = make(14, n=200)
@@ -400,7 +402,7 @@ def test_rows_that_are_not_finite_are_not_predicted(machine, bad, tmp_path):
     table = pd.DataFrame(X, columns=list("abcd"))
     table.to_parquet(tmp_path / "rows.parquet")
     table.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(ValueError, match="NaN|infinity"):
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
         machine.predict(X)
     for name in ("X.npy", "rows.parquet", "rows.csv"):
         with pytest.raises(ValueError, match=f"NaN or infinity, first in row 123 of .*{name}"):

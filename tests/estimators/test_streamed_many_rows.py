@@ -1,7 +1,7 @@
 """Three hundred thousand rows far from the origin: every source gives the machine of the arrays, bit for bit.
 
-At this size a pass has tasks of several blocks and a tree of several levels, and rows with a mean of 1000 show every error
-of the centre.
+At this size a pass has tasks of several blocks and a tree of several levels, and rows with a mean of 1000 show every
+error of the centre.
 """
 
 from types import SimpleNamespace

@@ -13,6 +13,7 @@ from tests.formats.samples import make_model
 from tests.formats.test_files import entry, rewrite
 
 import kompakt
+from kompakt.checkpoint import CheckpointError
 from kompakt.formats import ModelFileError, files
 from kompakt.kernels import Linear
 
@@ -62,7 +63,7 @@ def test_devices_and_pipes_are_refused_and_stay(path, writer, kind):
     else:
         make_device(path, 3)
     # a checkpoint is read first, where it is there
-    with pytest.raises((OSError, kompakt.checkpoint.CheckpointError), match="regular file"):
+    with pytest.raises((OSError, CheckpointError), match="regular file"):
         WRITERS[writer](MODEL, path)
     mode = os.stat(path).st_mode
     assert stat.S_ISFIFO(mode) if kind == "pipe" else stat.S_ISCHR(mode)

@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from scipy.linalg import lapack
 
+from kompakt import GreedyProjection
 from kompakt.kernels import RBF, CallableKernel, Linear, Polynomial, Precomputed
 from kompakt.rows import ArrayRows
 from kompakt.select import ProjectionSelector
@@ -204,3 +205,10 @@ def test_unknown_rules_are_refused(options, message):
 def test_rows_that_the_kernel_sends_to_zero_are_refused():
     with pytest.raises(ValueError, match="zero for every row"):
         ProjectionSelector().select(ArrayRows(np.zeros((5, 2))), Linear(), 2, key=0)
+
+
+@pytest.mark.parametrize("seed", [8, 29])
+def test_wide_kernels_end_where_every_error_is_rounding(seed):
+    # errors within one step of the ordering above the rounding level were neither taken nor given up: an endless loop
+    X = np.random.default_rng(seed).standard_t(2, size=(112, 5)).round(1)
+    assert GreedyProjection(100, gamma=1e-4, random_state=0).fit(X).n_basis_ <= 100

@@ -80,6 +80,8 @@ def is_model(path: str) -> bool:
 def _beginning(path: str) -> bytes:
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder; expected a file of rows.")
+    if os.path.exists(path) and not os.path.isfile(path):  # what is read here would be missing later
+        raise DataError(f"{path} is a pipe or a device, and files are read more than once; write it to a file first.")
     with open(path, "rb") as file:
         start = file.read(_LOOKED_AT)
     if not start:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import update_wrapper
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.design import Design
 from kompakt.estimators.lazy import is_dask, lazily
 from kompakt.estimators.prepare import Array, Training, check_rows
 from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
-from kompakt.progress import above_bar
+from kompakt.progress import Deadline
 from kompakt.rows import Source, StreamedRows
 from kompakt.rows.checks import refuse_non_finite
 from kompakt.rows.streamed import READ_ROWS
@@ -29,35 +28,35 @@ from kompakt.threads import block_threads
 logger = logging.getLogger("kompakt")
 
 
-class _AboveBar(logging.StreamHandler):
-    """Records on standard error, above the bar where one is shown."""
+class offered_if:
+    """A method that some settings of an estimator do not have; the error on access says which setting it needs.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if not above_bar(self.format(record)):
-            super().emit(record)
+    As scikit-learn's `available_if`, whose own error names neither the setting nor the remedy.
+
+    Parameters
+    ----------
+    check : callable
+        Raises an AttributeError for an estimator without the method.
+    """
+
+    def __init__(self, check: Callable[[Any], Any]) -> None:
+        self.check = check
+
+    def __call__(self, method: Callable[..., Any]) -> offered_if:
+        self.method = method
+        update_wrapper(self, method)
+        return self
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        if estimator is None:
+            return self.method
+        self.check(estimator)
+        return MethodType(self.method, estimator)
 
 
-@contextmanager
-def verbose_logging(verbose: int) -> Iterator[None]:
-    """Show kompakt's log records on standard error while a fit runs: 1 for the main steps, 2 for all."""
-    if not verbose:
-        yield
-        return
-    handler = _AboveBar()
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-def deadline_of(max_time: float | None) -> float | None:
-    """The moment on the monotonic clock at which `max_time` seconds from now are over."""
-    return None if max_time is None else time.monotonic() + float(max_time)
+def deadline_of(max_time: float | None) -> Deadline | None:
+    """The moment at which `max_time` seconds from now are over."""
+    return None if max_time is None else Deadline(float(max_time))
 
 
 def solver_settings(estimator: Any, deadline: float | None) -> Settings:
@@ -155,25 +154,33 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             del self.n_passes_  # of an earlier fit
         if model.kernel.name == "linear":
             self.coef_ = model.weights.T @ model.basis
+        logger.info(
+            "%s: %d basis vectors, %d iterations for the weights, objective %.6g",
+            type(self).__name__, self.n_basis_, self.n_iter_, self.objective_,
+        )  # fmt: skip
 
-    def _report(self, solution: Solution, design: Design, deadline: float | None) -> None:
+    def _report(self, solution: Solution, deadline: float | None) -> None:
         """Warn and log what a user must know of the last solve."""
         if solution.jitter:
             logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
-        if not solution.converged:
-            late = deadline is not None and time.monotonic() > deadline
-            cause = (
-                f"max_time={self.max_time} seconds are over"
-                if late
-                else f"max_iter={self.max_iter} iterations were done"  # type: ignore[attr-defined]
+        me: Any = self
+        cut = isinstance(deadline, Deadline) and deadline.cut
+        if solution.converged and not cut:
+            return
+        self.converged_ = False
+        if solution.converged:
+            text = (
+                f"was cut short: max_time={me.max_time} seconds are over before its search, growth or refinement was "
+                "done. The best machine so far is kept. Raise max_time."
             )
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {cause}, and the gradient is still "
-                f"{float(np.max(solution.optimality)):.1e} of its parts (tol={self.tol}). "  # type: ignore[attr-defined]
-                "Raise the limit, scale the inputs, or lower C.",
-                ConvergenceWarning,
-                stacklevel=4,
+        else:
+            limit = f"max_iter={me.max_iter} iterations were done"
+            limit = f"max_time={me.max_time} seconds are over" if cut else limit
+            text = (
+                f"did not converge: {limit}, and the gradient is still {float(np.max(solution.optimality)):.1e} of its "
+                f"parts (tol={me.tol}). Raise the limit, scale the inputs, or lower C."
             )
+        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=4)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils.metaestimators import available_if
-
-from kompakt.estimators.base import Array, MachineClassifier, MachineRegressor
+from kompakt.estimators.base import Array, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.compact_fit import FlagshipFit
 from kompakt.estimators.lazy import is_dask, lazily
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
+
+
+def _calibrated(machine: Any) -> None:
+    if not machine.calibrate:
+        raise AttributeError(
+            f"{type(machine).__name__} has no predict_proba with calibrate=False: pass calibrate=True and fit again, "
+            "or wrap the classifier in scikit-learn's CalibratedClassifierCV."
+        )
 
 
 class CompactSVC(FlagshipFit, PartialClassifier, MachineClassifier):
@@ -161,7 +167,7 @@ class CompactSVC(FlagshipFit, PartialClassifier, MachineClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    @available_if(lambda self: bool(self.calibrate))
+    @offered_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities; needs ``calibrate=True``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kompakt.estimators.base import Array, deadline_of, solver_settings, verbose_logging
+from kompakt.estimators.base import Array, deadline_of, solver_settings
 from kompakt.estimators.flagship import FlagshipPlan
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import LEARNED, Training, prepare
@@ -50,7 +50,7 @@ class FlagshipFit:
         me: Any = self
         deadline = deadline_of(me.max_time)
         forget_batches(self)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
+        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
             learn = learned_widths(me.gamma, me.refine, me.kernel)
             training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
             seen = self._seen(training)
@@ -78,7 +78,7 @@ class FlagshipFit:
             kept = f"the basis is kept as far as it was refined, with {machine.n_basis} vectors{missing}"
             warn_interrupted(self, kept)
             return self
-        me._report(machine.solution, machine.design, deadline)
+        me._report(machine.solution, deadline)
         return self
 
     def _seen(self, training: Training) -> Training:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -19,7 +21,7 @@ from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
 from kompakt.formats.folding import fold_steps
 from kompakt.grow.compress import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.model import Model
-from kompakt.progress import showing
+from kompakt.progress import Deadline, showing
 from kompakt.threads import block_threads
 
 Array = np.ndarray
@@ -120,6 +122,13 @@ def compress(
     )
     with showing("compress"), block_threads(n_jobs):
         steps = compress_model(model, X, plan)
+    if isinstance(plan.deadline, Deadline) and plan.deadline.cut:
+        warnings.warn(
+            f"compress was cut short: max_time={max_time} seconds are over. The smaller model found so far is "
+            "returned; raise max_time.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     path = [{**vars(step), "model": _with_facts(step, model)} for step in steps]
     return (path[-1]["model"], path) if return_path else path[-1]["model"]
 

@@ -14,7 +14,6 @@ from kompakt.estimators.base import (
     KernelMachine,
     deadline_of,
     solver_settings,
-    verbose_logging,
 )
 from kompakt.estimators.prepare import Training, prepare, splits_of
 from kompakt.estimators.refining import Chosen, check_movable, moved_vectors
@@ -69,7 +68,7 @@ class FeeMachine(KernelMachine):
         self
         """
         deadline = deadline_of(self.max_time)
-        with verbose_logging(self.verbose), block_threads(self.n_jobs):
+        with block_threads(self.n_jobs):
             training = held_rows(self, prepare(self, X, y, sample_weight, classifier=self._classifier))
             check_movable(self, training.kernel)
             problem = self._problem(training, deadline)
@@ -220,7 +219,7 @@ class FeeMachine(KernelMachine):
         if moved is not None:
             moved.publish(self)
         if not self.interrupted_:
-            self._report(solution, design, deadline)
+            self._report(solution, deadline)
 
 
 def _as_it_stands(machine: SemiparametricMachine, growth: Growth) -> Solution:

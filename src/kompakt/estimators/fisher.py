@@ -1,7 +1,9 @@
-"""Kernel Fisher discriminants: on all rows (seed 004, eq. 5-6) and on a projection basis (eq. 7)."""
+"""Kernel Fisher discriminants: on all rows (Franc and Hlavac 2003, eq. 5-6) and on a projection basis (eq. 7)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,15 +12,21 @@ from kompakt.checkpoint import step
 from kompakt.codings import get_coding
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
-from kompakt.estimators.prepare import Training, prepare
+from kompakt.estimators.prepare import Training, prepare, splits_of
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
 from kompakt.estimators.samples import held_rows, labelled_rows
 from kompakt.estimators.watch import watched
+from kompakt.kernels import Kernel
 from kompakt.select import GivenSelector, ProjectionSelector, Selection
-from kompakt.solve import Solution, fisher
+from kompakt.solve import fisher
 from kompakt.threads import block_threads
+from kompakt.tune.bandwidth_path import tune_width_and_cost
+from kompakt.validate import shuffled_folds
 
 Array = np.ndarray
+
+#: reg="scale", as a share of the mean diagonal entry of the within-class matrix
+_RELATIVE = 0.01
 
 
 class _Fisher(MachineClassifier):
@@ -46,51 +54,116 @@ class _Fisher(MachineClassifier):
         -------
         self
         """
-        reg: Any = self.reg  # type: ignore[attr-defined]
-        if not (isinstance(reg, int | float | np.number) and np.isfinite(reg) and reg > 0):
-            raise ValueError(f"reg must be a positive, finite number (it keeps the problem solvable); got {reg!r}.")
-        bias = self.bias  # type: ignore[attr-defined]
-        if bias not in fisher.BIASES:
-            raise ValueError(f"bias must be one of {fisher.BIASES}; got {bias!r}.")
+        me: Any = self
+        number = isinstance(me.reg, int | float | np.number) and not isinstance(me.reg, bool)
+        if not (number and np.isfinite(me.reg) and me.reg > 0) and not (isinstance(me.reg, str) and me.reg == "scale"):
+            raise ValueError(
+                f"reg must be 'scale' or a positive, finite number (it keeps the problem solvable); got {me.reg!r}."
+            )
+        if me.bias not in fisher.BIASES:
+            raise ValueError(f"bias must be one of {fisher.BIASES}; got {me.bias!r}.")
+        if isinstance(me.cv, Integral) and (isinstance(me.cv, bool) or me.cv < 2):
+            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {me.cv!r}.")
+        for name in ("cv_results_", "cv_error_"):
+            self.__dict__.pop(name, None)
         with block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:  # type: ignore[attr-defined]
             streamed = resume(prepare(self, X, y, sample_weight, classifier=True))
             training = held_rows(self, streamed)
             assert training.classes is not None
             assert training.labels is not None
-            rows, kernel = training.rows, training.kernel
+            rows = training.rows
             weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
+            codes = get_coding(me.coding).codes(len(training.classes))
+            searched = 0
+            relative = _RELATIVE if isinstance(me.reg, str) else None
+            if me.tune:
+                kernel, relative, searched = self._search(training, weights, codes)
+                training, streamed = replace(training, kernel=kernel), replace(streamed, kernel=kernel)
             selection, evaluations, basis_mass = self._basis(training, weights)
-            design = Design(rows, kernel, selection.vectors, memory_budget=self.memory_budget)  # type: ignore[attr-defined]
-            codes = get_coding(self.coding).codes(len(training.classes))  # type: ignore[attr-defined]
+            design = Design(rows, training.kernel, selection.vectors, memory_budget=me.memory_budget)
+            known: dict[str, Any] = {
+                "labels": training.labels,
+                "weights": weights,
+                "priors": self._priors(training, weights),
+            }
+            if not training.whole and basis_mass is None:  # the basis is that of a sample; now all rows, by passes
+                design = Design(
+                    labelled_rows(streamed), streamed.kernel, selection.vectors, memory_budget=me.memory_budget
+                )
+                known = {"labels": None, "mass": streamed.mass_of, "priors": self._priors(streamed, None)}
+            moments = fisher.class_moments(design, known["labels"], len(codes), known.get("weights"), known.get("mass"))
+            scale = fisher.penalty_scale(moments, codes, basis_mass)
+            reg = float(me.reg) if relative is None else relative * scale
             solution = fisher.minimise(
-                design,
-                training.labels,
-                codes,
-                reg=float(reg),
-                weights=weights,
-                bias=bias,
-                priors=self._priors(training, weights),
-                basis_mass=basis_mass,
+                design, codes=codes, reg=reg, bias=me.bias, basis_mass=basis_mass, moments=moments, **known
             )
-            if not training.whole and basis_mass is None:
-                design, solution = self._on_all_rows(streamed, selection.vectors, codes)
             model = self._build_model(training, selection.vectors, solution)
         self._publish(model, solution, training, selection.indices)
-        self.n_kernel_evals_ = evaluations + design.n_kernel_evals
+        self.reg_ = reg
+        self.n_kernel_evals_ = searched + evaluations + design.n_kernel_evals
         self.history_ = [{"n_basis": selection.n_basis, "objective": float(np.sum(solution.objective)), "n_iter": 1}]
         return self
 
-    def _on_all_rows(self, training: Training, basis: Array, codes: Array) -> tuple[Design, Solution]:
-        """The discriminant on a given basis by passes over streamed rows."""
+    def _search(self, training: Training, weights: Array | None, codes: Array) -> tuple[Kernel, float, int]:
+        """Kernel and relative penalty of the lowest cross-validated error, and the kernel values spent on them."""
         me: Any = self
-        assert training.mass_of is not None
-        rows = labelled_rows(training)
-        design = Design(rows, training.kernel, basis, memory_budget=me.memory_budget)
-        priors = self._priors(training, None)
-        solution = fisher.minimise(
-            design, None, codes, reg=float(me.reg), bias=me.bias, priors=priors, mass=training.mass_of
-        )
-        return design, solution
+        labels, rows, coding = training.labels, training.rows, get_coding(me.coding)
+        assert labels is not None
+        splits = self._splits(training)
+        evaluations = 0
+
+        def measure(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
+            nonlocal evaluations
+            losses, fold_errors, total = np.zeros(len(Cs)), np.empty((len(Cs), len(splits))), 0.0
+            for v, (train, held) in enumerate(splits):
+                own = None if weights is None else weights[train]
+                part = replace(training, rows=rows.subset(train), labels=labels[train], kernel=kernel)
+                selection, spent, basis_mass = self._basis(part, own)
+                design = Design(part.rows, kernel, selection.vectors, memory_budget=me.memory_budget)
+                moments = fisher.class_moments(design, part.labels, len(codes), own)
+                scale = fisher.penalty_scale(moments, codes, basis_mass)
+                options = {"weights": own, "bias": me.bias, "priors": self._priors(part, own), "moments": moments}
+                solutions = [
+                    fisher.minimise(design, part.labels, codes, reg=scale / C, basis_mass=basis_mass, **options)
+                    for C in Cs
+                ]
+                outside = Design(rows.subset(held), kernel, selection.vectors, memory_budget=me.memory_budget)
+                outputs = outside.matvec(np.concatenate([solution.weights for solution in solutions], axis=1))
+                outputs += np.concatenate([solution.intercept for solution in solutions])
+                here = np.ones(len(held)) if weights is None else weights[held]
+                for k, values in enumerate(np.split(outputs, len(Cs), axis=1)):
+                    wrong = here @ (coding.decode(values, len(codes)) != labels[held])
+                    losses[k] += wrong
+                    fold_errors[k, v] = wrong / here.sum()
+                total += here.sum()
+                evaluations += spent + design.n_kernel_evals + outside.n_kernel_evals
+            return losses / total, fold_errors
+
+        tuned = tune_width_and_cost(lambda kernel, Cs: step("evaluation", lambda: measure(kernel, Cs)), training.kernel)
+        self.cv_results_ = tuned.cv_results
+        self.cv_results_["param_reg_factor"] = 1.0 / self.cv_results_.pop("param_C")
+        self.cv_error_ = tuned.error
+        return tuned.kernel, 1.0 / tuned.C, evaluations
+
+    def _splits(self, training: Training) -> list[tuple[Array, Array]]:
+        """Rows to train on and rows held out; every class is in every training part."""
+        me: Any = self
+        labels, n_rows = training.labels, training.rows.n_rows
+        assert labels is not None
+        if isinstance(me.cv, Integral):
+            fold = shuffled_folds(n_rows, int(me.cv), labels=labels, random_state=training.key)
+            fold[np.bincount(labels)[labels] == 1] = -1  # the only row of its class is always trained on
+            splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(fold.max() + 1)]
+            return [(train, held) for train, held in splits if len(held)]
+        if not training.whole:
+            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {me.cv!r}.")
+        splits = splits_of(training, me.cv, classifier=True, random_state=training.key)
+        for number, (train, _) in enumerate(splits):
+            if len(np.unique(labels[train])) <= labels.max():
+                raise ValueError(
+                    f"split {number} of cv trains on rows that lack a class; expected rows of every class."
+                )
+        return splits
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         """Basis vectors, kernel values spent on them, and the weight of the rows that each stands for (eq. 5)."""
@@ -131,8 +204,9 @@ class KernelFisher(_Fisher):
     gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
     degree : int, default=3
     coef0 : float, default=0.0
-    reg : float, default=1.0
-        Penalty on the squared multipliers.  A row of weight s counts as s equal rows here too.
+    reg : "scale" or float, default="scale"
+        Penalty on the squared multipliers.  A row of weight s counts as s equal rows here too.  "scale" is
+        0.01 trace(N) / n, so that it follows the kernel's values; the C of Franc and Hlavac is 1 / reg.
     bias : {"gaussian", "midpoint", "search"}, default="gaussian"
         "gaussian" puts the threshold where the normal densities of the projected classes, each with its own variance,
         agree; "midpoint" the same with one common variance; "search" minimises the training error.
@@ -140,10 +214,15 @@ class KernelFisher(_Fisher):
         Prior probabilities of the classes for the threshold; None gives both sides of every output the same.  They
         take the place of class weights, which the discriminant's class-wise means and covariances do not see.
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
+    tune : bool, default=False
+        Search for `reg` and the kernel's width by cross-validated error; every fold is fitted without its rows.
+    cv : int, splitter or list of splits, default=5
+        Folds of the search.
     memory_budget : int, default=None
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
         Not used by the fit; for a common interface.
+    verbose : int, default=0
 
     Attributes
     ----------
@@ -151,7 +230,14 @@ class KernelFisher(_Fisher):
     dual_coef_ : ndarray of shape (n_outputs, n_basis_)
     intercept_ : ndarray of shape (n_outputs,)
     classes_ : ndarray of shape (n_classes,)
-    n_basis_, basis_indices_, objective_, jitter_, n_kernel_evals_, gamma_, kernel_, model_
+    reg_, gamma_ : float
+        Values in force, tuned or given.
+    cv_error_ : float
+        With tune=True, the cross-validated share of wrong labels.
+    cv_results_ : dict of arrays
+        With tune=True, one entry per evaluated pair: param_gamma, param_reg_factor (reg divided by the mean diagonal
+        entry of N), mean_test_error, std_test_error, ...
+    n_basis_, basis_indices_, objective_, jitter_, n_kernel_evals_, kernel_, model_
 
     Examples
     --------
@@ -169,13 +255,16 @@ class KernelFisher(_Fisher):
         gamma: Any = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        reg: float = 1.0,
+        reg: Any = "scale",
         bias: str = "gaussian",
         priors: Any = None,
         coding: str = "one_vs_rest",
+        tune: bool = False,
+        cv: Any = 5,
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -185,9 +274,12 @@ class KernelFisher(_Fisher):
         self.bias = bias
         self.priors = priors
         self.coding = coding
+        self.tune = tune
+        self.cv = cv
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         rows = training.rows
@@ -217,15 +309,22 @@ class ProjectedKernelFisher(_Fisher):
     gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
     degree : int, default=3
     coef0 : float, default=0.0
-    reg : float, default=1.0
-        Penalty on the squared multipliers of the basis vectors.
+    reg : "scale" or float, default="scale"
+        Penalty on the squared multipliers of the basis vectors.  "scale" is 0.01 trace(N) / n_basis, so that it follows
+        the kernel's values; the C of Franc and Hlavac is 1 / reg.
     bias : {"gaussian", "midpoint", "search"}, default="gaussian"
     priors : None, "empirical" or array of shape (n_classes,), default=None
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
+    tune : bool, default=False
+        Search for `reg` and the kernel's width by cross-validated error; every fold chooses its vectors without its own
+        rows.
+    cv : int, splitter or list of splits, default=5
+        Folds of the search.
     memory_budget : int, default=None
         Bytes for stored kernel values (None: 1 GiB); beyond, they are recomputed by blocks.
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
+    verbose : int, default=0
 
     Attributes
     ----------
@@ -234,7 +333,14 @@ class ProjectedKernelFisher(_Fisher):
     dual_coef_ : ndarray of shape (n_outputs, n_basis_)
     intercept_ : ndarray of shape (n_outputs,)
     classes_ : ndarray of shape (n_classes,)
-    n_basis_, objective_, jitter_, n_kernel_evals_, gamma_, kernel_, model_
+    reg_, gamma_ : float
+        Values in force, tuned or given.
+    cv_error_ : float
+        With tune=True, the cross-validated share of wrong labels.
+    cv_results_ : dict of arrays
+        With tune=True, one entry per evaluated pair: param_gamma, param_reg_factor (reg divided by the mean diagonal
+        entry of N), mean_test_error, std_test_error, ...
+    n_basis_, objective_, jitter_, n_kernel_evals_, kernel_, model_
 
     Examples
     --------
@@ -258,13 +364,16 @@ class ProjectedKernelFisher(_Fisher):
         gamma: Any = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        reg: float = 1.0,
+        reg: Any = "scale",
         bias: str = "gaussian",
         priors: Any = None,
         coding: str = "one_vs_rest",
+        tune: bool = False,
+        cv: Any = 5,
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_basis = n_basis
         self.epsilon = epsilon
@@ -279,9 +388,12 @@ class ProjectedKernelFisher(_Fisher):
         self.bias = bias
         self.priors = priors
         self.coding = coding
+        self.tune = tune
+        self.cv = cv
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
         selector = projection_selector(self)

@@ -33,9 +33,10 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         For other losses the width is tuned with least squares, and C by refitting every fold.
     epsilon : float, default=None
         Where the Huber loss becomes linear.
-    coding : {"minimum_output", "one_vs_one", "one_vs_rest"}, default="minimum_output"
-        How more than two classes become outputs. "minimum_output" has the fewest, on one factorisation; "one_vs_one"
-        fits each pair of classes on its own rows.
+    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
+        How more than two classes become outputs. "one_vs_rest" and "minimum_output" (the paper's, with the fewest
+        outputs and often twice the errors) share one factorisation; "one_vs_one" fits each pair of classes on its own
+        rows.
     shared_basis : bool, default=False
         Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.
     selection : {"renyi", "random", "gram", "all"}, array of vectors or selector, default="renyi"
@@ -53,13 +54,20 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         Arguments of `kompakt.tune.search` for the strategies other than "profile".
     cv : int, splitter or list of splits, default=10
         Folds; each split must train on all rows that it does not validate.
+    cv_prototypes : {"drop", "anew", "plain"}, default="drop"
+        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
+        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop" leaves
+        out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among the
+        other rows, at the cost of a selection and of features per fold.
     sizes : list of int, default=None
-        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows.
+        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows, to
+        all rows, or to 1,000, whichever is least.
     size_rule : {"best", "one_se", "within"}, default="best"
         How n_basis="auto" picks; see `kompakt.validate.pick_size`.
     fit_intercept : bool, default=True
-    penalize_intercept : bool, default=True
-        Whether the intercept counts in the penalty, as in the paper.
+    penalize_intercept : bool, default=False
+        Whether the intercept counts in the penalty, as in De Brabanter et al. 2010, eq. 7. Where it does, the result
+        depends on where the targets lie.
     class_weight : dict or "balanced", default=None
     refine : bool, default=False
         Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
@@ -90,9 +98,10 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
     C_, gamma_ : float
         Values in force, tuned or given.
     cv_results_ : dict of arrays
-        With tune=True, one entry per evaluated pair: param_C, param_gamma, mean_test_error, std_test_error, ...
+        With tune=True, one entry per evaluated pair: param_C, param_gamma, mean_test_error, std_test_error, ... With
+        coding="one_vs_one" the search (and `size_path_`) counts wrong sides of pairs, `cv_error_` wrong labels.
     cv_error_ : float
-        Cross-validated error of the chosen pair.
+        With tune=True, cross-validated error of the machine chosen: the share of wrong labels (see `cv_prototypes`).
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
@@ -126,7 +135,7 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         C: float = 1.0,
         loss: Any = "least_squares",
         epsilon: float | None = None,
-        coding: Any = "minimum_output",
+        coding: Any = "one_vs_rest",
         shared_basis: bool = False,
         selection: Any = "renyi",
         n_candidates: int | None = None,
@@ -134,10 +143,11 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         search: str = "profile",
         search_options: dict[str, Any] | None = None,
         cv: Any = 10,
+        cv_prototypes: str = "drop",
         sizes: Any = None,
         size_rule: str = "best",
         fit_intercept: bool = True,
-        penalize_intercept: bool = True,
+        penalize_intercept: bool = False,
         class_weight: Any = None,
         refine: bool = False,
         refine_iter: int = 100,
@@ -165,6 +175,7 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         self.search = search
         self.search_options = search_options
         self.cv = cv
+        self.cv_prototypes = cv_prototypes
         self.sizes = sizes
         self.size_rule = size_rule
         self.fit_intercept = fit_intercept
@@ -220,13 +231,20 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         Arguments of `kompakt.tune.search` for the strategies other than "profile".
     cv : int, splitter or list of splits, default=10
         Folds; each split must train on all rows that it does not validate.
+    cv_prototypes : {"drop", "anew", "plain"}, default="drop"
+        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
+        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop" leaves
+        out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among the
+        other rows, at the cost of a selection and of features per fold.
     sizes : list of int, default=None
-        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows.
+        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows, to
+        all rows, or to 1,000, whichever is least.
     size_rule : {"best", "one_se", "within"}, default="best"
         How n_basis="auto" picks; see `kompakt.validate.pick_size`.
     fit_intercept : bool, default=True
-    penalize_intercept : bool, default=True
-        Whether the intercept counts in the penalty, as in the paper.
+    penalize_intercept : bool, default=False
+        Whether the intercept counts in the penalty, as in De Brabanter et al. 2010, eq. 7. Where it does, the result
+        depends on where the targets lie.
     refine : bool, default=False
         Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
         check that it pays, and `refinement_` tells.
@@ -258,7 +276,8 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
     cv_results_ : dict of arrays
         With tune=True, one entry per evaluated pair: param_C, param_gamma, mean_test_error, std_test_error, ...
     cv_error_ : float
-        Cross-validated error of the chosen pair.
+        With tune=True, cross-validated error of the machine chosen: the mean squared error, or the
+        absolute one for losses other than least squares (see `cv_prototypes`).
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
@@ -297,10 +316,11 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         search: str = "profile",
         search_options: dict[str, Any] | None = None,
         cv: Any = 10,
+        cv_prototypes: str = "drop",
         sizes: Any = None,
         size_rule: str = "best",
         fit_intercept: bool = True,
-        penalize_intercept: bool = True,
+        penalize_intercept: bool = False,
         refine: bool = False,
         refine_iter: int = 100,
         tol: float = 1e-8,
@@ -325,6 +345,7 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
         self.search = search
         self.search_options = search_options
         self.cv = cv
+        self.cv_prototypes = cv_prototypes
         self.sizes = sizes
         self.size_rule = size_rule
         self.fit_intercept = fit_intercept

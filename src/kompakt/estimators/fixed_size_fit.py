@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.validation import _num_samples
 
 from kompakt.checkpoint import step
-from kompakt.estimators.base import deadline_of, solver_settings, verbose_logging
+from kompakt.estimators.base import deadline_of, solver_settings
 from kompakt.estimators.partial import forget_batches
 from kompakt.estimators.prepare import Training, prepare
 from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
@@ -27,16 +27,18 @@ from kompakt.solve import Solution
 from kompakt.threads import block_threads
 from kompakt.tune.bandwidth_path import STRATEGIES, Tuned, tune_width_and_cost
 from kompakt.tune.fixed_basis import (
+    Origin,
     Task,
+    class_error,
+    errors_of,
     fit_parts,
     held_out_errors,
-    held_out_outputs,
     make_parts,
     size_errors,
     spread_order,
 )
-from kompakt.tune.held_out import Objective, Part
-from kompakt.validate import SIZE_RULES, fold_of_row, pick_size, resolve_splits
+from kompakt.tune.held_out import Objective, Part, held_out_path
+from kompakt.validate import SIZE_RULES, fold_of_row, pick_size, resolve_splits, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -45,6 +47,8 @@ logger = logging.getLogger("kompakt")
 _INPUT_SPACE = 2000
 _N_SIZES = 5
 _LARGEST_AUTO = 1000
+#: what the machines of the folds do with prototypes that are rows of the fold
+CV_PROTOTYPES = ("drop", "anew", "plain")
 #: the coarse search sees this many rows where there are more than twice as many
 _COARSE_ROWS = 50_000
 
@@ -63,6 +67,8 @@ class _Plan:
     folds: Any  # None, their number, or the fold of each row
     n_given: int  # rows of the user's X
     parts: list[Part] = field(default_factory=list)
+    twins: Array | None = None  # a number for each row, the same for equal ones; where folds drop their prototypes
+    anew: list[Selection] | None = None  # prototypes chosen without each fold
     history: list[dict[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     evaluations: int = 0  # of the kernel, while tuning
@@ -79,10 +85,9 @@ class _Plan:
     def basis(self) -> Array:
         return self.selection.vectors
 
-    @property
-    def stratum(self) -> Array | None:
+    def stratum_of(self, selection: Selection) -> Array | None:
         """Class of each basis vector, where they are rows of X."""
-        indices, labels = self.selection.indices, self.training.labels
+        indices, labels = selection.indices, self.training.labels
         return None if indices is None or labels is None else labels[indices]
 
 
@@ -125,7 +130,7 @@ class FixedSizeFit:
         forget_batches(self)
         for name in _SOMETIMES:
             self.__dict__.pop(name, None)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
+        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
             streamed = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
             training = held_rows(self, streamed)
             plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
@@ -136,7 +141,7 @@ class FixedSizeFit:
             if me.n_basis == "auto" and not plan.input_space:
                 self._choose_size(plan)
                 plan.note("size", n_basis=plan.selection.n_basis)
-            if me.tune and training.whole:
+            if me.tune:
                 self._keep_held_out(plan)
             moved = self._move(plan, deadline)
             task = plan.task if training.whole else replace(plan.task, rows=streamed.rows, labels=None)
@@ -152,7 +157,7 @@ class FixedSizeFit:
             moved.publish(self)
             if moved.machine.interrupted:
                 return self
-        me._report(solution, None, deadline)
+        me._report(solution, deadline)
         return self
 
     # -- steps ---------------------------------------------------------------------------------------
@@ -163,6 +168,8 @@ class FixedSizeFit:
             raise ValueError(f"search must be one of {STRATEGIES}; got {me.search!r}.")
         if me.size_rule not in SIZE_RULES:
             raise ValueError(f"size_rule must be one of {SIZE_RULES}; got {me.size_rule!r}.")
+        if me.cv_prototypes not in CV_PROTOTYPES:
+            raise ValueError(f"cv_prototypes must be one of {CV_PROTOTYPES}; got {me.cv_prototypes!r}.")
         if isinstance(me.cv, Integral) and (isinstance(me.cv, bool) or me.cv < 2):
             raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {me.cv!r}.")
         if me.sizes is not None and (np.ndim(me.sizes) != 1 or not len(me.sizes) or min(me.sizes) < 1):
@@ -194,8 +201,29 @@ class FixedSizeFit:
             selection = self._prototypes(training, objective)
             logger.info("%d prototype vectors chosen among %d rows", selection.n_basis, training.rows.n_rows)
         plan = _Plan(training, task, objective, training.kernel, float(me.C), selection, input_space, folds, n_given)
+        if folds is not None and selection.indices is not None:  # prototypes that are rows of some fold
+            if me.cv_prototypes == "drop":
+                plan.twins = np.unique(training.rows.hashes(0), return_inverse=True)[1]
+            elif me.cv_prototypes == "anew":
+                self._select_anew(plan)
         self._cut(plan)
         return plan
+
+    def _select_anew(self, plan: _Plan) -> None:
+        """Prototypes of every fold, chosen among the rows outside it."""
+        training = plan.training
+        if isinstance(plan.folds, int):
+            plan.folds = shuffled_folds(
+                training.rows.n_rows, plan.folds, labels=training.labels, random_state=training.key
+            )
+        plan.anew = []
+        for v in range(int(plan.folds.max()) + 1):
+            outside = np.flatnonzero(plan.folds != v)
+            labels = None if training.labels is None else training.labels[outside]
+            part = replace(training, rows=training.rows.subset(outside), labels=labels)
+            chosen = self._prototypes(part, plan.objective)
+            indices = None if chosen.indices is None else outside[chosen.indices]
+            plan.anew.append(Selection(indices, chosen.vectors, info=chosen.info))
 
     def _check_refine(self, training: Training, input_space: bool) -> None:
         me: Any = self
@@ -255,14 +283,25 @@ class FixedSizeFit:
         sizes = getattr(self, "sizes", None)
         if sizes is not None:
             return sorted({int(size) for size in sizes})
-        largest = min(_LARGEST_AUTO, max(2, n_rows // 2), int(10 * np.sqrt(n_rows)))
+        largest = min(_LARGEST_AUTO, n_rows, int(10 * np.sqrt(n_rows)))
         return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
 
     def _cut(self, plan: _Plan) -> None:
         """Divide the machine into parts, with folds where something will be held out."""
-        me: Any = self
-        stratum = None if getattr(me, "shared_basis", True) else plan.stratum
-        plan.parts = make_parts(plan.task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
+        plan.parts = self._parts(plan, plan.task, plan.twins)
+
+    def _parts(self, plan: _Plan, task: Task, twins: Array | None) -> list[Part]:
+        """Parts of the machine on the rows of a task, whose equal rows have equal numbers in `twins`."""
+        own = not getattr(self, "shared_basis", True)
+        origin = None
+        if twins is not None and plan.twins is not None and plan.selection.indices is not None:
+            origin = Origin(twins, plan.twins[plan.selection.indices])
+        anew = None
+        if plan.anew is not None:
+            anew = [(chosen.vectors, plan.stratum_of(chosen) if own else None) for chosen in plan.anew]
+        stratum = plan.stratum_of(plan.selection) if own else None
+        m, key = plan.selection.n_basis, plan.training.key
+        return make_parts(task, stratum, m, plan.folds, key, origin=origin, anew=anew)
 
     def _tune(self, plan: _Plan, deadline: float | None) -> None:
         """Search width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
@@ -304,8 +343,7 @@ class FixedSizeFit:
         if labels is not None and len(np.unique(labels[some])) <= labels.max():
             return None  # a class is so rare that it is missing
         task = replace(plan.task, rows=rows.subset(some), labels=None if labels is None else labels[some])
-        stratum = None if getattr(self, "shared_basis", True) else plan.stratum
-        parts = make_parts(task, stratum, plan.selection.n_basis, plan.folds, plan.training.key)
+        parts = self._parts(plan, task, None if plan.twins is None else plan.twins[some])
         logger.info("the coarse search uses %d of %d rows", enough, rows.n_rows)
 
         def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
@@ -317,9 +355,10 @@ class FixedSizeFit:
     def _choose_size(self, plan: _Plan) -> None:
         """Pick the number of prototypes on a path of nested sets, all from one set of features."""
         me: Any = self
-        order = spread_order(plan.kernel, plan.basis) if plan.kernel.name != "precomputed" else None
-        if order is not None:
-            plan.selection = _taken(plan.selection, order)
+        if plan.kernel.name != "precomputed":
+            plan.selection = _taken(plan.selection, spread_order(plan.kernel, plan.basis))
+            if plan.anew is not None:
+                plan.anew = [_taken(chosen, spread_order(plan.kernel, chosen.vectors)) for chosen in plan.anew]
             self._cut(plan)
         n = plan.selection.n_basis
         sizes = np.array(sorted({min(size, n) for size in self._sizes(plan.training.rows.n_rows)}))
@@ -334,6 +373,8 @@ class FixedSizeFit:
         choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], me.size_rule)
         plan.C = float(Cs[at_best[choice.index]])
         plan.selection = _taken(plan.selection, np.arange(choice.size))
+        if plan.anew is not None:
+            plan.anew = [_taken(chosen, np.arange(min(choice.size, chosen.n_basis))) for chosen in plan.anew]
         self._cut(plan)
         self.size_path_ = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
         logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
@@ -351,9 +392,20 @@ class FixedSizeFit:
         return moved
 
     def _keep_held_out(self, plan: _Plan) -> None:
-        outputs = held_out_outputs(plan.task, plan.parts, plan.kernel, plan.basis, np.array([plan.C]), plan.objective)[
-            0
-        ]
+        """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
+        task, parts = plan.task, plan.parts
+        Cs = np.array([plan.C])
+        values = [held_out_path(part, plan.kernel, plan.basis, Cs, plan.objective) for part in parts]
+        plan.count(parts)
+        self.cv_error_ = float(np.nanmean(errors_of(task, parts, values, plan.objective)[1]))
+        outputs = np.full((task.rows.n_rows, task.rows.n_outputs), np.nan)
+        for part, value in zip(parts, values, strict=True):
+            outputs[part.index[:, None], part.outputs] = value[0]
+        if task.pairwise:
+            solution, _ = fit_parts(task, parts, plan.kernel, plan.basis, plan.C, plan.objective)
+            self.cv_error_ = class_error(task, outputs, solution.weights, solution.intercept, plan.kernel, plan.basis)
+        if not plan.training.whole:
+            return
         kept = plan.training.kept
         if kept is not None:
             whole = np.full((plan.n_given, outputs.shape[1]), np.nan)

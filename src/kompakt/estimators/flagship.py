@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
-from kompakt.estimators.base import deadline_of
 from kompakt.estimators.prepare import Array, Training, splits_of
 from kompakt.grow.compact import Machine, Recipe, grow, unseen_outputs
 from kompakt.grow.path import SizePath, size_path
 from kompakt.kernels import RBF, make_kernel
 from kompakt.losses import Loss
+from kompakt.progress import Deadline
 from kompakt.tune.flagship import Tuned, seconds_left, settings_grid, tune_flagship
 from kompakt.tune.widths import leave_one_out_widths
 from kompakt.validate import holdout
@@ -111,9 +111,9 @@ class FlagshipPlan:
         rows = self.training.rows
         splits = self._splits()
         largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
-        left = seconds_left(self.recipe.settings.deadline, 0.6)
-        settings = replace(self.recipe.settings, deadline=deadline_of(left))
-        recipe = replace(self.recipe, settings=settings)
+        deadline = self.recipe.settings.deadline
+        part = deadline.share(0.6) if isinstance(deadline, Deadline) else deadline
+        recipe = replace(self.recipe, settings=replace(self.recipe.settings, deadline=part))
         path = size_path(rows, self.kernel, largest, recipe, splits, self.training.labels, self.estimator.size_tol)
         return replace(
             self,

@@ -68,7 +68,8 @@ def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
 
 def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
     kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
-    values = _predicted(model, method, frame.to_numpy(dtype=kind, na_value=np.nan)) if len(frame) else np.asarray(meta)[:0]
+    X = frame.to_numpy(dtype=kind, na_value=np.nan)
+    values = _predicted(model, method, X) if len(frame) else np.asarray(meta)[:0]
     if values.ndim == 1:
         return type(meta)(values, index=frame.index, name=meta.name, dtype=meta.dtype)
     return type(meta)(values, index=frame.index, columns=meta.columns)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.estimators.base import verbose_logging
 from kompakt.estimators.reduction import LEAST_ROWS, ReducedSVC, warn_not_reduced
 from kompakt.estimators.samples import fit_on_sample
 from kompakt.estimators.watch import watched
@@ -186,7 +185,7 @@ class LocalSamplingSVC(ReducedSVC):
         if isinstance(X, Source):
             return fit_on_sample(self, X, y, sample_weight, classifier=True)
         self._check_search()
-        with verbose_logging(self.verbose), block_threads(self.n_jobs):
+        with block_threads(self.n_jobs):
             X, y = self._begin(X, y, sample_weight)
             options, held = self._options(X, y)
             validate = None if held is None else lambda machine: self._error(machine, X, y, held)

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from kompakt.codings import get_coding
 from kompakt.design import Design
-from kompakt.estimators.base import verbose_logging
+from kompakt.estimators.base import offered_if
 from kompakt.estimators.prepare import (
     Array,
     Training,
     check_parameters,
     check_rows,
+    checked_weights,
     class_factors,
     resolve_kernel,
 )
+from kompakt.estimators.watch import verbose_logging
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, Loss, make_loss
 from kompakt.rows import ArrayRows, centre_of
@@ -164,7 +165,7 @@ class _Partial:
         X = X.astype(np.float64, copy=False)  # sums over many batches keep what float32 would lose
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             kept = np.flatnonzero(weights > 0)
             if not len(kept):
                 raise ValueError("sample_weight is zero for every row of the batch; expected at least one non-zero.")
@@ -175,7 +176,7 @@ class _Partial:
 class PartialClassifier(_Partial):
     """`partial_fit` of classifiers."""
 
-    @available_if(_available)
+    @offered_if(_available)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
         """Add a batch of rows to the machine and forget it.
 
@@ -229,7 +230,7 @@ class PartialClassifier(_Partial):
 class PartialRegressor(_Partial):
     """`partial_fit` of regressors."""
 
-    @available_if(_available)
+    @offered_if(_available)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Add a batch of rows to the machine and forget it.
 

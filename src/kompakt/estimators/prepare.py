@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -93,8 +94,10 @@ def check_rows(
         )
     try:
         if y is None:
-            return validate_data(estimator, X, **options), None
-        return validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+            X = validate_data(estimator, X, **options)
+        else:
+            refuse_missing(y)
+            X, y = validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
     except ValueError as error:
         if "Input X contains NaN" in str(error):
             raise ValueError(
@@ -102,6 +105,41 @@ def check_rows(
                 f"make_pipeline(SimpleImputer(strategy='median'), {type(estimator).__name__}()) of scikit-learn."
             ) from None
         raise
+    if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
+        values = X.data if sparse.issparse(X) else X
+        largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
+        refuse_extremes(largest, X.dtype, sparse.issparse(X))
+    if numeric_y and y is not None:
+        refuse_extreme_targets(float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0)))
+    return X, y
+
+
+def refuse_missing(y: Any) -> None:
+    """None among the targets: scikit-learn lets it through, as NaN for numbers and as a label for classes."""
+    values = np.asarray(y, dtype=object) if not hasattr(y, "dtype") else np.asarray(y)
+    if values.dtype == object:
+        missing = np.flatnonzero([value is None for value in values.ravel()])
+        if len(missing):
+            raise ValueError(
+                f"y contains None, {len(missing)} times, first at position {missing[0]}; expected a target for every "
+                "row. Drop the rows without one."
+            )
+
+
+def checked_weights(sample_weight: Any, X: Any) -> Array:
+    """Sample weights as float64 of sizes that can be computed with."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    refuse_extreme_weights(float(weights.max(initial=0.0)))
+    return weights
+
+
+def refuse_extreme_weights(largest: float) -> None:
+    """Sample weights whose products with C and squared targets would overflow or vanish."""
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"the largest sample weight must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {largest:.1e}. "
+            "Divide the weights by their mean: only C times the weight counts."
+        )
 
 
 def _with_small_indices(X: Any) -> Any:
@@ -126,11 +164,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
     X, y = check_rows(estimator, X, y, numeric_y=not classifier)
-    values = X.data if sparse.issparse(X) else X
-    refuse_extremes(max(float(values.max()), -float(values.min())) if values.size else 0.0, X.dtype, sparse.issparse(X))
-    weights = None
-    if sample_weight is not None:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = None if sample_weight is None else checked_weights(sample_weight, X)
     kept = None
     square = X
     if weights is not None and np.any(weights == 0):
@@ -173,6 +207,20 @@ def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
         )
 
 
+#: largest C, sample weight and target, and one over the smallest C and weight: products and squares of them must stay
+#: inside the range of float64
+LARGEST = 1e50
+
+
+def refuse_extreme_targets(largest: float) -> None:
+    """Regression targets whose squares, times C, would overflow."""
+    if largest > LARGEST:
+        raise ValueError(
+            f"the targets y are too large to be squared: the largest is {largest:.1e}, expected at most {LARGEST:.0e}. "
+            "Scale them, for example with TransformedTargetRegressor(regressor, transformer=StandardScaler())."
+        )
+
+
 def _with_classes(
     estimator: Any,
     X: Any,
@@ -192,7 +240,8 @@ def _with_classes(
             f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
             "Give rows of at least two classes (with positive weight)."
         )
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, class_mass(labels, weights, kept, n_rows))
+    mass = class_mass(labels, weights, kept, n_rows)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass)
     if factors is not None:
         weights = factors[labels] if weights is None else weights * factors[labels]
     coding = get_coding(getattr(estimator, "coding", "one_vs_rest"))
@@ -239,9 +288,10 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     if unknown:
         raise ValueError(f"class_weight must name labels of y, which are {known}; got {unknown} besides.")
     factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
-    if np.any(~np.isfinite(factors)) or np.any(factors <= 0):
+    if np.any(~np.isfinite(factors)) or np.any(factors <= 0) or np.any(factors > LARGEST):
         raise ValueError(
-            f"class weights must be finite and positive; got {class_weight!r}. Leave a class out of y to ignore it."
+            f"class weights must be positive and at most {LARGEST:.0e}; got {class_weight!r}. Leave a class out of y "
+            "to ignore it."
         )
     return factors
 
@@ -255,14 +305,26 @@ def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array 
     words = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
     if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in words:
         raise ValueError(
-            f"gamma must be 'scale', 'auto', a number or one number per feature; got {estimator.gamma!r}, which "
+            f"gamma must be {_gamma_choices(words)}; got {estimator.gamma!r}, which "
             f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
         )
-    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre)
+    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, words)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
 
-def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf", centre: Array | None = None) -> Any:
+def _gamma_choices(learned: Sequence[str]) -> str:
+    names = ", ".join(repr(name) for name in ("scale", "auto", *learned))
+    return f"{names}, a positive number or one per feature"
+
+
+def resolve_gamma(
+    gamma: Any,
+    X: Any,
+    weights: Array | None,
+    kernel: Any = "rbf",
+    centre: Array | None = None,
+    learned: Sequence[str] = (),
+) -> Any:
     """A number, or one per feature, for `gamma`; "scale" uses the weighted variance of the entries."""
     if not isinstance(kernel, str) or kernel in ("linear", "precomputed"):
         return 1.0
@@ -279,7 +341,7 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
             return 1.0 / spread if spread > np.finfo(float).tiny else 1.0
         if gamma == "auto":
             return 1.0 / X.shape[1]
-        raise ValueError(f"gamma must be 'scale', 'auto', a number or one number per feature; got {gamma!r}.")
+        raise ValueError(f"gamma must be {_gamma_choices(learned)}; got {gamma!r}.")
     values = np.asarray(gamma, dtype=np.float64)
     if values.ndim == 1 and (kernel != "rbf" or len(values) != X.shape[1]):
         raise ValueError(
@@ -287,11 +349,15 @@ def resolve_gamma(gamma: Any, X: Any, weights: Array | None, kernel: Any = "rbf"
             f"got kernel={kernel!r} and {len(values)}."
         )
     if values.ndim > 1 or not np.all(np.isfinite(values)) or np.any(values <= 0):
-        raise ValueError(f"gamma must be positive and finite; got {gamma!r}.")
+        raise ValueError(f"gamma must be {_gamma_choices(learned)}; got {gamma!r}.")
     return values if values.ndim else float(values)
 
 
 _POSITIVE = ("C", "tol")
+_SWITCHES = (
+    "refine", "tune", "calibrate", "fit_intercept", "penalize_intercept", "warm_start", "shared_basis", "shrinking",
+    "plus_one", "refit", "two_pass", "stratify", "reweight",
+)  # fmt: skip
 _COUNTS = {"max_iter": 1, "refine_iter": 1, "n_candidates": 1, "degree": 1}
 
 
@@ -310,6 +376,16 @@ def check_parameters(estimator: Any) -> None:
         value: Any = parameters.get(name, 1.0)
         if not _is_number(value) or not 0 < float(value) < np.inf:
             raise ValueError(f"{name} must be a positive, finite number; got {value!r}.")
+    C = float(parameters.get("C", 1.0))
+    if not 1.0 / LARGEST <= C <= LARGEST:
+        raise ValueError(
+            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and "
+            "take a C nearer to 1."
+        )
+    for name in _SWITCHES:
+        value = parameters.get(name, False)
+        if not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False; got {value!r}.")
     for name, least in _COUNTS.items():
         value = parameters.get(name, least)
         if name == "n_candidates" and value is None:

@@ -96,6 +96,7 @@ class ProjectedSVC(MachineClassifier):
     memory_budget : int, default=None
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
+    verbose : int, default=0
 
     Attributes
     ----------
@@ -149,6 +150,7 @@ class ProjectedSVC(MachineClassifier):
         memory_budget: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.n_basis = n_basis
         self.epsilon = epsilon
@@ -172,6 +174,7 @@ class ProjectedSVC(MachineClassifier):
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     @watched
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> ProjectedSVC:
@@ -230,7 +233,7 @@ class ProjectedSVC(MachineClassifier):
         if moved is not None:
             moved.publish(self)
         if not self.interrupted_:
-            self._report(solution, None, deadline)  # type: ignore[arg-type]
+            self._report(solution, deadline)
         return self
 
     # -- parts ---------------------------------------------------------------------------------------

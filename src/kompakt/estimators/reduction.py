@@ -8,19 +8,21 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC
+from sklearn.svm import SVC, NuSVC
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.compress import as_model
-from kompakt.estimators.prepare import Array, check_parameters, check_rows, resolve_gamma
+from kompakt.estimators.prepare import Array, check_parameters, check_rows, checked_weights, resolve_gamma
 from kompakt.kernels import Linear
 from kompakt.model import Model
+from kompakt.rows import centre_of
 from kompakt.subsample import ReductionWarning
 from kompakt.subsample.support import last_step, support_positions
 from kompakt.validate import holdout
@@ -53,9 +55,11 @@ class ReducedSVC(MachineClassifier):
         self._weights = None
         rows = np.arange(len(y))
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            weights = checked_weights(sample_weight, X)
             rows = np.flatnonzero(weights > 0)
             self._weights = None if np.all(weights == 1.0) else weights
+        # distances do not change when rows are centred, their rounding does
+        self._centre = None if sparse.issparse(X) else centre_of(X, self._weights)
         self.classes_ = np.unique(y[rows])
         if len(self.classes_) < 2:
             raise ValueError(
@@ -109,8 +113,17 @@ class ReducedSVC(MachineClassifier):
 
     def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array, factor: float = 1.0) -> Any:
         fitted = clone(machine)
+        if self._centre is not None and _measures_distances(machine):
+            self._fit_step(fitted, X[rows] - self._centre.astype(X.dtype), y, rows, factor)
+            # the machine is handed on with the user's rows: it predicts for rows that are not centred
+            fitted.support_vectors_ = np.asarray(X[rows[fitted.support_]], dtype=fitted.support_vectors_.dtype)
+            return fitted
+        return self._fit_step(fitted, X[rows], y, rows, factor)
+
+    def _fit_step(self, fitted: Any, part: Any, y: Array, rows: Array, factor: float) -> Any:
+        """Fit a machine to `part`, the rows with these numbers, with their weights where there are any."""
         if self._weights is None and factor == 1.0:
-            return fitted.fit(X[rows], y[rows])
+            return fitted.fit(part, y[rows])
         weights = np.full(len(rows), factor) if self._weights is None else factor * self._weights[rows]
         step = last_step(fitted)
         if not has_fit_parameter(step, "sample_weight"):
@@ -119,7 +132,7 @@ class ReducedSVC(MachineClassifier):
                 "the weights out, or choose an estimator that takes them."
             )
         name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
-        return fitted.fit(X[rows], y[rows], **{name: weights})
+        return fitted.fit(part, y[rows], **{name: weights})
 
     def _error(self, machine: Any, X: Any, y: Array, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
@@ -174,7 +187,7 @@ class ReducedSVC(MachineClassifier):
             self.basis_vectors_ = self.model_.basis_vectors_
             self.dual_coef_ = self.model_.weights.T
             self.intercept_ = self.model_.intercept
-        for name in ("_weights", "_svm", "_pool", "_key"):
+        for name in ("_weights", "_centre", "_svm", "_pool", "_key"):
             delattr(self, name)
 
     # -- after it ----------------------------------------------------------------------------------------
@@ -253,6 +266,11 @@ def _is_seed(name: str) -> bool:
     return name == "random_state" or name.endswith("__random_state")
 
 
+def _measures_distances(machine: Any) -> bool:
+    """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
+    return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
+
+
 def _model_of(machine: Any) -> Model | None:
     """The kompakt model of a fitted machine; None where it has none, and is asked itself."""
     step = last_step(machine)
@@ -273,7 +291,7 @@ def _model_of(machine: Any) -> Model | None:
 def _check_words(estimator: Any) -> None:
     """Ranges of the parameters of both machines."""
     parameters = estimator.get_params(deep=False)
-    _Shared(**{name: value for name, value in parameters.items() if name in ("C", "max_iter", "degree")}).check()
+    _Shared(**{name: value for name, value in parameters.items() if name in _SHARED}).check()
     n_basis = parameters["n_basis"]
     if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
         raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
@@ -288,6 +306,10 @@ def _check_words(estimator: Any) -> None:
     tol = parameters["tol"]
     if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
         raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
+
+
+#: parameters that mean the same everywhere
+_SHARED = ("C", "max_iter", "degree", "stratify", "reweight")
 
 
 class _Shared:

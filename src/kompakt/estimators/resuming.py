@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metadata_routing import UNUSED
 
-from kompakt.checkpoint import checkpointing, step
+from kompakt.checkpoint import checkpointing, fingerprint, step
 from kompakt.estimators.prepare import Training
 from kompakt.rows.digest import content_of
 
@@ -45,13 +44,13 @@ def identity_of(estimator: Any, training: Training) -> dict[str, Any]:
     identity: dict[str, Any] = {"estimator": type(estimator).__name__}
     for name, value in estimator.get_params(deep=False).items():
         if name not in _FREE:
-            identity[name] = _seed(value) if name == "random_state" else _words(value)
+            identity[name] = _seed(value) if name == "random_state" else _text(name, value)
     identity["shape"] = f"{rows.n_rows} rows of {rows.n_features} {rows.dtype} features, {rows.n_outputs} outputs"
     if training.classes is not None:
-        identity["classes"] = _words(np.asarray(training.classes).astype(str))
+        identity["classes"] = _text("classes", np.asarray(training.classes))
     identity |= content_of(rows)
     if estimator.get_params(deep=False).get("warm_start") and getattr(estimator, "basis_vectors_", None) is not None:
-        identity["warm start"] = _words(estimator.basis_vectors_)
+        identity["warm start"] = _text("warm start", estimator.basis_vectors_)
     return identity
 
 
@@ -60,17 +59,26 @@ def _seed(value: Any) -> str:
     return repr(int(value)) if isinstance(value, Integral) else "drawn"
 
 
-def _words(value: Any) -> str:
-    """A parameter as text that is the same in every process; long ones by their digest."""
+def _text(name: str, value: Any) -> str:
+    """A parameter as text that is the same in every process: itself where it is short, else its digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    try:
+        digest = fingerprint(value)
+    except TypeError as error:
+        raise TypeError(
+            f"a fit with {name}={type(value).__name__} cannot have a checkpoint: nobody can tell whether the code of "
+            f"{error} is still the same when the fit goes on. {_REMEDY.get(name, _FIT_WITHOUT)}"
+        ) from None
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         array = np.asarray(value)
-        return f"array {array.shape} {array.dtype} {_digest(array)}"
-    if callable(value) and not hasattr(value, "select"):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__name__)}"
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:80]}... {_digest(np.frombuffer(text.encode(), dtype=np.uint8))}"
+        return f"array {array.shape} {array.dtype} {digest}"
+    return f"{type(value).__name__} {digest}"
 
 
-def _digest(array: np.ndarray) -> str:
-    plain = np.ascontiguousarray(array if array.dtype != object else array.astype(str))
-    return hashlib.sha256(plain.tobytes()).hexdigest()[:16]
+_FIT_WITHOUT = "Fit without checkpoint."
+_REMEDY = {
+    "cv": "Give the splits themselves: cv=list(splitter.split(X, y)).",
+    "selection": "Give the vectors that it selects, as an array, or fit without checkpoint.",
+    "kernel": "Name a kernel of kompakt, or fit without checkpoint.",
+}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,12 +9,11 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from kompakt.checkpoint import current, step
 from kompakt.codings import get_coding
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
-from kompakt.estimators.base import MachineClassifier, deadline_of, verbose_logging
+from kompakt.estimators.base import MachineClassifier, deadline_of
 from kompakt.estimators.prepare import Training, prepare, splits_of
 from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
 from kompakt.estimators.resuming import NOT_METADATA, checkpoints
@@ -83,7 +80,7 @@ class GreedyFit(MachineClassifier):
         self
         """
         deadline = deadline_of(self.max_time)
-        with verbose_logging(self.verbose), block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:
+        with block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:
             everything = resume(prepare(self, X, y, sample_weight, classifier=True))
             parts = self._choose_size(self._resolve(held_rows(self, everything), deadline))
             check_movable(self, parts.kernel)
@@ -113,8 +110,8 @@ class GreedyFit(MachineClassifier):
         if stopped:
             self.interrupted_ = True
             warn_interrupted(self, f"the machine grown so far, with {self.n_basis_} basis vectors, is kept")
-        elif not solution.converged and not self.interrupted_:
-            self._warn(solution.optimality, deadline)
+        elif not self.interrupted_:
+            self._report(solution, deadline)
         return self
 
     def _moved(self, parts: _Resolved, basis: Array, deadline: float | None) -> Moved | None:
@@ -312,17 +309,6 @@ class GreedyFit(MachineClassifier):
             )
         put_back(machine, indices)
         return list(self.history_)
-
-    def _warn(self, optimality: Array, deadline: float | None) -> None:
-        late = deadline is not None and time.monotonic() > deadline
-        limit = f"max_time={self.max_time} seconds are over"
-        cause = limit if late else f"max_iter={self.max_iter} Newton steps were done"
-        warnings.warn(
-            f"SpSVC did not converge: {cause}, and the gradient is still {float(np.max(optimality)):.1e} of its parts "
-            f"(tol={self.tol}). Raise the limit, scale the inputs, or lower C.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
 
 def grid_values(values: Any, name: str) -> Array:

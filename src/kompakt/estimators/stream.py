@@ -23,6 +23,8 @@ from kompakt.estimators.prepare import (
     Training,
     check_parameters,
     class_factors,
+    refuse_extreme_targets,
+    refuse_extreme_weights,
     refuse_extremes,
     resolve_kernel,
 )
@@ -136,6 +138,8 @@ def _first_look(
         raise ValueError(
             f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
         )
+    if not classifier and raw.y is not None:
+        refuse_extreme_targets(float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0)))
     values = raw.X.data if sparse.issparse(raw.X) else raw.X
     w = np.ones(len(raw)) if raw.w is None else raw.w
     labels = mass = None
@@ -175,8 +179,11 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
         if bad.any():
             what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
             raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
+    if raw.w is not None:
+        refuse_extreme_weights(max(1.0, float(raw.w.max(initial=0.0))))  # a part may hold small weights only
     if raw.w is not None and np.any(raw.w < 0):
-        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {place(int(np.argmax(raw.w < 0)))}.")
+        first_bad = place(int(np.argmax(raw.w < 0)))
+        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {first_bad}.")
 
 
 def first_pass(
@@ -280,6 +287,7 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
 def _spread(classes: Array, fact: Facts) -> Array:
     """The weight that one task found for every class."""
     mass = np.zeros(len(classes))
+    assert fact.labels is not None
     mass[np.searchsorted(classes, fact.labels)] = fact.mass
     return mass
 

@@ -7,13 +7,14 @@ scikit-learn 1.9 has a protocol of callbacks (`set_callbacks`, contexts of a tre
 from __future__ import annotations
 
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kompakt.estimators.lazy import adopted
-from kompakt.progress import listening, outermost, showing
+from kompakt.progress import above_bar, apart, listening, outermost, showing
 from kompakt.rows.dask_rows import is_dask
 
 try:
@@ -21,7 +22,9 @@ try:
 except ImportError:  # scikit-learn before 1.9
     from kompakt.estimators._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
 
-__all__ = ["CallbackSupportMixin", "InterruptedWarning", "warn_interrupted", "watched"]
+__all__ = ["CallbackSupportMixin", "InterruptedWarning", "verbose_logging", "warn_interrupted", "watched"]
+
+logger = logging.getLogger("kompakt")
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -51,14 +54,43 @@ def warn_interrupted(estimator: Any, what: str, stacklevel: int = 4) -> None:
     )
 
 
+class _AboveBar(logging.StreamHandler):
+    """Records on standard error, above the bar where one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not above_bar(self.format(record)):
+            super().emit(record)
+
+
+@contextmanager
+def verbose_logging(verbose: int) -> Iterator[None]:
+    """Show kompakt's log records on standard error while a fit runs: 1 for the main steps, 2 for all."""
+    if not verbose:
+        yield
+        return
+    handler = _AboveBar()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def watched(fit: Fit) -> Fit:
-    """Report the progress of a `fit` method, and leave no half-fitted estimator behind when it is interrupted."""
+    """Report the progress of a `fit` method, and leave no half-fitted estimator behind when it is interrupted.
+
+    With `verbose`, its stages are logged on standard error, for every estimator alike.
+    """
 
     @functools.wraps(fit)
     def method(self: Any, X: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         if is_dask(X):  # before anything could materialise it
             X, y, args, kwargs = adopted(X, y, args, kwargs)
-        with outermost(), _told(self, X, y):
+        with outermost(), apart(), _told(self, X, y), verbose_logging(getattr(self, "verbose", 0)):
             try:
                 return fit(self, X, y, *args, **kwargs)
             except KeyboardInterrupt:

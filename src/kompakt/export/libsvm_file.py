@@ -21,7 +21,7 @@ from scipy import sparse
 from kompakt.codings import class_pairs
 from kompakt.export.folded import exported_model
 from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
-from kompakt.formats.errors import UnsupportedModelError
+from kompakt.formats.container import UnsupportedModelError
 from kompakt.formats.files import check_writable, write_atomically
 from kompakt.formats.libsvm import (
     KERNELS,

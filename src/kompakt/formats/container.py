@@ -29,8 +29,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import kompakt
-from kompakt.formats.errors import ModelFileError
-from kompakt.formats.plain import parse_json
 
 MAGIC = b"\x89KMPKT\r\n"
 VERSION = 1
@@ -43,6 +41,37 @@ DTYPES = ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", 
 _PREAMBLE = struct.Struct("<8sIIQ32s8x")
 _DIGEST = slice(24, 56)
 _CHUNK = 1 << 20
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be read: damaged, cut short, contradicting itself, or of an unknown version.
+
+    Every malformed input, in kompakt's own format or in LIBSVM's, ends in this exception.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt
+    >>> from kompakt.formats import ModelFileError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "notes.txt")
+    ...     _ = path.write_text("no model")
+    ...     try:
+    ...         kompakt.load(path)
+    ...     except ModelFileError as error:
+    ...         print("not loaded:", str(error).split(": ", 1)[1])
+    not loaded: not a kompakt model file: it has 8 bytes, and a model file has at least 64.
+    """
+
+
+class UnsupportedModelError(ModelFileError):
+    """A sound model that the other side cannot express, such as a Laplacian kernel in LIBSVM's format.
+
+    Examples
+    --------
+    >>> from kompakt.formats import ModelFileError, UnsupportedModelError
+    >>> issubclass(UnsupportedModelError, ModelFileError)
+    True
+    """
 
 
 @dataclass(frozen=True)
@@ -128,6 +157,27 @@ def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[
         raise ModelFileError("the header must be a JSON object.")
     entries = _check_table(header.pop("arrays", None), size - begin)
     return header, entries, begin
+
+
+def parse_json(raw: bytes) -> Any:
+    """JSON as the standard has it: no NaN, no number beyond float64, no key twice."""
+
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(result := dict(pairs)) != len(pairs):
+            raise ValueError("a key appears twice in one object")
+        return result
+
+    def finite(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text[:40]} is no number of JSON, or beyond the numbers of float64")
+        return value
+
+    try:
+        text = raw.decode("utf-8")
+        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=finite, parse_float=finite)
+    except (ValueError, RecursionError) as error:
+        cause = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(f"the header is not valid JSON: {cause}.") from None
 
 
 def _digest_of(preamble: bytes, text: bytes, file: BinaryIO) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from kompakt.formats import container, schema
-from kompakt.formats.errors import ModelFileError
+from kompakt.formats.container import ModelFileError
 from kompakt.formats.folding import fold_steps
 from kompakt.model import Model
 

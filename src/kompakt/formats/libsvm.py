@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.formats.errors import ModelFileError, UnsupportedModelError
+from kompakt.formats.container import ModelFileError, UnsupportedModelError
 from kompakt.formats.files import opened
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
 from kompakt.model import Model
@@ -364,7 +364,9 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
             kernel = Polynomial(record.gamma, record.coef0, record.degree)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"the kernel is not valid: {error}") from None
-    return Model(kernel, basis, kind=kind, n_features=d, meta=meta, **fields)
+    # Far from the origin, distances of float32 rows would be rounding errors: they are formed around the vectors' mean.
+    offset = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
+    return Model(kernel, basis, kind=kind, n_features=d, offset=offset, meta=meta, **fields)
 
 
 def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,8 @@ def newton(A, y, cost, penalty, theta, f, width, max_iter, tol):  # type: ignore
             value, count = _evaluate(y, cost, trial, width, slope, rows)
             moved = theta + t * step
             reached = value + 0.5 * np.sum(penalty * moved * moved)
-            if reached <= objective + 1e-4 * t * descent + 1e-14 * abs(objective) or t < 1e-6:
+            # asked the other way round: what is not a number must end the loop too
+            if not reached > objective + 1e-4 * t * descent + 1e-14 * abs(objective) or not t >= 1e-6:
                 break
             if t < 1.0:
                 t *= 0.4

@@ -155,7 +155,7 @@ def _refined(rows: ArrayRows, plain: Machine, recipe: Recipe, labels: Array | No
     """The refined machine, or the plain one where refinement did not pay on held-out rows or on the objective."""
     kernel = widened(plain.kernel, recipe.learn, rows.n_features)
     train, held = hold_out(rows, recipe, labels)
-    compact = light(rows if train is None else rows.subset(train), recipe.memory_budget)
+    compact = light(rows if train is None else rows.subset(train), recipe.memory_budget, recipe.C)
     result = refine(
         compact,
         recipe.problem(plain.design),
@@ -317,7 +317,7 @@ def widened(kernel: Kernel, learn: str | None, n_features: int) -> Kernel:
     return kernel
 
 
-def light(rows: ArrayRows, memory_budget: int | None) -> ArrayRows:
+def light(rows: ArrayRows, memory_budget: int | None, C: float) -> ArrayRows:
     """The rows as dense float32 for the descent, where that fits: twice as fast, and its last digits do not matter."""
     if not rows.is_sparse and rows.dtype == np.float32:
         return rows
@@ -326,6 +326,10 @@ def light(rows: ArrayRows, memory_budget: int | None) -> ArrayRows:
     X = rows.X if rows.offset is None else rows.X - rows.offset
     largest = float(np.max(np.abs(X.data if rows.is_sparse else X), initial=0.0))
     if not 1e-12 < largest < 1e12:  # squares and widths must stay inside the range of float32
+        return rows
+    weight = 1.0 if rows.weights is None else float(np.max(rows.weights))
+    target = 1.0 if rows.targets is None else float(np.max(np.abs(rows.targets), initial=1.0))
+    if not C * weight * target**2 < 1e30:  # and so must the objective
         return rows
     return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 

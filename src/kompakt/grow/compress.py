@@ -32,7 +32,7 @@ from kompakt.grow.matching import Match, Matching
 from kompakt.grow.refine import Limits, descend
 from kompakt.kernels import Linear
 from kompakt.model import Model
-from kompakt.progress import task, tracked
+from kompakt.progress import is_over, task, tracked
 from kompakt.rows import ArrayRows, column_means, hash_rows, smallest_distinct
 
 Array = np.ndarray
@@ -88,8 +88,8 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
         step = job.measure(smaller, match, time.monotonic() - began)
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
-        late = plan.deadline is not None and time.monotonic() > plan.deadline
-        if (plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol) or late:
+        enough = plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol
+        if enough or (size != plan.sizes[-1] and is_over(plan.deadline)):
             break
     return steps
 

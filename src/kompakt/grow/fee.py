@@ -19,7 +19,7 @@ from kompakt.grow.candidates import Candidates
 from kompakt.grow.judges import Judge
 from kompakt.grow.scores import WholeRows
 from kompakt.grow.semiparametric import SemiparametricMachine
-from kompakt.progress import keeps_on_interrupt, task
+from kompakt.progress import is_over, keeps_on_interrupt, task
 
 Array = np.ndarray
 Record = dict[str, Any]
@@ -167,7 +167,7 @@ class FeePlan:
     @property
     def late(self) -> bool:
         """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return is_over(self.deadline)
 
 
 #: sees machine, candidates and winner of a step

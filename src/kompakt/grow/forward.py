@@ -17,7 +17,7 @@ from kompakt.grow.saving import growth_state, restore_growth
 from kompakt.grow.schedules import Schedule, make_schedule
 from kompakt.grow.scores import SELECTIONS, TRIALS, Tried, WholeRows
 from kompakt.grow.shrinking import restore, shrink
-from kompakt.progress import keeps_on_interrupt, task
+from kompakt.progress import is_over, keeps_on_interrupt, task
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -95,7 +95,7 @@ class GrowthPlan:
     @property
     def late(self) -> bool:
         """Whether the deadline has passed."""
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return is_over(self.deadline)
 
 
 def grow(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kompakt.checkpoint import progress
+from kompakt.checkpoint import fingerprint, progress
 from kompakt.design import Design
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, PiecewiseLinear
@@ -123,13 +123,12 @@ class GramSelector:
 
     def _forward(self, design: Design, problem: Problem, outputs: Array, n_basis: int) -> Array:
         first_round = not outputs.any()
-        key = (repr(design.kernel), repr(problem.loss), design.n_basis)
-        if self.cache is not None and first_round and key in self.cache:
-            sums = self.cache[key]
-        else:
-            sums = _gram_of(design, problem.loss, outputs)
-            if self.cache is not None and first_round:
-                self.cache[key] = sums
+        if self.cache is None or not first_round:
+            return _forward_select(design, problem, _gram_of(design, problem.loss, outputs), n_basis)
+        key = (fingerprint([design.kernel, problem.loss], own_code=id), design.n_basis)
+        sums = self.cache.get(key)
+        if sums is None:
+            sums = self.cache[key] = _gram_of(design, problem.loss, outputs)
         return _forward_select(design, problem, sums, n_basis)
 
     def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:

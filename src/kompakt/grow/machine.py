@@ -11,7 +11,6 @@ predictions, the objective is quadratic, and a new vector costs one bordered sol
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,7 @@ from kompakt.grow.columns import KernelColumns
 from kompakt.grow.hessian import bordered, weighted_gram
 from kompakt.grow.line import minimise_along
 from kompakt.losses import LeastSquares, Loss
+from kompakt.progress import is_over
 from kompakt.rows import ArrayRows
 from kompakt.solve import Solution
 
@@ -257,8 +257,7 @@ class GrowingMachine:
             # nothing is left to gain beyond rounding, even where rows sit on a kink to the last bit
             settled = -np.sum(gradient * step, axis=0) <= 4e-16 * np.abs(self.objective())
             self.converged = bool(np.all((self.optimality <= tol) | settled))
-            late = deadline is not None and time.monotonic() > deadline
-            if self.converged or iteration == max_iter or late:
+            if self.converged or iteration == max_iter or is_over(deadline):
                 self._exact = self.converged
                 return
             self._searched(step, gradient)

@@ -93,7 +93,7 @@ def size_path(
         history.append({"phase": "size", "time": time.monotonic() - began, "n_basis": int(size), "validation": errors})
         logger.info("size %d: held-out error %.5g", size, np.mean(errors))
         means = np.array([np.mean([result.error for result in row]) for row in found])
-        if len(means) - 1 - int(np.argmin(means)) >= _PATIENCE or recipe.settings.out_of_time():
+        if len(means) - 1 - int(np.argmin(means)) >= _PATIENCE or size == sizes[-1] or recipe.settings.out_of_time():
             break
     tried = sizes[: len(found)]
     table = np.array([[result.error for result in row] for row in found])
@@ -124,7 +124,7 @@ class _Run:
     ) -> None:
         self.recipe = recipe
         self.part, self.other = rows.subset(train), rows.subset(other)
-        self.light = light(self.part, recipe.memory_budget) if recipe.refine else self.part
+        self.light = light(self.part, recipe.memory_budget, recipe.C) if recipe.refine else self.part
         self.selection = select(self.part, kernel, largest, recipe, None if labels is None else labels[train])
         self.kernel = kernel
         self.basis = self.selection.vectors[:0]

@@ -23,7 +23,7 @@ from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows, fac
 from kompakt.grow.replay import Replay
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.progress import Task, keeps_on_interrupt, task
+from kompakt.progress import Task, is_over, keeps_on_interrupt, task
 from kompakt.rows import ArrayRows, RowBlock
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.problem import block_weights
@@ -263,8 +263,10 @@ def descend(
         return (kernel.with_theta(x[basis.size :]) if objective.learn_width else kernel), Z
 
     def function(x: Array) -> tuple[float, Array]:
-        if limits.deadline is not None and time.monotonic() > limits.deadline and values:
+        if values and is_over(limits.deadline):
             raise _OutOfTime
+        if not np.all(np.isfinite(x)):  # squares of a huge gradient
+            raise _Overflow
         known = replay.recall(x)
         if known is None:
             value, d_basis, d_theta = objective.value_and_gradient(*split(x))
@@ -273,6 +275,8 @@ def descend(
             replay.add(x, *known)
         value = known[0]
         values.append(value)
+        if not np.isfinite(value) or not np.all(np.isfinite(known[1])):
+            raise _Overflow
         if value < best["value"]:
             # in one call, so that an interrupt finds a point and weights that belong together
             best.update({"value": value, "x": x.copy(), "weights": getattr(objective, "last_weights", None)})
@@ -299,19 +303,23 @@ def descend(
             callback=count,
         )
         steps = int(result.nit)
-    except _OutOfTime:
+    except (_OutOfTime, _Overflow):
         steps = len(values)
     except KeyboardInterrupt:
         if not (limits.interruptible and best["x"] is not None and keeps_on_interrupt()):
             raise
         steps, kept = len(values), best["weights"]
-    new_kernel, Z = split(best["x"])
+    new_kernel, Z = split(start if best["x"] is None else best["x"])
     objective.best_weights = best["weights"]
     return new_kernel, Z, [values[0], best["value"]], steps, kept
 
 
 class _OutOfTime(Exception):
     """Raised inside the descent when the deadline has passed."""
+
+
+class _Overflow(Exception):
+    """Raised inside the descent where the objective leaves the range of its type: the best point so far is kept."""
 
 
 def _unit(kernel: Kernel, n_features: int, basis: Array) -> Array:

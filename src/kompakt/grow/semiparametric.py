@@ -312,7 +312,8 @@ class SemiparametricMachine:
                 value, slope, curvature = pieces(self.loss, y, f_new, cost, width)
                 moved = theta + t * step
                 reached = value + 0.5 * float(penalty @ (moved * moved))
-                if reached <= objective + 1e-4 * t * descent + 1e-14 * abs(objective) or t < 1e-6:
+                # asked the other way round: what is not a number must end the loop too
+                if not reached > objective + 1e-4 * t * descent + 1e-14 * abs(objective) or not t >= 1e-6:
                     break
                 bend = float(penalty @ (step * step))
                 t *= 0.4 if t < 1.0 else step_length(self.loss, y, f, cost, change, width, bend, descent)

@@ -6,10 +6,12 @@ only a listener that asks for it stops a loop early.
 """
 
 from kompakt.progress.bar import above_bar, showing
+from kompakt.progress.deadline import Deadline, is_over
 from kompakt.progress.hook import (
     Cancelled,
     Listener,
     Task,
+    apart,
     cancel_flag,
     checkpoint,
     listening,
@@ -21,11 +23,14 @@ from kompakt.progress.interrupt import keeps_on_interrupt, outermost
 
 __all__ = [
     "Cancelled",
+    "Deadline",
     "Listener",
     "Task",
     "above_bar",
+    "apart",
     "cancel_flag",
     "checkpoint",
+    "is_over",
     "keeps_on_interrupt",
     "listening",
     "outermost",

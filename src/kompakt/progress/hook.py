@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,6 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _local = threading.local()
+logger = logging.getLogger("kompakt")
 
 
 class Listener(Protocol):
@@ -71,21 +74,39 @@ def current_listener() -> Listener | None:
     return getattr(_local, "listener", None)
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """Tasks that an error leaves open inside do not count as open afterwards."""
+    depth = getattr(_local, "depth", 0)
+    try:
+        yield
+    finally:
+        _local.depth = depth
+
+
 class Task:
     """A piece of work that is counted in steps; see `task`."""
 
-    __slots__ = ("_listener", "_parts")
+    __slots__ = ("_began", "_level", "_listener", "_parts", "_steps")
 
     def __init__(self, listener: Listener | None, *parts: Any) -> None:
         self._listener, self._parts = listener, parts
+        self._steps, self._began, self._level = 0, 0.0, logging.DEBUG
 
     def __enter__(self) -> Task:
+        self._began = time.monotonic()
+        # one line per stage: what goes on inside a stage, or on the threads of a pool, is for those who want it all
+        depth = getattr(_local, "depth", 0)
+        minor = depth > 0 or bool(self._parts[3]) or cancel_flag() is not None
+        self._level = logging.DEBUG if minor else logging.INFO
+        _local.depth = depth + 1
         if self._listener is not None:
             self._listener.begin(*self._parts)
         return self
 
     def __call__(self, work: float = 1.0) -> bool:
         """One step is done; returns whether the loop is asked to stop."""
+        self._steps += 1
         if self._listener is not None:
             return self._listener.advance(work)
         checkpoint()
@@ -94,8 +115,15 @@ class Task:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _local.depth = max(0, getattr(_local, "depth", 1) - 1)
         if self._listener is not None:
             self._listener.end(kind is not None)
+        if logger.isEnabledFor(self._level):
+            name, n_steps = self._parts[:2]
+            of = "" if n_steps is None else f" of at most {n_steps}"
+            ended = "" if kind in (None, GeneratorExit) else f", ended by {kind.__name__}"  # type: ignore[union-attr]
+            seconds = time.monotonic() - self._began
+            logger.log(self._level, "%s: %d steps%s in %.2f s%s", name, self._steps, of, seconds, ended)
 
 
 def task(name: str, n_steps: int | None = None, *, work: float | None = None, minor: bool = False) -> Task:

@@ -60,7 +60,9 @@ def missing(y: np.ndarray) -> np.ndarray:
 
 def _is_missing(value: Any) -> bool:
     # pandas' NA is known by name: comparing it gives NA again, and pandas need not be there
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def as_words(values: Any, lacking: np.ndarray) -> np.ndarray:

@@ -331,8 +331,8 @@ class CsrSource(ChunkedSource):
             raise ValueError(f"{self.name} is no CSR matrix: {len(array)} row pointers for {self.n_rows} rows.")
         if len(self._data) != len(self._indices):
             raise ValueError(
-                f"{self.name} is no CSR matrix: it has {len(self._data)} values and {len(self._indices)} column numbers; "
-                "expected as many. Save it again from SciPy."
+                f"{self.name} is no CSR matrix: it has {len(self._data)} values and {len(self._indices)} column "
+                "numbers; expected as many. Save it again from SciPy."
             )
         pointers = array.read(0, len(array))
         falling = np.flatnonzero(pointers[1:] < pointers[:-1])
@@ -350,7 +350,8 @@ class CsrSource(ChunkedSource):
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = as_floats(self._data.read(first, last), self.name)
         pointers = self._indptr[start : stop + 1] - first
-        X = csr_rows(data, self._indices.read(first, last), pointers, self.n_features, lambda row: self.where(start + row))
+        indices = self._indices.read(first, last)
+        X = csr_rows(data, indices, pointers, self.n_features, lambda row: self.where(start + row))
         y = None if self._y is None else _slice(self._y, start, stop)
         return Raw(X, y, None if self._w is None else np.asarray(_slice(self._w, start, stop), dtype=np.float64))
 

@@ -1,4 +1,4 @@
-"""Greedy projection (seed 004, algorithm 1): pivoted Cholesky on the kernel matrix, n m kernel values of it.
+"""Greedy projection (seed 004, algorithm 1): pivoted Cholesky on the kernel matrix, from a part of its values.
 
 A row's representation error se(x) = k(x, x) - |gamma(x)|^2 is what the basis does not span of its image, where
 gamma(x) = R'^-1 k_r(x) are its coordinates in the orthonormal basis F_r R^-1 (eq. 3; the seed's text says that the
@@ -10,6 +10,9 @@ in batches with the result of one at a time.  Errors only ever fall; hence, amon
 (the pool), vectors may be chosen one by one on the pool's own small matrix for as long as the largest error in the
 pool exceeds every error outside.  Rows drawn with probability proportional to se are chosen in batches too: proposals
 drawn with the old errors are kept with probability new error / old error, which is the same distribution.
+
+The coordinates take n m kernel values, the pools of candidates some more: with the largest errors 1.1 to 3 times n m
+in all, with random draws 1.0 to 1.4 times; several times n m where the coordinates do not fit in memory.
 """
 
 from __future__ import annotations
@@ -200,8 +203,8 @@ class _State:
             left = np.maximum(left - column * column, 0.0)
             left[best] = 0.0
             chosen.append(best)
-        if not chosen:  # the largest error is rounding when it is computed anew
-            self.errors[pool] = np.minimum(self.errors[pool], left)
+        if not chosen:  # computed anew, the largest errors are rounding; those within a quantum of the floor are too
+            self.errors[pool] = np.minimum(self.errors[pool], np.minimum(left, floor))
         return pool[chosen]
 
     def _pool(self) -> tuple[Array, tuple[float, Any]]:
@@ -261,6 +264,8 @@ class _State:
         if self.indices:
             Phi = self._features_of(index)
             gram = gram - Phi @ Phi.T
+        if not np.all(np.isfinite(gram)):  # no error would ever fall, and the choice never end
+            raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")
         return gram
 
     def _features_of(self, index: Array) -> Array:

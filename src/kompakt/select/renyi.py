@@ -405,11 +405,14 @@ def _logged_bandwidths(X: Any, weights: ArrayLike | None) -> Floats:
 
 
 def _frequencies(weights: ArrayLike | None, n_distinct: int) -> Floats | None:
-    """Weights as numbers of rows: those that sum to less than one per distinct row are scaled up to that."""
+    """Weights as numbers of rows: at least one per distinct row on average, and at most a million.
+
+    Beyond, nobody gives so many equal rows, and the grid of the plug-in equation would grow without end.
+    """
     if weights is None:
         return None
     w = np.asarray(weights, dtype=float)
-    return w * max(1.0, n_distinct / w.sum())
+    return w * np.clip(1.0, n_distinct / w.sum(), 1e6 * n_distinct / w.sum())
 
 
 def _generator(rng: int | np.random.Generator | np.random.RandomState | None) -> np.random.Generator:

@@ -4,10 +4,10 @@ With k_i = k_r(x_i), the kernel values of a row against the basis (all rows for 
 
     N = sum over the two sides of cov(k_i),   m = mean_+(k_i) - mean_-(k_i),
 
-where covariances divide by the number of rows and are added unweighted (eq. 4).  Two corrections of the seed: the
-vector e of eq. 6 is e_+ - e_- (with the printed plus the sum of the means would be constrained, not their distance),
-and its C multiplies alpha'alpha, so it is a penalty and is called `reg` here.  K_r B = K against the basis, so eq. 7
-is eq. 5 with fewer columns.
+where covariances divide by the number of rows and are added unweighted (eq. 4).  A correction of the paper: the
+vector e of eq. 6 is e_+ - e_- (with the printed plus the sum of the means would be constrained, not their distance).
+Its C is printed as a factor of alpha'alpha but acts inversely: the penalty, called `reg` here, is 1 / C in its tables.
+K_r B = K against the basis, so eq. 7 is eq. 5 with fewer columns.
 
 A row of weight s stands for s equal rows.  Of those, each has its own multiplier in eq. 5, and by symmetry all the
 same one; their sum a then costs reg a^2 / s.  Eq. 7 penalises the multipliers of the basis and nothing changes.
@@ -78,6 +78,30 @@ def class_moments(
     covariance = np.concatenate([design.map_reduce(partial(products, part))[0] for part in parts])
     covariance /= mass[:, None, None]
     return ClassMoments(mass, mean, covariance)
+
+
+def penalty_scale(moments: ClassMoments, codes: Array, basis_mass: Array | None = None) -> float:
+    """Mean diagonal entry of N, over basis vectors and outputs: the unit in which a penalty is large or small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.solve.fisher import ClassMoments, penalty_scale
+    >>> moments = ClassMoments(np.ones(2), np.zeros((2, 2)), np.stack([np.eye(2), 3.0 * np.eye(2)]))
+    >>> penalty_scale(moments, np.array([[-1.0], [1.0]]))
+    4.0
+    """
+    variance = np.diagonal(moments.covariance, axis1=1, axis2=2)
+    traces = []
+    for output in range(codes.shape[1]):
+        diagonal = np.zeros(variance.shape[1])
+        for side in (-1.0, 1.0):
+            which = np.flatnonzero(codes[:, output] == side)
+            share = moments.mass[which] / moments.mass[which].sum()
+            diagonal += share @ variance[which] + share @ (moments.mean[which] - share @ moments.mean[which]) ** 2
+        traces.append(np.average(diagonal, weights=basis_mass))
+    # classes of one point each have no spread: any penalty gives the same direction
+    return float(np.mean(traces)) or 1.0
 
 
 def _of_block(labels: Array | None, weights: Array | None, block: RowBlock) -> tuple[Array, Array | None]:
@@ -203,6 +227,7 @@ def minimise(
     priors: Array | None = None,
     basis_mass: Array | None = None,
     mass: Array | None = None,
+    moments: ClassMoments | None = None,
 ) -> Solution:
     """Fisher discriminants of all outputs of a coding on one design of raw kernel values.
 
@@ -215,7 +240,7 @@ def minimise(
     codes : ndarray of shape (n_classes, L)
         +1, -1, 0: the sides of every output.
     reg : float
-        Penalty on the squared multipliers (the seed's C).
+        Penalty on the squared multipliers.
     weights : ndarray of shape (n,), optional
     bias : {"gaussian", "midpoint", "search"}
     priors : ndarray of shape (n_classes,), optional
@@ -224,8 +249,11 @@ def minimise(
         For eq. 5, whose basis is all rows: the weight of the rows that each basis vector stands for.
     mass : ndarray of shape (n_classes,), optional
         Weight of every class, where `labels` is None.
+    moments : ClassMoments, optional
+        Those of the design, where they are known already.
     """
-    moments = class_moments(design, labels, len(codes), weights, mass)
+    if moments is None:
+        moments = class_moments(design, labels, len(codes), weights, mass)
     penalty = np.full(design.n_basis, reg) if basis_mass is None else reg / basis_mass
     m, L = design.n_basis, codes.shape[1]
     alphas, intercept, objective, jitter = np.empty((m, L)), np.empty(L), np.empty(L), 0.0

@@ -23,7 +23,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     step, jitter = newton.newton_step(problem, theta, sums)
     theta = theta + step
     for _ in range(3):
-        losses, gradient, magnitude = problem.design.map_reduce(partial(_residual_sums, theta))
+        losses, gradient, magnitude, apart = problem.design.map_reduce(partial(_residual_sums, theta))
         at = newton.Sums(
             losses=problem.C * losses[None],
             gradient=problem.C * gradient,
@@ -33,8 +33,9 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
             active=sums.active,
         )
         optimality = newton.relative_gradient(problem, theta, at)
-        # residuals that are all rounding of the targets have no direction left
-        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * sums.magnitude, 0.0, optimality)
+        # residuals that are all rounding have no direction left; targets are measured from the intercept, since those
+        # far from zero would hide what is left of them in single precision
+        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * problem.C * apart, 0.0, optimality)
         objective = newton.penalised(problem, theta, at.losses[0])
         coordinates = theta
         if np.all(optimality <= 1e-13):
@@ -64,4 +65,5 @@ def _residual_sums(theta: Array, Phi: Array, block: newton.RowBlock) -> tuple[Ar
     residual = newton.predict(Phi, theta) - block.targets
     slopes = s * residual
     gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
-    return 0.5 * np.sum(slopes * residual, axis=0), gradient, np.sum(np.abs(slopes), axis=0)
+    apart = np.sum(np.abs(s * (block.targets - theta[-1])), axis=0)
+    return 0.5 * np.sum(slopes * residual, axis=0), gradient, np.sum(np.abs(slopes), axis=0), apart

@@ -9,7 +9,6 @@ in the whitened coordinates w of the design; beta is recovered at the end.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from kompakt.design import Design
 from kompakt.losses import Loss
+from kompakt.progress import is_over
 from kompakt.rows import steady
 
 Array = np.ndarray
@@ -65,7 +65,7 @@ class Settings:
     resumable: bool = False  # a step of the fit's checkpoint, if it has one: solves that take long
 
     def out_of_time(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return is_over(self.deadline)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from kompakt.design import FeatureDesign
 from kompakt.losses import LeastSquares, PiecewiseLinear
@@ -289,11 +290,16 @@ def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
         return Phi.T @ pull.astype(Phi.dtype), np.array(pull.sum())
 
     pulls, total = problem.design.map_reduce(one)
+    if not np.all(np.isfinite(r)):
+        raise LinAlgError(
+            "residuals are not finite: targets, C or sample weights are too large or too small. Scale the targets, and "
+            "keep C times the weights near 1."
+        )
     distance = np.where(s > 0, _distance(loss, r), np.inf)
     near = distance <= reach
     least = min(int(np.sum(s > 0)), problem.design.n_basis + 1)
     if near.sum() < least:
-        # the machine must have something to bend on
+        # with fewer near rows than unknowns the problem would not determine the weights
         return _scan(problem, theta, float(np.partition(distance, least - 1)[least - 1]))
     linear = problem.C * np.append(pulls, total)
     objective = 0.5 * np.sum(problem.penalty * theta**2) + problem.C * np.dot(s, loss.value_of_residual(r))
@@ -380,8 +386,9 @@ def _residual_scales(problem: Problem) -> Array:
     mass, first = rows.map_reduce(lambda block: _moments(block, 0.0, 1), block_rows)
     second = rows.map_reduce(lambda block: _moments(block, first / mass, 2), block_rows)[1]
     mean, deviation = np.abs(first / mass), np.sqrt(second / mass)
-    # equal targets have a deviation of rounding errors only
-    return np.where(deviation > 1e-12 * mean, deviation, np.where(mean > 0.0, mean, 1.0))
+    # equal targets have a deviation of rounding errors only; one over a width must be a number
+    scale = np.where(deviation > 1e-12 * mean, deviation, mean)
+    return np.where(scale > 1e-100, scale, 1.0)
 
 
 def _moments(block: RowBlock, centre: Any, power: int) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.subsample.neighbours import nearest_index
+from kompakt.subsample.neighbours import near_origin, nearest_index
 from kompakt.subsample.plan import SubsamplePlan, draw_subsamples
 from kompakt.subsample.progress import Clock, best_while_improving
 from kompakt.subsample.support import FitRows, support_positions, with_every_class
@@ -100,10 +100,11 @@ def cglq(
         # a support vector is its own nearest row; held-out rows are in the index, to save a copy, and passed over
         k = min(n, options.n_neighbors + 1)
         margin = 0 if not held_out else 4 + int(np.ceil(3.0 * k * held_out / n))
-        index = nearest_index(X, min(X.shape[0], k + margin))
+        near = near_origin(X)
+        index = nearest_index(near, min(X.shape[0], k + margin))
 
     def neighbours(rows: Array) -> Array:
-        found = index.kneighbors(X[rows], return_distance=False)
+        found = index.kneighbors(near[rows], return_distance=False)
         return first_allowed(found, in_pool, k)
 
     def trained(number: int, rows: Array) -> CGLQResult:

@@ -33,9 +33,30 @@ def search_method(X: Any) -> str:
 
 def kth_distances(V: Any, k: int) -> Array:
     """Distance of every row of V to its k-th nearest other row (step (iii)), (m,)."""
-    index = NearestNeighbors(n_neighbors=k, algorithm=search_method(V)).fit(V)
+    index = NearestNeighbors(n_neighbors=k, algorithm=search_method(V)).fit(near_origin(V))
     # called without rows, scikit-learn leaves out each point itself, also among duplicates of it
     return index.kneighbors()[0][:, k - 1]
+
+
+def near_origin(X: Any) -> Any:
+    """X itself, or a centred copy of dense rows so far away that distances would drown in their squares.
+
+    Brute-force searches of scikit-learn form |x|^2 - 2xz + |z|^2 in float64: it loses the digits of |x|^2 / spread^2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.subsample.neighbours import near_origin
+    >>> near_origin(np.array([[1e9, 0.0], [1e9 + 1.0, 0.0]])).tolist()
+    [[-0.5, 0.0], [0.5, 0.0]]
+    """
+    if sparse.issparse(X):
+        return X
+    some = np.asarray(X[:: max(1, X.shape[0] // 1000)], dtype=np.float64)
+    centre = some.mean(axis=0)
+    if float(centre @ centre) <= 1e6 * float(some.var(axis=0).sum()):
+        return X
+    return X - centre.astype(X.dtype)
 
 
 def nearest_index(X: Any, k: int) -> NearestNeighbors:

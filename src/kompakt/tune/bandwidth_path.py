@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.kernels import Kernel
-from kompakt.progress import task
+from kompakt.progress import is_over, task
 from kompakt.tune.record import Evaluation
 from kompakt.tune.search import search
 from kompakt.tune.space import Space
@@ -170,7 +170,7 @@ class _Walker:
         self.count: Callable[[], bool] | None = None  # tells whoever watches of every trial
 
     def late(self) -> bool:
-        return bool(self.trials) and self._deadline is not None and time.monotonic() > self._deadline
+        return bool(self.trials) and is_over(self._deadline)
 
     def __call__(self, factor: float, Cs: Array, phase: str) -> Trial:
         theta = self._kernel.theta
@@ -195,9 +195,10 @@ def _profile(walker: _Walker, scout: _Walker, has_width: bool) -> str:
     if not has_width:
         # One path only, so it may be long; a penalised intercept can make a very small C the best.
         trial = walker(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
-        if not walker.late():
-            walker(1.0, _near(trial), "fine")
-        return "deadline" if walker.late() else "finished"
+        if walker.late():
+            return "deadline"
+        walker(1.0, _near(trial), "fine")
+        return "finished"
     known: dict[float, Trial] = {}
 
     def visit(log_width: float, Cs: Array, phase: str, by: _Walker = walker) -> None:
@@ -224,9 +225,10 @@ def _profile(walker: _Walker, scout: _Walker, has_width: bool) -> str:
         Cs = _near(known[centre])
         for side in (-step, step):
             visit(centre + side, Cs, "fine")
-    if not walker.late():  # the best width may have been seen on the coarse path only
-        walker(10.0 ** best(), _near(known[best()]), "fine")
-    return "deadline" if walker.late() else "finished"
+    if walker.late():
+        return "deadline"
+    walker(10.0 ** best(), _near(known[best()]), "fine")  # the best width may have been seen on the coarse path only
+    return "finished"
 
 
 def _near(trial: Trial) -> Array:
@@ -250,4 +252,7 @@ def _jointly(walker: _Walker, strategy: str, random_state: Any, options: dict[st
         options = {"random_state": random_state, **options}
     if walker._deadline is not None:
         options = {"max_time": max(1e-3, walker._deadline - time.monotonic()), **options}
-    return search(evaluate, space, strategy, callback=note, **options).stopped
+    stopped = search(evaluate, space, strategy, callback=note, **options).stopped
+    if stopped == "deadline":
+        walker.late()  # the search has a clock of its own
+    return stopped

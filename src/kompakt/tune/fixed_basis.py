@@ -14,7 +14,7 @@ from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.rows import ArrayRows, StreamedRows
 from kompakt.solve import Problem, Solution, solve
-from kompakt.tune.held_out import Objective, Part, features, held_out_path, nested_path
+from kompakt.tune.held_out import Objective, Part, features, fold_by_fold, held_out_path, nested_path
 from kompakt.validate import fold_means, shuffled_folds
 
 Array = np.ndarray
@@ -48,11 +48,49 @@ class Task:
         return self.rows.weight_columns > 1
 
 
-def make_parts(task: Task, stratum: Array | None, m: int, cv: Any, seed: int) -> list[Part]:
+@dataclass(frozen=True)
+class Origin:
+    """Where basis vectors come from, for folds that leave out their own.
+
+    Attributes
+    ----------
+    of_row : ndarray of shape (n,)
+        A number for each row of the task, the same for equal rows.
+    of_vector : ndarray of shape (m,)
+        The number of the row that each basis vector is.
+    """
+
+    of_row: Array
+    of_vector: Array
+
+    def home(self, index: Array, fold: Array, columns: Array) -> Array:
+        """Fold that holds every row (of those at `index`) equal to the vector; -1 where there is no such fold."""
+        least = np.full(int(max(self.of_row.max(), self.of_vector.max())) + 1, np.iinfo(np.intp).max)
+        most = np.full(len(least), -1)
+        np.minimum.at(least, self.of_row[index], fold)
+        np.maximum.at(most, self.of_row[index], fold)
+        return np.where(least == most, most, -1)[self.of_vector[columns]]
+
+
+#: basis vectors chosen without a fold, and the class of each (None if all parts share them)
+Anew = list[tuple[Array, Array | None]]
+
+
+def make_parts(
+    task: Task,
+    stratum: Array | None,
+    m: int,
+    cv: Any,
+    seed: int,
+    *,
+    origin: Origin | None = None,
+    anew: Anew | None = None,
+) -> list[Part]:
     """Parts of the machine with their folds.
 
     `stratum` (m,) is the class of each basis vector, None if all parts share them. `cv` is a number of folds, or the
-    fold of each row (-1 for rows never held out), or None where nothing is to be held out.
+    fold of each row (-1 for rows never held out), or None where nothing is to be held out. With an `origin` every fold
+    leaves out its own basis vectors; `anew` has those chosen without each fold, and needs the folds of the rows.
     """
     rows = task.rows
     columns = np.arange(m)
@@ -61,17 +99,28 @@ def make_parts(task: Task, stratum: Array | None, m: int, cv: Any, seed: int) ->
         if cv is None:  # nothing will be held out: the rows stay where they are
             whole = np.zeros(rows.n_rows, dtype=np.intp)
             return [Part(rows, whole, everything, columns, np.arange(rows.n_outputs))]
-        return [_part(task, everything, columns, np.arange(rows.n_outputs), cv, seed)]
+        part = _part(task, everything, columns, np.arange(rows.n_outputs), cv, seed, origin)
+        return [part if anew is None else replace(part, anew=[vectors for vectors, _ in anew])]
     assert task.labels is not None
     parts = []
     for output, pair in enumerate(class_pairs(task.n_classes)):
         own = columns if stratum is None else np.flatnonzero(np.isin(stratum, pair))
         index = np.flatnonzero(np.isin(task.labels, pair))
-        parts.append(_part(task, index, own if len(own) else columns, np.array([output]), cv, seed))
+        part = _part(task, index, own if len(own) else columns, np.array([output]), cv, seed, origin)
+        if anew is not None:
+            folds = np.unique(np.asarray(cv)[index])  # those that hold rows of the pair
+            part = replace(part, anew=[_of_pair(anew[v], pair) for v in folds[folds >= 0]])
+        parts.append(part)
     return parts
 
 
-def _part(task: Task, index: Array, columns: Array, outputs: Array, cv: Any, seed: int) -> Part:
+def _of_pair(chosen: tuple[Array, Array | None], pair: Array) -> Array:
+    vectors, stratum = chosen
+    own = np.ones(len(vectors), dtype=bool) if stratum is None else np.isin(stratum, pair)
+    return vectors[own] if own.any() else vectors
+
+
+def _part(task: Task, index: Array, columns: Array, outputs: Array, cv: Any, seed: int, origin: Origin | None) -> Part:
     fold = _folds(task, index, cv, seed)
     order = np.argsort(fold, kind="stable")
     index = index[order]
@@ -81,7 +130,8 @@ def _part(task: Task, index: Array, columns: Array, outputs: Array, cv: Any, see
     part.n_outputs = len(outputs)
     weights = task.rows.weights
     part.weights = None if weights is None else (weights[index, outputs[0]] if weights.ndim == 2 else weights[index])
-    return Part(part, fold[order], index, columns, outputs)
+    home = None if origin is None or cv is None else origin.home(index, fold[order], columns)
+    return Part(part, fold[order], index, columns, outputs, home)
 
 
 def _folds(task: Task, index: Array, cv: Any, seed: int) -> Array:
@@ -98,17 +148,6 @@ def _folds(task: Task, index: Array, cv: Any, seed: int) -> Array:
 # -- held-out errors --------------------------------------------------------------------------------------
 
 
-def held_out_outputs(
-    task: Task, parts: list[Part], kernel: Kernel, basis: Array, Cs: Array, objective: Objective
-) -> Array:
-    """Outputs (n_C, n, L) of every row without its fold; NaN where a row takes no part."""
-    outputs = np.full((len(Cs), task.rows.n_rows, task.rows.n_outputs), np.nan)
-    for part in parts:
-        values = held_out_path(part, kernel, basis, Cs, objective)
-        outputs[:, part.index[:, None], part.outputs] = values
-    return outputs
-
-
 def held_out_errors(
     task: Task, parts: list[Part], kernel: Kernel, basis: Array, Cs: Array, objective: Objective
 ) -> tuple[Array, Array]:
@@ -119,8 +158,9 @@ def held_out_errors(
 def errors_of(task: Task, parts: list[Part], values: list[Array], objective: Objective) -> tuple[Array, Array]:
     """Errors from the held-out outputs of the parts (each (n_C, n, L)).
 
-    Classes: share of wrong labels (of wrong sides, over all pairs, for one-vs-one), and the squared error to break
-    ties, scaled to less than one row. Regression: mean squared error, or absolute error where the objective says so.
+    Classes: share of wrong labels (of wrong sides, over all pairs, for one-vs-one: `class_error` counts labels there),
+    and the squared error to break ties, scaled to less than one row. Regression: mean squared error, or absolute error
+    where the objective says so.
     """
     losses, ties, folds, weights = [], [], [], []
     for part, outputs in zip(parts, values, strict=True):
@@ -157,6 +197,24 @@ def _row_losses(task: Task, part: Part, outputs: Array, objective: Objective) ->
     return wrong, squares
 
 
+def class_error(task: Task, outputs: Array, weights: Array, intercept: Array, kernel: Kernel, basis: Array) -> float:
+    """Share of wrong labels of a machine of pairs, from its held-out outputs (n, L); fills these where they are NaN.
+
+    A pair that a row takes no part in was not trained on it, so the outputs there are those of the machine (`weights`,
+    `intercept`). Rows that were never held out do not count.
+    """
+    rows = task.rows
+    assert task.labels is not None
+    assert rows.targets is not None
+    absent = np.isnan(outputs)
+    counted = ~np.any(absent & (rows.targets != 0), axis=1)
+    whole = Design(rows, kernel, basis).matvec(weights) + intercept
+    outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
+    wrong = get_coding(task.coding).decode(outputs[counted], task.n_classes) != task.labels[counted]
+    row_weights = None if rows.weights is None else rows.weights.max(axis=1)[counted]
+    return float(np.average(wrong, weights=row_weights))
+
+
 # -- sizes ------------------------------------------------------------------------------------------------
 
 
@@ -170,16 +228,24 @@ def size_errors(
     task: Task, parts: list[Part], kernel: Kernel, basis: Array, sizes: Array, Cs: Array, objective: Objective
 ) -> tuple[Array, Array]:
     """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from one set of features."""
-    values: list[list[Array]] = [[] for _ in sizes]
-    for part in parts:
-        Phi = features(part, kernel, basis, objective)
-        for at, size in enumerate(sizes):
+
+    def paths(part: Part, vectors: Array) -> Array:
+        """Held-out outputs (n_sizes, n_C, n, L)."""
+        if part.anew is not None:
+            return fold_by_fold(part, paths)
+        Phi, inverse = features(part, kernel, vectors, objective)
+        outputs = []
+        for size in sizes:
             m = max(1, int(np.searchsorted(part.columns, size)))
             if isinstance(objective.loss, LeastSquares):
-                values[at].append(nested_path(part, Phi, m, Cs, objective))
-            else:
-                values[at].append(held_out_path(replace(part, columns=part.columns[:m]), kernel, basis, Cs, objective))
-    pairs = [errors_of(task, parts, outputs, objective) for outputs in values]
+                outputs.append(nested_path(part, Phi, inverse, m, Cs, objective))
+                continue
+            first = replace(part, columns=part.columns[:m], home=None if part.home is None else part.home[:m])
+            outputs.append(held_out_path(first, kernel, vectors, Cs, objective))
+        return np.stack(outputs)
+
+    values = [paths(part, basis) for part in parts]
+    pairs = [errors_of(task, parts, [outputs[at] for outputs in values], objective) for at in range(len(sizes))]
     return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
 
 

@@ -18,6 +18,7 @@ from kompakt.checkpoint import step
 from kompakt.grow.compact import Array, Recipe, grow, held_out
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
+from kompakt.progress import Deadline
 from kompakt.rows import ArrayRows
 from kompakt.tune.halving import HalvingResult, successive_halving
 
@@ -111,6 +112,8 @@ def tune_flagship(
         factor=3.0,
         max_time=max_time,
     )
+    if result.stopped == "deadline" and isinstance(recipe.settings.deadline, Deadline):
+        recipe.settings.deadline.note()
     return Tuned(result.setting, result.value, _table(result, settings), evaluations)
 
 

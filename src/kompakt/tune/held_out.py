@@ -2,13 +2,17 @@
 
 A machine is made of parts. Under most codings there is one: all rows, all basis vectors, all outputs. One-vs-one has a
 part for each pair of classes, with the rows of the two and, unless they share the basis, their prototypes.
+
+Basis vectors that were chosen among all rows are not independent of the rows held out: a row that is a basis vector has
+a function of its own, which shields it. So a fold's machine leaves out the vectors that are rows of the fold (`home`),
+or is given vectors chosen without the fold (`anew`); with neither it is that of the paper.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -42,6 +46,10 @@ class Part:
         Basis vectors of the part, ascending positions in the whole basis.
     outputs : ndarray of shape (L,)
         Outputs in the whole machine.
+    home : ndarray of shape (len(columns),), optional
+        Fold whose machine leaves the basis vector out, -1 for none.
+    anew : list of ndarray, optional
+        Basis vectors of each fold's machine, in the place of those that the callers hand over.
     """
 
     rows: ArrayRows
@@ -49,6 +57,8 @@ class Part:
     index: Array
     columns: Array
     outputs: Array
+    home: Array | None = None
+    anew: list[Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,13 +67,13 @@ class Objective:
 
     loss: Loss
     fit_intercept: bool = True
-    penalize_intercept: bool = True
+    penalize_intercept: bool = False
     settings: Settings = field(default_factory=Settings)
     absolute: bool = False  # regression is scored by the absolute error instead of the squared one
     memory_budget: int | None = None
 
     def unit_penalty(self, m: int) -> Array:
-        """Diagonal of the penalty for C = 1: seed 002, eq. (7), has a one for the intercept too."""
+        """Diagonal of the penalty for C = 1; De Brabanter et al. 2010, eq. 7, has a one for the intercept too."""
         diagonal = np.ones(m + self.fit_intercept)
         if self.fit_intercept and not self.penalize_intercept:
             diagonal[-1] = 0.0
@@ -72,17 +82,34 @@ class Objective:
 
 def held_out_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective) -> Array:
     """Outputs (n_C, n, L) of each row of the part under the machine trained without its fold; NaN for fold -1."""
+    if part.anew is not None:
+        return fold_by_fold(part, lambda alone, own: held_out_path(alone, kernel, own, Cs, objective))
     if not isinstance(objective.loss, LeastSquares):
-        return _refitted_path(part, features(part, kernel, basis, objective), Cs, objective)
+        return _refitted_path(part, *features(part, kernel, basis, objective), Cs, objective)
     n, m = part.rows.n_rows, len(part.columns)
     budget = DEFAULT_BUDGET if objective.memory_budget is None else objective.memory_budget
     if _COPIES * 8 * n * (m + 1) > budget:
         return _blockwise_path(part, kernel, basis, Cs, objective, budget)
-    return nested_path(part, features(part, kernel, basis, objective), m, Cs, objective)
+    return nested_path(part, *features(part, kernel, basis, objective), m, Cs, objective)
 
 
-def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> Array:
-    """Nystrom features (seed 002, eq. 5) of the part's rows, with a column of ones for the intercept (eq. 8).
+def fold_by_fold(part: Part, measure: Callable[[Part, Array], Array]) -> Array:
+    """Outputs (..., n, L) of a part whose folds have basis vectors of their own, by one measure of each."""
+    assert part.anew is not None
+    whole = np.empty(0)
+    for v, own in enumerate(part.anew):
+        held = part.fold == v
+        values = measure(replace(part, fold=np.where(held, 0, -1), columns=np.arange(len(own)), anew=None), own)
+        if not v:
+            whole = np.full(values.shape, np.nan)
+        whole[..., held, :] = values[..., held, :]
+    return whole
+
+
+def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> tuple[Array, Array]:
+    """Nystrom features (De Brabanter et al. 2010, eq. 5) of the part's rows, then ones for the intercept (eq. 8).
+
+    With them comes R^-1, by which kernel values were multiplied: weights w of the features are R^-1 w of the vectors.
 
     The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
     does not see, and the first k columns are the features of the first k vectors.
@@ -98,7 +125,7 @@ def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> 
     part.rows.for_each(one, choose_block_rows(max(len(Z), part.rows.n_features)))
     if objective.fit_intercept:
         Phi[:, -1] = 1.0
-    return Phi
+    return Phi, inverse
 
 
 def _whitener(part: Part, kernel: Kernel, Z: Array) -> Array:
@@ -106,7 +133,14 @@ def _whitener(part: Part, kernel: Kernel, Z: Array) -> Array:
     return factorise(kernel.gram(Z), dtype=part.rows.dtype, what="kernel matrix of the basis").inverse()
 
 
-def nested_path(part: Part, Phi: Array, m: int, Cs: Array, objective: Objective) -> Array:
+def _dropped(part: Part, inverse: Array, m: int, objective: Objective) -> tuple[Array, Array] | None:
+    """Constraints that keep the weights of the vectors that a fold leaves out at zero, of the first `m` vectors."""
+    if part.home is None:
+        return None
+    return np.pad(inverse[:m, :m], [(0, 0), (0, int(objective.fit_intercept))]), part.home[:m]
+
+
+def nested_path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, objective: Objective) -> Array:
     """`held_out_path` of the first `m` vectors of the part, from the features of all of them."""
     if m + objective.fit_intercept < Phi.shape[1]:
         Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - objective.fit_intercept :]])
@@ -115,9 +149,15 @@ def nested_path(part: Part, Phi: Array, m: int, Cs: Array, objective: Objective)
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
         unit = objective.unit_penalty(m)
         targets, weights = part.rows.targets, part.rows.weights
+        dropped = _dropped(part, inverse, m, objective)
         if len(Cs) == 1:  # no path to share an eigendecomposition
-            return (targets - cross_validated_residuals(Phi, targets, part.fold, unit / Cs[0], weights))[None]
-        return targets - cross_validated_path(Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit)
+            penalty = unit / Cs[0]
+            return (
+                targets - cross_validated_residuals(Phi, targets, part.fold, penalty, weights, constraints=dropped)
+            )[None]
+        return targets - cross_validated_path(
+            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+        )
 
 
 def _blockwise_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective, budget: int) -> Array:
@@ -146,18 +186,24 @@ def _blockwise_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objecti
             part.rows.weights,
             shape=objective.unit_penalty(len(Z)),
             memory_budget=budget,
+            constraints=_dropped(part, inverse, len(Z), objective),
         )
     return part.rows.targets - residuals
 
 
-def _refitted_path(part: Part, Phi: Array, Cs: Array, objective: Objective) -> Array:
+def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, objective: Objective) -> Array:
     """One solve per fold and C, each started at the solution for the C before."""
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
-    values = Phi[:, :-1] if objective.fit_intercept else Phi
+    whole = Phi[:, :-1] if objective.fit_intercept else Phi
     outputs = np.full((len(Cs), *targets.shape), np.nan)
     for v in range(int(part.fold.max()) + 1):
         held, kept = part.fold == v, np.flatnonzero(part.fold != v)
+        values = whole
+        dropped = np.empty(0) if part.home is None else np.flatnonzero(part.home == v)
+        if len(dropped):  # features of the other vectors: those orthogonal to the rows that must give zero
+            rest = np.linalg.qr(inverse[dropped].T, mode="complete")[0][:, len(dropped) :]
+            values = whole @ rest if rest.shape[1] else np.zeros((len(whole), 1))
         design = FeatureDesign(values[kept], targets[kept], None if weights is None else weights[kept])
         start = None
         for k in np.argsort(Cs):

@@ -11,6 +11,10 @@ With A = Phi' S Phi + P, e = Y - Phi w the residuals of the fit to all rows, and
 
 A fold that all but determines some direction alone makes I - H_vv nearly singular; it is refitted from the
 other rows, because subtracting it from the whole would lose the digits that matter.
+
+A fold may have linear constraints G_v w = 0 on its model. The fit to all rows under them has the residuals
+e_v + Phi_v A^-1 G' (G A^-1 G')^-1 G w and a hat matrix from which the part along G is taken; with these in the place of
+e_v and H_vv all the above holds unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from kompakt.threads import ordered_map
-from kompakt.validate._ridge import CholeskyFactor, FloatArray, SortedFolds, add_gram, add_penalty
+from kompakt.validate._ridge import CholeskyFactor, FloatArray, Restriction, SortedFolds, add_gram, add_penalty
 
 # Below this share of what is left (1 - leverage), cancellation costs more than 7 of 16 digits: refit instead.
 LEAST_REMAINDER = 1e-7
@@ -104,19 +108,18 @@ class FoldSums:
             add_gram(gram, scaled)
         right += scaled.T @ scaled_targets
 
-    def held_out_weights(self, penalty: FloatArray, folds: Iterable[int] | None = None) -> FloatArray:
+    def held_out_weights(self, penalty: FloatArray, constraints: list[FloatArray] | None = None) -> FloatArray:
         """Weights (n_folds, p, L) of the fit without each fold."""
         total = self.rest_gram + self.grams.sum(axis=0)
         add_penalty(total, penalty)
         right = self.rest_right + self.rights.sum(axis=0)
-        chosen = list(range(len(self.grams)) if folds is None else folds)
 
         def one(v: int) -> FloatArray:
             build = partial(self._without, v, total, penalty)
             factor = CholeskyFactor(build, _name(v), side_by_side=True)
-            return factor.solve(right - self.rights[v])
+            return _restricted(factor, factor.solve(right - self.rights[v]), constraints, v)
 
-        return np.stack(list(ordered_map(one, chosen)))
+        return np.stack(list(ordered_map(one, range(len(self.grams)))))
 
     def _without(self, fold: int, total: FloatArray, penalty: FloatArray) -> FloatArray:
         """Normal matrix without a fold: seed 002, eq. (20), or the sum of the others when that cancels."""
@@ -130,6 +133,14 @@ class FoldSums:
         return work
 
 
+def _restricted(
+    factor: CholeskyFactor, weights: FloatArray, constraints: list[FloatArray] | None, fold: int
+) -> FloatArray:
+    if constraints is None or not len(constraints[fold]):
+        return weights
+    return weights - Restriction(factor, constraints[fold]).change(weights)
+
+
 def _name(fold: int) -> str:
     return f"The normal matrix without fold {fold}"
 
@@ -137,7 +148,7 @@ def _name(fold: int) -> str:
 def downdated(problem: SortedFolds, penalty: FloatArray, sums: FoldSums | None = None) -> FloatArray:
     """Held-out residuals (n, L) by one factorisation per fold; NaN for rows never held out."""
     sums = FoldSums.of(problem) if sums is None else sums
-    weights = sums.held_out_weights(penalty)
+    weights = sums.held_out_weights(penalty, problem.constraints)
     residuals = np.full(problem.targets.shape, np.nan)
     for v in range(problem.n_folds):
         rows = problem.fold(v)
@@ -159,12 +170,15 @@ def refit(problem: SortedFolds, penalty: FloatArray, residuals: FloatArray, fold
             return matrix
 
         right = Z[: rows.start].T @ T[: rows.start] + Z[rows.stop :].T @ T[rows.stop :]
-        weights = CholeskyFactor(build, _name(v)).solve(right)
+        factor = CholeskyFactor(build, _name(v))
+        weights = _restricted(factor, factor.solve(right), problem.constraints, v)
         residuals[rows] = problem.targets[rows] - problem.features[rows] @ weights
 
 
-def hat_blocks(problem: SortedFolds, factor: Factor, fitted: FloatArray) -> tuple[FloatArray, list[int]]:
-    """Held-out residuals by the hat-matrix block of each fold, from the residuals of the whole fit.
+def hat_blocks(
+    problem: SortedFolds, factor: Factor, fitted: FloatArray, restrictions: dict[int, Restriction]
+) -> tuple[FloatArray, list[int]]:
+    """Held-out residuals by the hat-matrix block of each fold, from the residuals of the whole (restricted) fit.
 
     Returns the residuals and the folds that must be refitted.
     """
@@ -173,6 +187,11 @@ def hat_blocks(problem: SortedFolds, factor: Factor, fitted: FloatArray) -> tupl
     for first, last in _groups(problem, 2048):
         rows = slice(int(problem.starts[first]), int(problem.starts[last]))
         whitened = factor.whitened(problem.features[rows])
+        for v in range(first, last):
+            if v in restrictions:
+                own = slice(int(problem.starts[v]) - rows.start, int(problem.starts[v + 1]) - rows.start)
+                along = factor.whitened(restrictions[v].rows)
+                whitened[own] -= (whitened[own] @ along.T) @ along
         root = None if problem.root is None else problem.root[rows, None]
         scaled = whitened if root is None else whitened * root
         right = fitted[rows] if root is None else fitted[rows] * root
@@ -227,7 +246,9 @@ def _large_blocks(scaled: FloatArray, right: FloatArray, index: np.ndarray) -> t
     return answer, healthy
 
 
-def iterated(problem: SortedFolds, factor: Factor, fitted: FloatArray) -> tuple[FloatArray, list[int]]:
+def iterated(
+    problem: SortedFolds, factor: Factor, fitted: FloatArray, restrictions: dict[int, Restriction]
+) -> tuple[FloatArray, list[int]]:
     """Held-out residuals by conjugate gradients on (I - H_vv) t = S^(1/2) e_v, all folds side by side.
 
     A fold's rows are read once per step: the product that ends a step and the one that begins the next are taken
@@ -236,7 +257,10 @@ def iterated(problem: SortedFolds, factor: Factor, fitted: FloatArray) -> tuple[
     Returns the residuals and the folds that did not converge or are too close to singular.
     """
     scaled = fitted if problem.root is None else fitted * problem.root[:, None]
-    folds = [_FoldIteration(problem.scaled[rows], scaled[rows]) for rows in map(problem.fold, range(problem.n_folds))]
+    folds = [
+        _FoldIteration(problem.scaled[problem.fold(v)], scaled[problem.fold(v)], restrictions.get(v))
+        for v in range(problem.n_folds)
+    ]
     active = folds
     for _ in range(MAX_STEPS):
         _solve_together(factor, active)
@@ -264,13 +288,15 @@ def _solve_together(factor: Factor, folds: list[_FoldIteration]) -> None:
     solved = factor.solve(np.concatenate([fold.inner for fold in folds], axis=1))
     n_outputs = folds[0].inner.shape[1]
     for position, fold in enumerate(folds):
-        fold.solved = solved[:, position * n_outputs : (position + 1) * n_outputs]
+        own = solved[:, position * n_outputs : (position + 1) * n_outputs]
+        fold.solved = own if fold.restriction is None else own - fold.restriction.change(own)
 
 
 class _FoldIteration:
     """Conjugate gradients for one fold and all outputs, started at t = right, where the residual is H right."""
 
-    def __init__(self, rows: FloatArray, right: FloatArray) -> None:
+    def __init__(self, rows: FloatArray, right: FloatArray, restriction: Restriction | None) -> None:
+        self.restriction = restriction
         self.rows = rows  # (n_v, p), times the square roots of the weights
         self.solution = right.copy()
         self.target = STEP_TOLERANCE**2 * (right**2).sum(axis=0)

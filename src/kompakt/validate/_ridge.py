@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgWarning, blas, lapack
+from scipy.linalg import LinAlgWarning, blas, lapack, qr, solve_triangular
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -125,6 +125,8 @@ class SortedFolds:
         Fold v is rows starts[v] to starts[v + 1].
     order : ndarray of shape (n,)
         Original row numbers.
+    constraints : list of ndarray of shape (k_v, p), or None
+        Rows g for each fold v, whose model keeps g w = 0; None where no fold has any.
     """
 
     features: FloatArray
@@ -134,6 +136,7 @@ class SortedFolds:
     scaled_targets: FloatArray
     starts: IntArray
     order: IntArray
+    constraints: list[FloatArray] | None = None
 
     @property
     def n_folds(self) -> int:
@@ -159,15 +162,61 @@ class SortedFolds:
         """The same rows with the features `features @ rotation`."""
         features = self.features @ rotation
         scaled = features if self.root is None else features * self.root[:, None]
-        return replace(self, features=features, scaled=scaled)
+        constraints = None if self.constraints is None else [rows @ rotation for rows in self.constraints]
+        return replace(self, features=features, scaled=scaled, constraints=constraints)
 
     def residuals(self, weights: FloatArray) -> FloatArray:
         """targets - features @ weights, (n, L)."""
         return self.targets - self.features @ weights
 
 
+class Restriction:
+    """Restricts the solution of A w = r to G w = 0, for the factor of A that is already there.
+
+    With rows N that span those of G and N A^-1 N' = I, the restricted solution is w - A^-1 N' (N w), and the restricted
+    hat matrix is that of features without their part along N.
+    """
+
+    def __init__(self, factor: Any, rows: FloatArray) -> None:
+        whitened = factor.whitened(rows)
+        lengths = np.linalg.norm(whitened, axis=1)[:, None]  # a constraint has no scale of its own
+        rows, whitened = rows / lengths, whitened / lengths
+        _, upper, pivots = qr(whitened.T, mode="economic", pivoting=True)
+        diagonal = np.abs(upper.diagonal())
+        # Rows that depend on others to working precision are kept to zero by these.
+        rank = int(np.sum(diagonal > len(rows[0]) * EPS * diagonal.max(initial=0.0)))
+        self.rows: FloatArray = solve_triangular(upper[:rank, :rank], rows[pivots[:rank]], trans="T")
+        self._solved = factor.solve(self.rows.T)
+
+    def change(self, weights: FloatArray) -> FloatArray:
+        """What the restriction takes from the columns of `weights` (p, k)."""
+        return self._solved @ (self.rows @ weights)
+
+
+def checked_constraints(constraints: Any, n_features: int, n_folds: int) -> list[FloatArray] | None:
+    """The constraints (G, fold of each row of G) as one array per fold; rows of fold -1 hold nowhere."""
+    if constraints is None:
+        return None
+    rows, fold = np.asarray(constraints[0], dtype=np.float64), np.asarray(constraints[1])
+    if rows.ndim != 2 or rows.shape[1] != n_features or fold.shape != (len(rows),) or not np.isfinite(rows).all():
+        raise ValueError(
+            f"constraints must be a pair of finite rows (k, {n_features}) and their folds (k,); got shapes "
+            f"{rows.shape} and {fold.shape}."
+        )
+    used = fold[fold >= 0]
+    if not used.size:
+        return None
+    if used.max() >= n_folds:
+        raise ValueError(f"constraints name fold {used.max()}, but there are {n_folds} folds, 0 .. {n_folds - 1}.")
+    return [rows[fold == v] for v in range(n_folds)]
+
+
 def sorted_folds(
-    features: NDArray[Any], targets: FloatArray, fold: IntArray, sample_weight: FloatArray | None
+    features: NDArray[Any],
+    targets: FloatArray,
+    fold: IntArray,
+    sample_weight: FloatArray | None,
+    constraints: Any = None,
 ) -> SortedFolds:
     """Sort checked arrays by fold (one copy of the features)."""
     order = np.argsort(fold, kind="stable")
@@ -176,10 +225,11 @@ def sorted_folds(
     # Rows already sorted by fold are used where they are; nothing here writes to them.
     F = np.ascontiguousarray(features if in_order else features[order], dtype=np.float64)
     Y = targets[order]
+    per_fold = checked_constraints(constraints, F.shape[1], len(starts) - 1)
     if sample_weight is None:
-        return SortedFolds(F, Y, None, F, Y, starts, order)
+        return SortedFolds(F, Y, None, F, Y, starts, order, per_fold)
     root = np.sqrt(sample_weight[order])
-    return SortedFolds(F, Y, root, F * root[:, None], Y * root[:, None], starts, order)
+    return SortedFolds(F, Y, root, F * root[:, None], Y * root[:, None], starts, order, per_fold)
 
 
 def checked_problem(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kompakt.validate._fold_methods import FoldSums
-from kompakt.validate._ridge import FloatArray, IntArray, checked_amounts, checked_problem
+from kompakt.validate._ridge import FloatArray, IntArray, checked_amounts, checked_constraints, checked_problem
 
 __all__ = ["cross_validated_path_blockwise", "cross_validated_residuals_blockwise"]
 
@@ -74,6 +74,7 @@ def cross_validated_path_blockwise(
     *,
     shape: ArrayLike = 1.0,
     memory_budget: float = 1e9,
+    constraints: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.float64]:
     """Twin of `cross_validated_path` for features delivered in blocks of rows: two passes serve all penalties.
 
@@ -85,6 +86,8 @@ def cross_validated_path_blockwise(
         Positive amounts.
     shape : float or array of shape (p,) or (p, p)
         The penalty is amount * shape; a 0 on the diagonal leaves that column free.
+    constraints : (array of shape (k, p), int array of shape (k,)), optional
+        As for `cross_validated_residuals`.
 
     Returns
     -------
@@ -108,13 +111,15 @@ def cross_validated_path_blockwise(
     root = None if sample_weight is None else np.sqrt(sample_weight)
     n_folds, L = int(fold.max()) + 1, targets.shape[1]
     held_out = np.empty((n_folds, p, len(amounts), L))
+    per_fold = checked_constraints(constraints, p, n_folds)
     for group in _fold_groups(n_folds, p, memory_budget):
         # Folds outside the group count as rows that are always trained on; the sums stay exact.
         local = np.where(np.isin(fold, group), fold - group[0], -1)
         sums = FoldSums.zeros(len(group), p, L)
         _accumulate(sums, blocks, targets, local, root)
         for k, amount in enumerate(amounts):
-            held_out[group, :, k] = sums.held_out_weights(amount * unit)
+            own = None if per_fold is None else [per_fold[v] for v in group]
+            held_out[group, :, k] = sums.held_out_weights(amount * unit, own)
     repeated = np.tile(targets, (1, len(amounts)))  # (n, n_penalties * L): all penalties in one product
     residuals = _second_pass(blocks, repeated, fold, held_out.reshape(n_folds, p, -1))
     return np.moveaxis(residuals.reshape(n, len(amounts), L), 1, 0).reshape(len(amounts), *np.shape(Y))

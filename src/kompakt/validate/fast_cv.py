@@ -18,6 +18,7 @@ from kompakt.validate._ridge import (
     CholeskyFactor,
     DiagonalFactor,
     FloatArray,
+    Restriction,
     SortedFolds,
     add_penalty,
     checked_amounts,
@@ -38,6 +39,7 @@ def cross_validated_residuals(
     penalty: ArrayLike,
     weights: ArrayLike | None = None,
     method: str = "auto",
+    constraints: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.float64]:
     """Residual of every row under the ridge model trained without the row's fold.
 
@@ -56,6 +58,9 @@ def cross_validated_residuals(
         Row weights; a row of weight 0 is predicted but never trained on.
     method : {"auto", "downdate", "hat", "iterate"}
         How to compute it; all give the same numbers.
+    constraints : (array of shape (k, p), int array of shape (k,)), optional
+        Rows g and the fold of each: the model of fold v keeps ``g w = 0`` for the rows of fold v. So a fold can be left
+        without features that were made from its own rows.
 
     Returns
     -------
@@ -74,7 +79,7 @@ def cross_validated_residuals(
     features = _checked_features(Phi)
     n, p = features.shape
     targets, fold, amounts, sample_weight = checked_problem(n, p, Y, fold_of_row, penalty, weights)
-    problem = sorted_folds(features, targets, fold, sample_weight)
+    problem = sorted_folds(features, targets, fold, sample_weight, constraints)
     method = _resolved(method, problem)
     if method == "downdate":
         residuals = downdated(problem, amounts)
@@ -100,6 +105,7 @@ def cross_validated_path(
     *,
     shape: ArrayLike = 1.0,
     method: str = "auto",
+    constraints: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.float64]:
     """Out-of-fold residuals for many amounts of the same penalty, sharing the Gram matrix.
 
@@ -108,7 +114,7 @@ def cross_validated_path(
 
     Parameters
     ----------
-    Phi, Y, fold_of_row, weights, method
+    Phi, Y, fold_of_row, weights, method, constraints
         As for `cross_validated_residuals`.
     penalties : array of shape (n_penalties,)
         Positive amounts.
@@ -135,7 +141,7 @@ def cross_validated_path(
     n, p = features.shape
     targets, fold, unit, sample_weight = checked_problem(n, p, Y, fold_of_row, shape, weights)
     amounts = checked_amounts(penalties)
-    problem = sorted_folds(features, targets, fold, sample_weight)
+    problem = sorted_folds(features, targets, fold, sample_weight, constraints)
     method = _resolved(method, problem, n_penalties=len(amounts))
     result = np.empty((len(amounts), *targets.shape))
     if method == "downdate":
@@ -234,9 +240,13 @@ def _checked_features(Phi: ArrayLike) -> NDArray[Any]:
 
 def _from_factor(problem: SortedFolds, factor: Factor, penalty: FloatArray, method: str) -> FloatArray:
     """Held-out residuals, in sorted order, from the solved normal matrix of all rows."""
-    fitted = problem.residuals(factor.solve(problem.scaled.T @ problem.scaled_targets))
+    weights = factor.solve(problem.scaled.T @ problem.scaled_targets)
+    fitted = problem.residuals(weights)
+    restrictions = {v: Restriction(factor, rows) for v, rows in enumerate(problem.constraints or ()) if len(rows)}
+    for v, restriction in restrictions.items():
+        fitted[problem.fold(v)] += problem.features[problem.fold(v)] @ restriction.change(weights)
     run = hat_blocks if method == "hat" else iterated
-    residuals, bad = run(problem, factor, fitted)
+    residuals, bad = run(problem, factor, fitted, restrictions)
     if bad:
         logger.debug("%d folds refitted: each all but determines a direction alone", len(bad))
         refit(problem, penalty, residuals, bad)
