@@ -62,13 +62,8 @@ def register_skl2onnx() -> None:
 
     for name in _ESTIMATORS:
         update_registered_converter(
-            getattr(kompakt, name), _alias(name), _shapes, _convert, parser=_parse, options=_OPTIONS
+            getattr(kompakt, name), f"Kompakt{name}", _shapes, _convert, parser=_parse, options=_OPTIONS
         )
-
-
-def _alias(name: str) -> str:
-    """The name by which skl2onnx knows a class of ours."""
-    return f"Kompakt{name}"
 
 
 def _estimator_model(estimator: Any) -> Model:
@@ -87,50 +82,50 @@ def _estimator_model(estimator: Any) -> Model:
     )  # fmt: skip
 
 
-def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs (no ZipMap: all are tensors); probabilities second, where others' converters have them."""
-    from skl2onnx.common.data_types import guess_tensor_type
+def _outputs(scope: Any, estimator: Any, rows: Any) -> dict[str, Any]:
+    """Names and types of the outputs, for input of the type `rows`.
 
-    model = _estimator_model(estimator)
-    operator = scope.declare_local_operator(_alias(type(estimator).__name__), estimator)
-    operator.inputs.append(inputs[0])
-    if model.kind != "regressor":
-        operator.outputs.append(scope.declare_local_variable("label", _label_tensor(model)))
-    names = ["variable"] if model.kind == "regressor" else ["scores"]
-    if model.calibration is not None and not _raw_scores(scope, estimator):
-        names = ["probabilities", "scores"]
-    for name in names:
-        operator.outputs.append(scope.declare_local_variable(name, guess_tensor_type(inputs[0].type)))
-    return operator.outputs
+    All are tensors, no ZipMap; probabilities are second, where others' converters have them.
+    """
+    from skl2onnx.common import data_types
+
+    model, raw_scores = _estimator_model(estimator), _raw_scores(scope, estimator)
+    n = rows.shape[0] if rows.shape else None
+
+    def tensor(width: int) -> Any:
+        made = data_types.guess_tensor_type(rows)
+        made.shape = [n, width]
+        return made
+
+    n_scores = decision_shape(model)[0]
+    if model.kind == "regressor":
+        return {"variable": tensor(n_scores)}
+    names = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
+    outputs = {"label": getattr(data_types, names[label_array(folded(model).classes).dtype.kind])([n])}
+    if model.calibration is not None and not raw_scores:
+        outputs["probabilities"] = tensor(len(model.classes_))
+    both = model.kind == "classifier" and raw_scores
+    return outputs | {"scores": tensor(len(model.classes_) if both else n_scores)}
 
 
 def _raw_scores(scope_or_container: Any, estimator: Any) -> bool:
     return bool(scope_or_container.get_options(estimator, {"raw_scores": False})["raw_scores"])
 
 
-def _label_tensor(model: Model, n: Any = None) -> Any:
-    from skl2onnx.common import data_types
-
-    kind = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
-    return getattr(data_types, kind[label_array(folded(model).classes).dtype.kind])([n])
+def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs."""
+    operator = scope.declare_local_operator(f"Kompakt{type(estimator).__name__}", estimator)
+    operator.inputs.append(inputs[0])
+    outputs = _outputs(scope, estimator, inputs[0].type)
+    operator.outputs.extend(scope.declare_local_variable(name, kind) for name, kind in outputs.items())
+    return operator.outputs
 
 
 def _shapes(operator: Any) -> None:
-    from skl2onnx.common.data_types import guess_tensor_type
-
-    model = _estimator_model(operator.raw_operator)
-    rows = operator.inputs[0].type.shape[0] if operator.inputs[0].type.shape else None
-    if model.kind != "regressor":
-        operator.outputs[0].type = _label_tensor(model, rows)
-    widths = [decision_shape(model)[0]]
-    if model.kind == "classifier" and _raw_scores(operator.scope_inst, operator.raw_operator):
-        widths = [len(model.classes_)]
-    elif model.calibration is not None:
-        widths = [len(model.classes_), *widths]
-    outputs = operator.outputs if model.kind == "regressor" else operator.outputs[1:]
-    for output, width in zip(outputs, widths, strict=False):
-        output.type = guess_tensor_type(operator.inputs[0].type)
-        output.type.shape = [rows, width]
+    outputs = _outputs(operator.scope_inst, operator.raw_operator, operator.inputs[0].type)
+    # an ensemble's converter asks for the first two outputs only
+    for output, kind in zip(operator.outputs, outputs.values(), strict=False):
+        output.type = kind
 
 
 class _ContainerGraph(Graph):
@@ -177,6 +172,5 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             results[1] = graph.add("Concat", graph.add("Neg", scores), scores, axis=1)
     elif model.calibration is not None:
         results.insert(1, graph.probabilities(scores))
-    # an ensemble's converter asks for the first two outputs only
     for result, output in zip(results, operator.outputs, strict=False):
         container.add_node("Identity", [result], [output.full_name], name=scope.get_unique_operator_name("Identity"))
