@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks import memory
 from benchmarks.harness import MissingData, Run, Timings, alternate, at_least, at_most, load_data, not_worse
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
-from kompakt.rows import ArrayRows
-from kompakt.threads import block_threads
+from kompakt.parallel import block_threads
 
 N_FEATURES = 22
 GAMMA = 1.0

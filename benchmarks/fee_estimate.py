@@ -35,13 +35,13 @@ class Growth:
     """A growing machine on the first rows of a set, with access to what its steps see."""
 
     def __init__(self, name: str, solver: str, n_rows: int = 500) -> None:
-        from kompakt.grow.candidates import Candidates
-        from kompakt.grow.judges import ClassJudge
-        from kompakt.grow.kernel_values import RowValues, class_means, column_source
-        from kompakt.grow.semiparametric import SemiparametricMachine
+        from kompakt.basis.candidates import Candidates
+        from kompakt.basis.judges import ClassJudge
+        from kompakt.basis.kernel_values import RowValues, class_means, column_source
+        from kompakt.basis.semiparametric import SemiparametricMachine
+        from kompakt.data import ArrayRows, hash_rows
         from kompakt.kernels import RBF
         from kompakt.losses import Hinge
-        from kompakt.rows import ArrayRows, hash_rows
 
         exponent, C = SETTINGS[name]
         X, labels, _, _ = split_of(name, 0)
@@ -65,7 +65,7 @@ class Growth:
 
     def step(self) -> tuple[Any, np.ndarray]:
         """Train and draw: the candidates of this step and their estimated predictions of the held-out rows."""
-        from kompakt.grow.fee import estimate, try_rows
+        from kompakt.basis.fee import estimate, try_rows
 
         self.machine.train(self.max_iter)
         support = self.machine.support()
@@ -74,7 +74,7 @@ class Growth:
         return trial, estimate(self.machine, trial)
 
     def add(self, trial: Any, F: np.ndarray) -> None:
-        from kompakt.grow.fee import pick
+        from kompakt.basis.fee import pick
 
         winner = pick(*self.judge.errors(F))
         self.machine.append_row(int(trial.indices[winner]), trial.columns[winner])
@@ -170,7 +170,7 @@ def agreement(name: str, n_steps: int) -> dict[str, Any]:
         trial, F = growth.step()
         estimated, short = growth.judge.errors(F)
         actual = retrained_errors(growth, trial)
-        from kompakt.grow.fee import pick
+        from kompakt.basis.fee import pick
 
         winner = pick(estimated, short)
         best_three = actual <= np.sort(actual)[min(2, len(actual) - 1)] + 1e-12  # and what ties with the third

@@ -124,7 +124,7 @@ def _read_for_command(path: str) -> None:
     from argparse import Namespace
 
     from kompakt.cli.console import Console
-    from kompakt.cli.data import open_for_training
+    from kompakt.cli.tables import open_for_training
 
     options = Namespace(data=path, header=None, format=None, target=None, ignore=[], quiet=True, memory=1000)
     open_for_training(options, Console(options)).read()

@@ -18,12 +18,12 @@ import numpy as np
 
 from benchmarks.harness import MissingData, Run, alternate, at_most, load_data
 from kompakt import CompactSVC
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge
-from kompakt.rows import ArrayRows
+from kompakt.parallel import block_threads
 from kompakt.solve import Problem, Settings, irwls, solve
-from kompakt.threads import block_threads
 
 GAMMA = 0.05
 N_BASIS = 100

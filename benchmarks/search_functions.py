@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.harness import Run, Target
-from kompakt.tune import Space, anneal_then_simplex, random_then_simplex
+from kompakt.search import Space, anneal_then_simplex, random_then_simplex
 
 TIE = 1e-4
 CONTENDERS: dict[str, Callable[..., Any]] = {

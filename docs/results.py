@@ -116,6 +116,8 @@ def fixed_size_accuracies() -> str:
 def fixed_size_cv() -> str:
     found = stored("fslssvm_cv")
     rows = []
+    if not found:
+        return ""
     for data, m in (("concrete", 400), ("magic", 50), ("magic", 300), ("magic", 700)):
         cells = []
         for folds in (5, 10, 20, 50):

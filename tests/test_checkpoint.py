@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kompakt import checkpoint
+from kompakt.basis.refine import Replay
 from kompakt.checkpoint import CheckpointError, checkpointing, progress, step
 from kompakt.formats import ModelFileError, load
-from kompakt.grow.replay import Replay
 from kompakt.kernels import RBF, Laplacian
 from kompakt.solve import Solution
 

@@ -20,7 +20,7 @@ from kompakt.losses import (
     SquaredHinge,
     make_loss,
 )
-from kompakt.solve.rounding import Followed, Rounded
+from kompakt.solve.kinks import Followed, Rounded
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.choice([-1.0, 1.0], 300)

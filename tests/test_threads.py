@@ -9,8 +9,8 @@ import pytest
 import scipy.linalg  # noqa: F401  loads SciPy's own BLAS, so that it is seen below
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kompakt import threads
-from kompakt.threads import block_threads, current_threads, ordered_map, resolve_jobs
+from kompakt import parallel as threads
+from kompakt.parallel import block_threads, current_threads, ordered_map, resolve_jobs
 
 
 def blas_threads():

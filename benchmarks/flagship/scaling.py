@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks.harness import Run, at_least, at_most
 from kompakt import CompactSVC
+from kompakt.basis import compact
 from kompakt.datasets import make_ringnorm
-from kompakt.grow import compact
 
 
 def fit_times(sizes: list[int], rounds: int) -> dict[int, tuple[float, float]]:

@@ -81,7 +81,7 @@ def search(name: str, method: str) -> dict[str, Any]:
     X, labels, _, _ = split_of(name, 0)
     if method == "exact":
         return exact_search(X[:FINE_ROWS], labels[:FINE_ROWS])  # the order of a split is random
-    from kompakt.tune.fee import search_fee
+    from kompakt.search.fee import search_fee
 
     rule = "one_se"
     if name in SMALL:
@@ -112,7 +112,7 @@ def search(name: str, method: str) -> dict[str, Any]:
 
 def points_of(found: dict[str, Any]) -> tuple[Any, Any]:
     """The points of a stored search, and the shapes of its grids."""
-    from kompakt.tune.fee_points import Point
+    from kompakt.search.fee import Point
 
     points = [Point(point[0], point[1], *(np.array(part) for part in point[2:])) for point in found["points"]]
     return points, [tuple(shape) for shape in found["shapes"]]
@@ -122,7 +122,7 @@ def choice(found: dict[str, Any], rule: str, limit: float) -> dict[str, Any]:
     """C, gamma and size that a rule chooses among the points of a search."""
     if "points" not in found:
         return found
-    from kompakt.tune.fee_points import choose_point
+    from kompakt.search.fee import choose_point
 
     best = choose_point(*points_of(found), rule, limit)
     assert best.confirmed is not None
@@ -149,10 +149,10 @@ def sized(name: str, method: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def problem(X: np.ndarray, labels: np.ndarray, method: str) -> Any:
-    from kompakt.grow.fee import FeePlan
-    from kompakt.rows import ArrayRows, hash_rows
-    from kompakt.tune.fee import FeeProblem
-    from kompakt.validate import resolve_splits
+    from kompakt.basis.fee import FeePlan
+    from kompakt.data import ArrayRows, hash_rows
+    from kompakt.search.fee import FeeProblem
+    from kompakt.validation import resolve_splits
 
     rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
     splits = resolve_splits(5, labels, classifier=True, random_state=0)
@@ -163,8 +163,8 @@ def exact_search(X: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """The same two grids for scikit-learn's SVC, one process."""
     from sklearn.svm import SVC
 
-    from kompakt.tune.fee import C_EXPONENTS, FINE, SIGMA_EXPONENTS
-    from kompakt.validate import resolve_splits
+    from kompakt.search.fee import C_EXPONENTS, FINE, SIGMA_EXPONENTS
+    from kompakt.validation import resolve_splits
 
     began = time.process_time()
     splits = resolve_splits(5, labels, classifier=True, random_state=0)
@@ -254,7 +254,7 @@ def summary(run: Run, table: Table) -> None:
 
 def one_set(run: Run, name: str, n_splits: int, table: Table) -> None:
     """Searches, sizes and errors of one set."""
-    from kompakt.tune.fee_points import one_se_limit
+    from kompakt.search.fee import one_se_limit
 
     found = {}
     for method in METHODS:

@@ -24,13 +24,14 @@ import numpy as np
 from benchmarks.harness import Run, Target, at_least, at_most, load_data
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
-from kompakt.rows import ArrayRows
-from kompakt.threads import block_threads
-from kompakt.tune import held_out
-from kompakt.tune.held_out import Objective, Part
-from kompakt.validate import cross_validated_residuals, shuffled_folds
+from kompakt.parallel import block_threads
+from kompakt.search import cross_validated_residuals
+from kompakt.search import fixed_size as held_out
+from kompakt.search.fixed_size import Objective, Part
+from kompakt.validation import shuffled_folds
 
 FOLDS = (5, 10, 20, 30, 40, 50)
 # seconds of the paper: set -> vectors -> (simple, optimised) for each number of folds
@@ -69,7 +70,7 @@ def features(rows: ArrayRows, basis: np.ndarray, kernel: RBF) -> np.ndarray:
     """The package's features: eq. 5 with a Cholesky factor, and the column of ones of eq. 8."""
     nothing = np.zeros(0, dtype=np.intp)
     part = Part(rows, nothing, nothing, np.arange(len(basis)), nothing)
-    return held_out.features(part, kernel, basis, Objective(LeastSquares()))[0]
+    return held_out.features(part, kernel, basis, Objective(LeastSquares(), penalize_intercept=True))[0]
 
 
 def fast(problem: Any, fold: np.ndarray) -> np.ndarray:

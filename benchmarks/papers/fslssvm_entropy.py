@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.harness import Run, Target, at_most, load_data
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from kompakt.select import BandwidthWarning, BlindCriterionWarning, RenyiSelector
-from kompakt.threads import block_threads
+from kompakt.basis import BandwidthWarning, BlindCriterionWarning, RenyiSelector
+from kompakt.parallel import block_threads
 
 N_TEST = 168
 N_BASIS = 200

@@ -34,9 +34,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from kompakt import GreedyProjection, KernelFisher, ProjectedKernelFisher, ProjectedSVC
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
-from kompakt.rows import ArrayRows
 from kompakt.solve import fisher
 
 Array = np.ndarray

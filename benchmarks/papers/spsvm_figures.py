@@ -90,11 +90,11 @@ def path_errors(
     machine: SpSVC, kernel: Kernel, T: np.ndarray, t: np.ndarray, sizes: list[int], X: np.ndarray, y: np.ndarray
 ) -> list[float | None]:
     """Test error in per cent of the machine's first vectors, for several sizes (weights re-fitted at each)."""
+    from kompakt.data import ArrayRows
     from kompakt.design import Design
     from kompakt.losses import make_loss
-    from kompakt.rows import ArrayRows
+    from kompakt.parallel import block_threads
     from kompakt.solve import Problem, solve
-    from kompakt.threads import block_threads
 
     loss = make_loss("least_squares" if str(machine.selection).startswith("kmp") else "squared_hinge", classes=True)
     targets = np.where(y > 0, 1.0, -1.0)[:, None]

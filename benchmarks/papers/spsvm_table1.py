@@ -110,8 +110,8 @@ def exact_machine(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.n
 def one_split(name: str, split: int, n_seeds: int) -> dict[str, float]:
     """Test errors and sizes of the greedy machine (means over draws) and of the exact one on one split."""
     from kompakt import SpSVC
-    from kompakt.threads import block_threads
-    from kompakt.validate import resolve_splits
+    from kompakt.parallel import block_threads
+    from kompakt.validation import resolve_splits
 
     data = load_data(f"ida_{name}")
     train = data["train_idx"][split].astype(int)

@@ -54,8 +54,8 @@ def count_rows(block: Any) -> tuple[np.ndarray, ...]:
 
 def pass_cost(n_blocks: int, passes: int) -> dict[str, Any]:
     """Seconds of an empty pass over persisted rows: Dask's overhead, and the driver's own share of it."""
-    from kompakt.rows import RowReader, StreamedRows
-    from kompakt.rows.dask_rows import DaskSource
+    from kompakt.data import RowReader, StreamedRows
+    from kompakt.data.dask import DaskSource
 
     with local_client(2) as client:
         X, y = client.persist(lazy_rows(n_blocks))

@@ -14,45 +14,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kompakt.estimators.cglq import CGLQSVC
+    from kompakt.data.opening import open_rows
     from kompakt.estimators.compact import CompactSVC, CompactSVR
-    from kompakt.estimators.compress import compress
+    from kompakt.estimators.compression import compress
     from kompakt.estimators.fee import FEESVC, FEESVR
     from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
     from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
-    from kompakt.estimators.local_sampling import LocalSamplingSVC
-    from kompakt.estimators.projected import ProjectedSVC
-    from kompakt.estimators.projection import GreedyProjection
+    from kompakt.estimators.projected import GreedyProjection, ProjectedSVC
+    from kompakt.estimators.reduced import CGLQSVC, LocalSamplingSVC
     from kompakt.estimators.spsvc import SpSVC
     from kompakt.export import to_c, to_libsvm, to_numpy, to_onnx
     from kompakt.formats import load, save
     from kompakt.model import Model
+    from kompakt.reduce import indecision_probability
     from kompakt.reporting import report
-    from kompakt.rows.opening import open_rows
-    from kompakt.subsample import indecision_probability
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a new name is added here, under TYPE_CHECKING above, and in __all__.
 _HOME = {
-    "CGLQSVC": "kompakt.estimators.cglq",
+    "CGLQSVC": "kompakt.estimators.reduced",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
     "FEESVC": "kompakt.estimators.fee",
     "FEESVR": "kompakt.estimators.fee",
     "FixedSizeLSSVC": "kompakt.estimators.fixed_size",
     "FixedSizeLSSVR": "kompakt.estimators.fixed_size",
-    "GreedyProjection": "kompakt.estimators.projection",
+    "GreedyProjection": "kompakt.estimators.projected",
     "KernelFisher": "kompakt.estimators.fisher",
-    "LocalSamplingSVC": "kompakt.estimators.local_sampling",
+    "LocalSamplingSVC": "kompakt.estimators.reduced",
     "Model": "kompakt.model",
     "ProjectedKernelFisher": "kompakt.estimators.fisher",
     "ProjectedSVC": "kompakt.estimators.projected",
     "SpSVC": "kompakt.estimators.spsvc",
-    "compress": "kompakt.estimators.compress",
-    "indecision_probability": "kompakt.subsample",
+    "compress": "kompakt.estimators.compression",
+    "indecision_probability": "kompakt.reduce",
     "load": "kompakt.formats",
-    "open_rows": "kompakt.rows.opening",
+    "open_rows": "kompakt.data.opening",
     "report": "kompakt.reporting",
     "save": "kompakt.formats",
     "to_c": "kompakt.export",

@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import get_coding
+from kompakt.data import ArrayRows, RowBlock
+from kompakt.data.checks import refuse_non_finite
 from kompakt.kernels import Kernel
-from kompakt.rows import ArrayRows, RowBlock
-from kompakt.rows.checks import refuse_non_finite
-from kompakt.threads import block_threads
+from kompakt.parallel import block_threads
 
 Array = np.ndarray
 

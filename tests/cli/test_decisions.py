@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kompakt
-from kompakt.cli.recognise import recognise
+from kompakt.cli.tables import recognise
 
 from .conftest import rows
 
@@ -105,6 +105,7 @@ def test_a_first_row_is_no_header(run, tmp_path):
     ("text", "header"),
     [
         ("a,b\n1,2\n", True),
+        ("PK,b\n1,2\n", True),  # no zip archive
         ("x,1\n3,2\n", True),  # a word above a number
         ("NA,1\n3,2\n4,5\n", False),  # a missing value
         ("?,1\n3,2\n4,5\n", False),
@@ -172,6 +173,8 @@ def test_zip_archives_are_told_to_be_unpacked(run, tmp_path):
     with zipfile.ZipFile(tmp_path / "rows.xlsx", "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
     assert "save its table as CSV" in run("train", "rows.xlsx", "m").err
+    np.savez_compressed(tmp_path / "packed.npz", X=np.eye(3), y=np.arange(3))
+    assert "numpy.savez(" in run("train", "packed.npz", "m").err
     (tmp_path / "cut.zip").write_bytes((tmp_path / "rows.zip").read_bytes()[:40])
     done = run("train", "cut.zip", "m")
     assert (done.code, "zip archive" in done.err) == (3, True)

@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, weighted_gram
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
-from kompakt.rows import ArrayRows
-from kompakt.threads import block_threads
+from kompakt.parallel import block_threads
 
 N, M, D = 203, 9, 3
 

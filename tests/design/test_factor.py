@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import LinAlgError
 
-from kompakt.design import border, factorise, multiply_upper, rank_one_changes
 from kompakt.kernels import RBF
+from kompakt.linalg import border, factorise, multiply_upper, rank_one_changes
 
 
 def definite(m=8, seed=0):

@@ -11,7 +11,20 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import (
+    CGLQSVC,
+    FEESVC,
+    FEESVR,
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    GreedyProjection,
+    KernelFisher,
+    LocalSamplingSVC,
+    ProjectedSVC,
+    SpSVC,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -191,6 +204,51 @@ PARAMETERS = {
 def test_parameters_out_of_range_are_named(case):
     with pytest.raises(ValueError, match=r"(got|choose|expected|must)"):
         CompactSVC(**({"n_basis": 5, "refine": False} | PARAMETERS[case])).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("machine", "names"),
+    [
+        (CompactSVC(), "'scale', 'auto', 'learn', 'ard', 'loo'"),
+        (CompactSVR(), "'scale', 'auto', 'learn', 'ard', 'loo'"),
+        (SpSVC(), "'scale', 'auto', 'learn', 'ard'"),
+        (KernelFisher(), "'scale', 'auto'"),
+        (GreedyProjection(), "'scale', 'auto'"),
+        (LocalSamplingSVC(), "'scale', 'auto'"),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
+)
+@pytest.mark.parametrize("gamma", ["wide", -1.0])
+def test_the_error_of_a_width_names_every_choice(machine, names, gamma):
+    with pytest.raises(ValueError, match=rf"gamma must be {names}, a positive number or one per feature; got"):
+        clone(machine).set_params(gamma=gamma).fit(X, T if isinstance(machine, CompactSVR) else Y)
+
+
+SWITCHES = [
+    (machine, name)
+    for machine in (
+        CompactSVC(5), CompactSVR(5), SpSVC(5), FEESVC(5), FEESVR(5), FixedSizeLSSVC(5), FixedSizeLSSVR(5),
+        ProjectedSVC(5), LocalSamplingSVC(), CGLQSVC(),
+    )
+    for name, value in machine.get_params().items()
+    if isinstance(value, bool)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("machine", "name"), SWITCHES, ids=[f"{type(m).__name__}-{name}" for m, name in SWITCHES])
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_switches_are_true_or_false(machine, name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be True or False; got {value!r}"):
+        clone(machine).set_params(**{name: value}).fit(X, T if type(machine).__name__.endswith("SVR") else Y)
+
+
+def test_probabilities_without_calibration_name_the_parameter():
+    machine = CompactSVC(5, refine=False).fit(X, Y)
+    assert not hasattr(machine, "predict_proba")
+    with pytest.raises(AttributeError, match="CompactSVC has no predict_proba .*pass calibrate=True"):
+        machine.predict_proba(X)
+    assert hasattr(CompactSVC(calibrate=True), "predict_proba")
+    assert "probabilities" in CompactSVC.predict_proba.__doc__
 
 
 def test_negative_weights_are_refused():

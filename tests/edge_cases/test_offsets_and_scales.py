@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CGLQSVC, CompactSVC, CompactSVR, LocalSamplingSVC, compress
 
 RNG = np.random.default_rng(0)
 X = np.round(64 * RNG.standard_normal((80, 3))) / 64  # so that adding 1e10 loses no bit
@@ -55,3 +59,50 @@ def test_targets_far_from_zero(loss):
     machine = CompactSVR(loss=loss, **WORDS)
     near, far = outputs(machine, X, T), outputs(machine, X, T + 1e8)
     np.testing.assert_allclose(far - 1e8, near, atol=2e-6)
+
+
+# -- machines on reduced training sets, whose exact SVM is scikit-learn's ---------------------------------------
+
+
+def moved(offset, dtype, n_features):
+    """Rows on a grid that float32 holds at an offset of 1e4, so that moving them changes nothing but the offset."""
+    rng = np.random.default_rng(1)
+    rows = np.round(64 * rng.standard_normal((1500, n_features))) / 64
+    rows[:, 2:] /= 16  # two features decide
+    y = rows[:, 0] * rows[:, 1] > 0
+    return (rows + offset).astype(dtype), y
+
+
+REDUCED = {
+    "LocalSamplingSVC": LocalSamplingSVC(gamma=0.5, random_state=0),
+    "CGLQSVC": CGLQSVC(gamma=0.5, random_state=0),
+    "LocalSamplingSVC, own SVM": LocalSamplingSVC(estimator=SVC(gamma=0.5), random_state=0),
+    "CGLQSVC, pipeline": CGLQSVC(estimator=make_pipeline(StandardScaler(with_std=False), SVC(gamma=0.5)), random_state=0),
+    "CGLQSVC, compact": CGLQSVC(gamma=0.5, n_basis=20, random_state=0),
+}
+
+
+@pytest.mark.parametrize("n_features", [2, 20], ids=["trees", "brute force"])
+@pytest.mark.parametrize(("offset", "dtype"), [(1e4, np.float32), (2.0**30, np.float64)])
+@pytest.mark.parametrize("name", REDUCED)
+def test_offsets_of_reduced_machines(name, offset, dtype, n_features):
+    near, y = moved(0.0, dtype, n_features)
+    far, _ = moved(offset, dtype, n_features)
+    machine = clone(REDUCED[name])
+    here = clone(machine).fit(near[:1000], y[:1000])
+    there = machine.fit(far[:1000], y[:1000])
+    expected = here.score(near[1000:], y[1000:])
+    assert expected > 0.9
+    assert abs(there.score(far[1000:], y[1000:]) - expected) < 0.03
+    assert np.isin(there.support_, here.support_).mean() > 0.9
+    # the exact SVM itself takes rows as they are
+    agreement = np.mean(there.estimator_.predict(far[1000:]) == there.predict(far[1000:]))
+    assert agreement > 0.98
+
+
+def test_an_offset_of_an_svm_to_compress():
+    rows, y = moved(1e4, np.float32, 2)
+    fitted = SVC(gamma=0.5).fit(rows, y)
+    for given in (None, rows):
+        smaller = compress(fitted, n_basis=40, X=given, random_state=0)
+        assert np.mean(smaller.predict(rows) == fitted.predict(rows)) > 0.97

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kompakt.design import Design, factorise
+from kompakt.data import ArrayRows
+from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
+from kompakt.linalg import factorise
 from kompakt.losses import Hinge, LeastSquares, SquaredHinge
-from kompakt.rows import ArrayRows
 from kompakt.solve import Problem, solve
 
 KERNELS = [RBF(0.5), RBF(0.01), Laplacian(0.5), Linear(), Polynomial(0.5, 1.0, 2)]

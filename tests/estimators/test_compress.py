@@ -13,7 +13,7 @@ from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from kompakt import CompactSVC, compress, load, save
-from kompakt.estimators.compress import as_model
+from kompakt.estimators.compression import as_model
 
 
 @pytest.fixture(scope="module")

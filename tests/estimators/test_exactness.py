@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier
 from tests.estimators.machines import EXACT, plain
 
 from kompakt import CompactSVC, CompactSVR, SpSVC
-from kompakt.design import design as design_module
+from kompakt import design as design_module
 
 N = 1100
 

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from kompakt import FEESVC, FEESVR
-from kompakt.validate import holdout
+from kompakt.validation import holdout
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,15 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, KFold
 
 from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, load, save
+from kompakt.basis import RenyiSelector
 from kompakt.codings import get_coding
-from kompakt.select import RenyiSelector
 
 
 def sines(n=150, seed=0):
@@ -312,7 +313,7 @@ def test_weight_two_is_the_row_twice_and_order_does_not_matter():
 
 def test_time_and_progress(caplog):
     X, y = sines(100)
-    with caplog.at_level("INFO", logger="kompakt"):
+    with caplog.at_level("INFO", logger="kompakt"), pytest.warns(ConvergenceWarning, match="max_time"):
         machine = FixedSizeLSSVR(n_basis=10, tune=True, max_time=1e-9, random_state=0).fit(X, y)
     assert machine.search_stopped_ == "deadline"
     assert len(set(machine.cv_results_["width_factor"])) == 1

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from kompakt import CompactSVC, CompactSVR
@@ -52,7 +53,7 @@ def test_learned_widths_need_refinement(moons, gamma):
 
 def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
     X, y = moons
-    from kompakt.grow import compact
+    from kompakt.basis import compact
 
     honest = compact.held_out
 
@@ -163,8 +164,10 @@ def test_warm_start_goes_on_from_the_last_basis(moons):
 def test_time_limit_leaves_a_usable_machine():
     X, y = make_classification(4000, 20, n_informative=10, random_state=0)
     began = time.monotonic()
-    machine = CompactSVC(n_basis="auto", tune=True, max_time=1.0, random_state=0).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="cut short: max_time=1.0 seconds"):
+        machine = CompactSVC(n_basis="auto", tune=True, max_time=1.0, random_state=0).fit(X, y)
     assert time.monotonic() - began < 30
+    assert not machine.converged_
     assert machine.score(X, y) > 0.7
 
 

@@ -7,9 +7,26 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import (
+    CGLQSVC,
+    FEESVC,
+    FEESVR,
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    GreedyProjection,
+    KernelFisher,
+    LocalSamplingSVC,
+    ProjectedKernelFisher,
+    ProjectedSVC,
+    SpSVC,
+    compress,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((400, 3))
@@ -48,6 +65,102 @@ def test_verbose_speaks_through_logging(capsys):
     shown = capsys.readouterr()
     assert not shown.err
     assert not shown.out
+
+
+EVERY = {
+    "CompactSVC": (CompactSVC(8, refine_iter=5), ["selection", "refinement"]),
+    "CompactSVC, tuned": (CompactSVC(5, refine=False, tune=True), ["search", "selection"]),
+    "CompactSVR": (CompactSVR(8, refine_iter=5), ["selection", "refinement"]),
+    "SpSVC": (SpSVC(8), ["growth"]),
+    "FEESVC": (FEESVC(8), ["growth"]),
+    "FEESVR": (FEESVR(8), ["growth"]),
+    "FixedSizeLSSVC": (FixedSizeLSSVC(8), ["8 prototype vectors"]),
+    "FixedSizeLSSVR": (FixedSizeLSSVR(8), ["8 prototype vectors"]),
+    "ProjectedSVC": (ProjectedSVC(8), ["selection"]),
+    "KernelFisher": (KernelFisher(), []),
+    "ProjectedKernelFisher": (ProjectedKernelFisher(8), ["selection"]),
+    "GreedyProjection": (GreedyProjection(8), ["selection"]),
+    "LocalSamplingSVC": (LocalSamplingSVC(), ["subsamples", "local sampling"]),
+    "CGLQSVC": (CGLQSVC(), ["subsamples", "CGLQ"]),
+}
+T = np.sin(X[:, 0]) + X[:, 1]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_verbose_shows_a_line_per_stage(name, capsys):
+    machine, stages = EVERY[name]
+    targets = T if name.endswith("SVR") else Y
+    clone(machine).set_params(verbose=1, random_state=0).fit(X, targets)
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert not shown.out
+    assert 1 <= len(lines) <= 25
+    for stage in stages:
+        assert any(f": {stage}" in line for line in lines), f"no line of {stage} in {lines}"
+    kind = type(machine).__name__
+    if kind not in ("LocalSamplingSVC", "CGLQSVC", "GreedyProjection"):  # the machine itself comes last
+        assert lines[-1].startswith(f"kompakt: {kind}: ")
+    clone(machine).set_params(random_state=0).fit(X, targets)
+    assert not capsys.readouterr().err
+
+
+# -- limits of time ------------------------------------------------------------------------------------------
+
+CUT = {
+    "search": CompactSVC(5, refine=False, tune=True),
+    "path of sizes": CompactSVC("auto", refine_iter=5),
+    "refinement": CompactSVC(20, selection="random"),
+    "search of a regressor": CompactSVR(5, refine=False, tune=True),
+    "refinement of a regressor": CompactSVR(20, selection="random"),
+    "growth of SpSVC": SpSVC(100),
+    "search of SpSVC": SpSVC(5, tune=True, C_grid=[1.0], gamma_grid=[1.0]),
+    "refinement of SpSVC": SpSVC(1, refine=True),
+    "growth of FEESVC": FEESVC(50),
+    "search of FEESVC": FEESVC(5, tune=True, sigma_exponents=[0], C_exponents=[0], n_jobs=1),
+    "growth of FEESVR": FEESVR(50),
+    "search of FixedSizeLSSVC": FixedSizeLSSVC(8, tune=True),
+    "other search of FixedSizeLSSVC": FixedSizeLSSVC(8, tune=True, search="grid"),
+    "search of FixedSizeLSSVR": FixedSizeLSSVR(8, tune=True),
+    "refinement of FixedSizeLSSVR": FixedSizeLSSVR(8, refine=True),
+    "refinement of ProjectedSVC": ProjectedSVC(8, refine=True, solver="libsvm"),
+    "weights of ProjectedSVC": ProjectedSVC(50, C=100.0),
+}
+
+
+@pytest.mark.parametrize("what", CUT)
+def test_what_a_limit_of_time_cuts_short_is_said(what):
+    machine = clone(CUT[what]).set_params(max_time=1e-9, random_state=0)
+    targets = T if type(machine).__name__.endswith("SVR") else Y
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-09 seconds are over.*Raise") as caught:
+        machine.fit(X, targets)
+    assert sum(issubclass(one.category, ConvergenceWarning) for one in caught) == 1
+    assert not machine.converged_
+    assert np.all(np.isfinite(machine.predict(X[:, :3]).astype(float)))
+
+
+@pytest.mark.parametrize("what", CUT)
+def test_a_limit_of_time_that_is_not_reached_changes_nothing(what):
+    small = {"n_basis": 5} if CUT[what].n_basis != "auto" else {"refine": False}
+    machine = clone(CUT[what]).set_params(max_time=1000.0, random_state=0, **small)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert machine.fit(X, T if type(machine).__name__.endswith("SVR") else Y).converged_
+
+
+def test_a_search_that_has_used_its_share_of_the_time():
+    """A search may take half of the time: the fit that ends in time was cut short all the same."""
+    machine = CompactSVC(30, refine=False, tune=True, max_time=0.6, random_state=0)
+    rows = RNG.standard_normal((6000, 3))
+    with pytest.warns(ConvergenceWarning, match="cut short"):
+        machine.fit(rows, rows[:, 0] * rows[:, 1] > 0)
+    assert len(machine.cv_results_["error"]) < 26
+    assert not machine.converged_
+
+
+def test_compress_says_that_it_was_cut_short():
+    fitted = SVC(gamma=1.0).fit(X, Y)
+    with pytest.warns(ConvergenceWarning, match="compress was cut short: max_time"):
+        compress(fitted, n_basis=[2, 4, 8], max_time=1e-9, random_state=0)
 
 
 def test_a_singular_basis_is_logged_and_reported(caplog):

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from kompakt import CGLQSVC, LocalSamplingSVC, SpSVC, load, save
-from kompakt.subsample import ReductionWarning
+from kompakt.reduce import ReductionWarning
 
 BOTH = pytest.mark.parametrize("machine", [LocalSamplingSVC, CGLQSVC])
 

@@ -113,3 +113,12 @@ def test_names_and_wrong_words():
     ):
         with pytest.raises(ValueError, match=message):
             GreedyProjection(**options).fit(X)
+
+
+@pytest.mark.parametrize(("pivot", "most"), [("max", 3.0), ("random", 1.4)])
+def test_kernel_values_are_as_many_as_the_docstring_says(pivot, most):
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    for n_basis in (10, 100):
+        found = GreedyProjection(n_basis, pivot=pivot, random_state=0).fit(X)
+        assert 1.0 <= found.n_kernel_evals_ / (len(X) * found.n_basis_) <= most
+    assert "n times `n_basis` of its values" not in GreedyProjection.__doc__

@@ -12,7 +12,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
 from kompakt import CompactSVC, SpSVC
-from kompakt.grow.scores import SELECTIONS
+from kompakt.basis.scores import SELECTIONS
 from kompakt.kernels import RBF
 
 

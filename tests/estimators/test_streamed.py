@@ -26,7 +26,7 @@ from kompakt import (
     SpSVC,
     open_rows,
 )
-from kompakt.estimators import samples
+from kompakt.estimators import prepare as samples
 
 N = 3007  # divides into no block
 
@@ -155,7 +155,7 @@ def test_the_basis_does_not_depend_on_blocks(data, monkeypatch):
     folder, _, y, _ = data
     found = []
     for least in (1024, 333):
-        monkeypatch.setattr("kompakt.design.design._LEAST_ROWS", least)
+        monkeypatch.setattr("kompakt.design._LEAST_ROWS", least)
         rows = open_rows(folder / "X.npy", target=y)
         found.append(CompactSVC(20, refine=False, memory_budget=1000, random_state=3).fit(rows))
     np.testing.assert_array_equal(found[0].basis_indices_, found[1].basis_indices_)
@@ -377,6 +377,35 @@ def test_missing_labels_are_no_class(kind, absent, tmp_path):
         given = (da.from_array(X, chunks=(70, 4)), da.from_array(labels, chunks=70))
     with pytest.raises(ValueError, match=r"Input y contains missing values.*row 57|Input contains NaN"):
         machine.fit(*given)
+
+
+@pytest.mark.parametrize("cell", ["", '""', "NA", "null", "NaN"])
+def test_words_for_missing_labels_in_a_text(cell, tmp_path):
+    X, y, _ = make(13, n=200)
+    lines = [f"{x[0]},{x[1]},{'yes' if label else 'no'}" for x, label in zip(X, y, strict=True)]
+    path = tmp_path / "rows.csv"
+
+    def write(word):
+        path.write_text("\n".join(["a,b,label", *lines[:9], f"1,2,{word}", *lines[9:]]) + "\n")
+        return open_rows(path, target="label")
+
+    with pytest.raises(ValueError, match=r"missing values.*row 9 of .*rows\.csv"):
+        CompactSVC(5, refine=False).fit(write(cell))
+    if cell.isalpha():  # in quotes it is a word like any other
+        assert cell in CompactSVC(5, refine=False).fit(write(f'"{cell}"')).classes_
+
+
+def test_shapes_and_types_that_arrays_are_checked_for(data):
+    folder, X, y, _ = data
+    machine = CompactSVC(5, refine=False, random_state=0)
+    column = kompakt_clone(machine).fit(open_rows(folder / "X.npy", target=y[:, None]))
+    assert_identical(machine.fit(X, y), column)
+    with pytest.raises(ValueError, match="one dimension"):
+        machine.fit(open_rows(folder / "X.npy", target=y, weight=np.ones((N, 2))))
+    with pytest.raises(ValueError, match="complex"):
+        machine.fit(open_rows([(X * 1j, y)]))
+    with pytest.raises(ValueError, match="complex"):
+        machine.fit(X, y).model_.predict(X * 1j)
 
 
 def test_missing_whole_numbers_of_a_dask_frame_are_no_class():

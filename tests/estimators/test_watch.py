@@ -16,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kompakt import FEESVC, CompactSVC, SpSVC
-from kompakt.estimators import _callbacks, watch
-from kompakt.progress import interrupt
+from kompakt.estimators import _callbacks
+from kompakt.estimators import base as watch
+from kompakt.run import progress as interrupt
 
 X, y = make_moons(400, noise=0.2, random_state=0)
 
@@ -148,7 +149,7 @@ class InterruptAt:
 
 
 def fit_interrupted(machine, name: str, step: int):
-    from kompakt.progress import listening
+    from kompakt.run import listening
 
     with listening(InterruptAt(name, step)), pytest.warns(watch.InterruptedWarning, match="interrupted"):
         machine.fit(X, y)
@@ -185,7 +186,7 @@ def test_an_interrupted_spsvc_is_the_machine_of_its_last_step():
 
 
 def test_without_a_machine_the_estimator_is_unfitted_even_after_an_earlier_fit():
-    from kompakt.progress import listening
+    from kompakt.run import listening
 
     machine = CompactSVC(n_basis=5, random_state=0).fit(X, y)
     machine.set_params(tune=True)
@@ -197,7 +198,7 @@ def test_without_a_machine_the_estimator_is_unfitted_even_after_an_earlier_fit()
 
 
 def test_inside_another_fit_the_interrupt_passes():
-    from kompakt.progress import listening, outermost
+    from kompakt.run import listening, outermost
 
     with outermost(), listening(InterruptAt("growth", 3)), pytest.raises(KeyboardInterrupt):
         SpSVC(n_basis=30, random_state=0).fit(X, y)

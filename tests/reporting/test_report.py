@@ -25,7 +25,7 @@ from kompakt.reporting.measure import measure, reliability
 from kompakt.reporting.nested import nested_path
 from kompakt.reporting.subject import sample_of, subject_of
 from kompakt.reporting.training import search_of, timings
-from kompakt.tune.fee import FeeSearch, Point
+from kompakt.search.fee import FeeSearch, Point
 
 X, y = make_moons(240, noise=0.25, random_state=0)
 VOID = {"meta", "input", "img", "br", "link"}

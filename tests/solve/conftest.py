@@ -2,7 +2,7 @@
 
 import pytest
 
-from kompakt.threads import block_threads
+from kompakt.parallel import block_threads
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Linear, Polynomial
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, Quantile
-from kompakt.rows import ArrayRows
 from kompakt.solve import Problem, Settings, solve
 from kompakt.testing import naive_objective
 

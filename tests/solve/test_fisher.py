@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
-from kompakt.rows import ArrayRows
 from kompakt.solve import fisher
 
 

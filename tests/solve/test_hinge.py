@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, Quantile
-from kompakt.rows import ArrayRows, Rows
-from kompakt.solve import Problem, Settings, rounded, solve
+from kompakt.solve import Problem, Settings, solve
+from kompakt.solve import kinks as rounded
 from kompakt.testing import stationarity
 
 LOSSES = [Hinge(), Absolute(), EpsilonInsensitive(0.2), EpsilonInsensitive(0.0), Quantile(0.2), Quantile(0.95)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, SquaredHinge
-from kompakt.rows import ArrayRows
 from kompakt.solve import Problem, Settings, irwls, solve
 
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.kernel_ridge import KernelRidge
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
-from kompakt.rows import ArrayRows
 from kompakt.solve import Problem, solve
 
 KERNEL = RBF(1.0)

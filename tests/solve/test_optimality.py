@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 from kompakt.losses import (
@@ -17,7 +18,6 @@ from kompakt.losses import (
     Quantile,
     SquaredHinge,
 )
-from kompakt.rows import ArrayRows
 from kompakt.solve import Problem, Settings, solve
 from kompakt.testing import stationarity
 

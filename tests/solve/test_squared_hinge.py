@@ -9,13 +9,13 @@ from numpy.testing import assert_allclose
 from scipy.linalg import cholesky
 from sklearn.svm import SVC, LinearSVC
 
+from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import SquaredHinge
-from kompakt.rows import ArrayRows
+from kompakt.parallel import block_threads
 from kompakt.solve import Problem, Settings, newton, solve
-from kompakt.solve.line_search import exact_step
-from kompakt.threads import block_threads
+from kompakt.solve.newton import exact_step
 
 KERNEL = RBF(0.5)
 INTERCEPTS = {

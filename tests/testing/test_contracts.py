@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kompakt.grow.gram import GramSelector
+from kompakt.basis import RandomSelector
+from kompakt.basis.gram import GramSelector
+from kompakt.data import ArrayRows
 from kompakt.kernels import RBF, Constant, Laplacian, Linear, Polynomial
 from kompakt.losses import (
     Absolute,
@@ -20,8 +22,6 @@ from kompakt.losses import (
     Quantile,
     SquaredHinge,
 )
-from kompakt.rows import ArrayRows
-from kompakt.select import RandomSelector
 from kompakt.solve import solve
 from kompakt.testing import (
     CountingKernel,

@@ -1,5 +1,5 @@
 """The command line ``kompakt``: nothing here is imported before a command is known, so that ``--help`` is quick."""
 
-from kompakt.cli.entry import main
+from kompakt.cli.main import main
 
 __all__ = ["main"]

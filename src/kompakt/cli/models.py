@@ -12,7 +12,7 @@ _ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".li
 
 def inspect(options: Any) -> int | None:
     """``kompakt inspect MODEL``: what is inside; reading it runs no code."""
-    from kompakt.cli.recognise import is_model
+    from kompakt.cli.tables import is_model
 
     console = Console(options)
     if not is_model(options.model):
@@ -75,8 +75,8 @@ def _word(value: Any) -> str:
 def export(options: Any) -> int | None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     import kompakt
-    from kompakt.cli.data import check_output
     from kompakt.cli.predict import load_model
+    from kompakt.cli.tables import check_output
 
     console = Console(options)
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
@@ -103,8 +103,7 @@ def export(options: Any) -> int | None:
 
 def _rows_for(options: Any, console: Console, path: str, model: Any) -> Any:
     """Rows of a file as the model takes them."""
-    from kompakt.cli.data import open_for_model
-    from kompakt.cli.prepare import check_rows, dense_if_small
+    from kompakt.cli.tables import check_rows, dense_if_small, open_for_model
 
     opened = open_for_model(options, console, path, model)
     raw = opened.read(0, min(opened.n_rows, 100_000))
@@ -115,8 +114,8 @@ def _rows_for(options: Any, console: Console, path: str, model: Any) -> Any:
 def compress(options: Any) -> int | None:
     """``kompakt compress MODEL OUT``."""
     import kompakt
-    from kompakt.cli.data import check_output
     from kompakt.cli.predict import load_model
+    from kompakt.cli.tables import check_output
 
     console = Console(options)
     if options.n_basis is None and options.loss is None:
@@ -144,10 +143,15 @@ def compress(options: Any) -> int | None:
 def report(options: Any) -> int | None:
     """``kompakt report MODEL DATA -o PAGE``."""
     import kompakt
-    from kompakt.cli.data import check_output, open_for_model, target_file
-    from kompakt.cli.measure import comparable
-    from kompakt.cli.predict import load_model
-    from kompakt.cli.prepare import check_rows, dense_if_small, missing_targets
+    from kompakt.cli.predict import comparable, load_model
+    from kompakt.cli.tables import (
+        check_output,
+        check_rows,
+        dense_if_small,
+        missing_targets,
+        open_for_model,
+        target_file,
+    )
     from kompakt.cli.train import command_line
 
     console = Console(options)

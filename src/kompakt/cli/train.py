@@ -15,17 +15,21 @@ from typing import Any
 import numpy as np
 
 from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataError, UsageError, table
-from kompakt.cli.data import Table, check_output, is_large, open_for_model, open_for_training, target_file
-from kompakt.cli.measure import Measures, measures
-from kompakt.cli.predict import unknown_labels, write_predictions
-from kompakt.cli.prepare import (
+from kompakt.cli.predict import Measures, measures, unknown_labels, write_predictions
+from kompakt.cli.tables import (
     ImputedSource,
     Preparation,
+    Table,
+    check_output,
     check_rows,
     check_targets,
     dense_if_small,
+    is_large,
+    open_for_model,
+    open_for_training,
     prepared,
     streamed_medians,
+    target_file,
     task_in_words,
     task_of,
 )
@@ -122,7 +126,7 @@ def _trained(options: Any, console: Console, opened: Table, *, tuned: bool) -> O
 
 
 def _checked(X: Any, y: Array | None, opened: Table, options: Any) -> tuple[Any, Array]:
-    from kompakt.rows.source import Raw
+    from kompakt.data.streamed import Raw
 
     if y is None:
         raise UsageError(f"{opened.path} has no target; name its column with --target.")
@@ -217,7 +221,7 @@ def _heard(console: Console) -> Iterator[_Heard]:
     """Turn the warnings of a fit into words, and into the exit code that they mean."""
     from sklearn.exceptions import ConvergenceWarning
 
-    from kompakt.estimators.watch import InterruptedWarning
+    from kompakt.estimators.base import InterruptedWarning
 
     heard = _Heard()
     with warnings.catch_warnings(record=True) as caught:
@@ -253,7 +257,7 @@ def _told(task: str, shape: tuple[int, ...], y: Array, options: Any) -> str:
 
 
 def _held_out(y: Array, task: str, seed: int) -> tuple[Array, Array]:
-    from kompakt.validate import holdout
+    from kompakt.validation import holdout
 
     codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
     return holdout(codes, 0.2, classifier=task == "classify", random_state=seed)

@@ -2,30 +2,318 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
-from collections.abc import Callable
-from functools import update_wrapper
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial, update_wrapper
+from numbers import Integral
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.estimators.lazy import is_dask, lazily
+from kompakt.checkpoint import checkpointing, fingerprint, step
+from kompakt.data import Source, StreamedRows
+from kompakt.data.checks import refuse_non_finite
+from kompakt.data.dask import DaskSource, is_dask
+from kompakt.data.rows import content_of
+from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.prepare import Array, Training, check_rows
-from kompakt.estimators.watch import CallbackSupportMixin
 from kompakt.model import Model
-from kompakt.progress import Deadline
-from kompakt.rows import Source, StreamedRows
-from kompakt.rows.checks import refuse_non_finite
-from kompakt.rows.streamed import READ_ROWS
+from kompakt.parallel import block_threads
+from kompakt.run import Deadline, above_bar, apart, listening, outermost, showing
 from kompakt.solve import Settings, Solution
-from kompakt.threads import block_threads
+
+
+def adopted(X: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of `fit` with the collection, its targets and weights as one row source."""
+    kwargs = dict(kwargs)
+    weight = args[0] if args else kwargs.pop("sample_weight", None)
+    return DaskSource(X, y, weight), None, args[1:], kwargs
+
+
+def lazily(estimator: Any, method: str, X: Any) -> Any:
+    """Predictions for a Dask collection as one of the same kind, computed where its rows are.
+
+    An array gives an array, a DataFrame a Series (a DataFrame for several columns) with its index.
+    """
+    check_is_fitted(estimator, "model_")
+    model: Model = estimator.model_
+    if hasattr(X, "columns"):
+        return _of_frame(estimator, model, method, X)
+    if X.ndim != 2 or X.shape[1] != model.n_features:
+        raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} expects {model.n_features} features.")
+    if X.numblocks[1] != 1:
+        X = X.rechunk({1: -1})
+    like = _predicted(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
+    function = partial(_predicted, model, method)
+    if like.ndim == 1:
+        return X.map_blocks(function, dtype=like.dtype, drop_axis=1, meta=like[:0])
+    return X.map_blocks(function, dtype=like.dtype, chunks=(X.chunks[0], (like.shape[1],)), meta=like[:0])
+
+
+def _predicted(model: Model, method: str, X: Any) -> Array:
+    refuse_non_finite(X, lambda row: f"row {row} of a partition")
+    return getattr(model, method)(X)
+
+
+def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
+    import pandas as pd
+
+    names = getattr(estimator, "feature_names_in_", None)
+    found = [str(name) for name in X.columns]
+    if names is not None and found != [str(name) for name in names]:
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: expected {list(names)}, got {found}."
+        )
+    if len(found) != model.n_features:
+        raise ValueError(f"X has {len(found)} columns, but {type(estimator).__name__} expects {model.n_features}.")
+    like = _predicted(model, method, np.zeros((1, model.n_features)))
+    meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
+    if like.ndim == 2:
+        labels = [str(one) for one in (range(like.shape[1]) if model.classes is None else model.classes)]
+        meta = pd.DataFrame(like[:0], columns=labels if len(labels) == like.shape[1] else None)
+    return X.map_partitions(_predicted_frame, model, method, meta, meta=meta)
+
+
+def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
+    kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
+    X = frame.to_numpy(dtype=kind, na_value=np.nan)
+    values = _predicted(model, method, X) if len(frame) else np.asarray(meta)[:0]
+    if values.ndim == 1:
+        return type(meta)(values, index=frame.index, name=meta.name, dtype=meta.dtype)
+    return type(meta)(values, index=frame.index, columns=meta.columns)
+
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9
+    from kompakt.estimators._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
+
 
 logger = logging.getLogger("kompakt")
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+# The decorator tears callbacks down after the method it wraps: here after a method that does nothing, so that no frame
+# of scikit-learn lies between a warning and the caller it points at.
+_tear_down = with_callbacks(lambda estimator: None)
+
+
+class InterruptedWarning(UserWarning):
+    """A fit was ended by Ctrl-C; the estimator holds the best machine it had found.
+
+    Examples
+    --------
+    >>> from kompakt.estimators.base import InterruptedWarning
+    >>> issubclass(InterruptedWarning, UserWarning)
+    True
+    """
+
+
+def warn_interrupted(estimator: Any, what: str, stacklevel: int = 4) -> None:
+    """Say that a fit was ended by Ctrl-C and what is kept."""
+    warnings.warn(
+        f"{type(estimator).__name__}: interrupted; {what}. The estimator is usable, its converged_ is False. "
+        "Interrupt again within two seconds to stop the program.",
+        InterruptedWarning,
+        stacklevel=stacklevel,
+    )
+
+
+class _AboveBar(logging.StreamHandler):
+    """Records on standard error, above the bar where one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not above_bar(self.format(record)):
+            super().emit(record)
+
+
+@contextmanager
+def verbose_logging(verbose: int) -> Iterator[None]:
+    """Show kompakt's log records on standard error while a fit runs: 1 for the main steps, 2 for all."""
+    if not verbose:
+        yield
+        return
+    handler = _AboveBar()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def watched(fit: Fit) -> Fit:
+    """Report the progress of a `fit` method, and leave no half-fitted estimator behind when it is interrupted.
+
+    With `verbose`, its stages are logged on standard error, for every estimator alike.
+    """
+
+    @functools.wraps(fit)
+    def method(self: Any, X: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if is_dask(X):  # before anything could materialise it
+            X, y, args, kwargs = adopted(X, y, args, kwargs)
+        with outermost(), apart(), _told(self, X, y), verbose_logging(getattr(self, "verbose", 0)):
+            try:
+                return fit(self, X, y, *args, **kwargs)
+            except KeyboardInterrupt:
+                _unfit(self)
+                raise
+
+    return method  # type: ignore[return-value]
+
+
+def _unfit(estimator: Any) -> None:
+    """Remove fitted attributes: of an earlier fit, they would not agree with what this one has begun."""
+    for name in list(vars(estimator)):
+        if name.endswith("_") and not name.startswith("_"):
+            delattr(estimator, name)
+
+
+@contextmanager
+def _told(estimator: Any, X: Any, y: Any) -> Iterator[None]:
+    """Callbacks where the estimator has some, else a bar where there is a terminal."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        with showing(type(estimator).__name__):
+            yield
+        return
+    try:
+        context = estimator._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        with listening(_CallbackListener(estimator, context, X, y)):
+            yield
+        # the estimator is fitted: what callbacks see as `fitted_estimator` is a copy of it as it is
+        context.call_on_fit_task_end(estimator=estimator, X=X, y=y, reconstruction_attributes=dict)
+    finally:
+        _tear_down(estimator)
+
+
+class _CallbackListener:
+    """Turns tasks into contexts: an outer task is a node below the fit, each of its steps a leaf below it.
+
+    Tasks inside a step are not reported: whether a step has some is known only once it has begun.
+    """
+
+    def __init__(self, estimator: Any, root: Any, X: Any, y: Any) -> None:
+        self.root, self.told = root, {"estimator": estimator, "X": X, "y": y}
+        self.depth = 0
+        self.reported = -1  # the depth of the task that is reported
+        self.node: Any = None
+        self.leaf: Any = None
+        self.n_left = 0.0
+
+    def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
+        self.depth += 1
+        if self.node is None and not minor:
+            self.reported, self.n_left = self.depth, float("inf") if n_steps is None else float(n_steps)
+            self.node = self.root.subcontext(task_name=name, max_subtasks=n_steps)
+            self.node.call_on_fit_task_begin(**self.told)
+            self._next_leaf()
+
+    def _next_leaf(self) -> None:
+        self.leaf = None
+        if self.n_left > 0:
+            self.n_left -= 1
+            self.leaf = self.node.subcontext(task_name=f"{self.node.task_name}-step")
+            self.leaf.call_on_fit_task_begin(**self.told)
+
+    def advance(self, work: float) -> bool:
+        if self.depth != self.reported or self.leaf is None:
+            return False
+        stop = bool(self.leaf.call_on_fit_task_end(**self.told))
+        self._next_leaf()
+        return stop
+
+    def end(self, failed: bool) -> None:
+        if self.depth == self.reported:
+            if not failed:
+                if self.leaf is not None:  # a step that was begun and never made
+                    self.leaf.call_on_fit_task_end(**self.told)
+                self.node.call_on_fit_task_end(**self.told)
+            self.node, self.leaf, self.reported = None, None, -1
+        self.depth -= 1
+
+
+#: a path is no data of the rows: meta-estimators do not pass it on
+NOT_METADATA = {"checkpoint": UNUSED}
+#: parameters that change how a fit runs, not what it gives
+_FREE = ("n_jobs", "verbose", "max_time")
+
+
+@contextmanager
+def checkpoints(estimator: Any, path: Any) -> Iterator[Callable[[Training], Training]]:
+    """Around a fit: yields what the fit calls with its training, as soon as that is known, to go on from `path`.
+
+    A fit with ``random_state=None`` has drawn its seed before it was killed: the one that resumes takes it over.
+    """
+    with ExitStack() as stack:
+
+        def resume(training: Training) -> Training:
+            if path is None:
+                return training
+            stack.enter_context(checkpointing(path, identity_of(estimator, training)))
+            return replace(training, key=int(step("seed", lambda: int(training.key))))
+
+        yield resume
+
+
+def identity_of(estimator: Any, training: Training) -> dict[str, Any]:
+    """Data and parameters of a fit as plain values by name."""
+    rows = training.rows
+    identity: dict[str, Any] = {"estimator": type(estimator).__name__}
+    for name, value in estimator.get_params(deep=False).items():
+        if name not in _FREE:
+            identity[name] = _seed(value) if name == "random_state" else _text(name, value)
+    identity["shape"] = f"{rows.n_rows} rows of {rows.n_features} {rows.dtype} features, {rows.n_outputs} outputs"
+    if training.classes is not None:
+        identity["classes"] = _text("classes", np.asarray(training.classes))
+    identity |= content_of(rows)
+    if estimator.get_params(deep=False).get("warm_start") and getattr(estimator, "basis_vectors_", None) is not None:
+        identity["warm start"] = _text("warm start", estimator.basis_vectors_)
+    return identity
+
+
+def _seed(value: Any) -> str:
+    """A seed that is drawn cannot be compared; the one in use is in the checkpoint."""
+    return repr(int(value)) if isinstance(value, Integral) else "drawn"
+
+
+def _text(name: str, value: Any) -> str:
+    """A parameter as text that is the same in every process: itself where it is short, else its digest."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    try:
+        digest = fingerprint(value)
+    except TypeError as error:
+        raise TypeError(
+            f"a fit with {name}={type(value).__name__} cannot have a checkpoint: nobody can tell whether the code of "
+            f"{error} is still the same when the fit goes on. {_REMEDY.get(name, _FIT_WITHOUT)}"
+        ) from None
+    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+        array = np.asarray(value)
+        return f"array {array.shape} {array.dtype} {digest}"
+    return f"{type(value).__name__} {digest}"
+
+
+_FIT_WITHOUT = "Fit without checkpoint."
+_REMEDY = {
+    "cv": "Give the splits themselves: cv=list(splitter.split(X, y)).",
+    "selection": "Give the vectors that it selects, as an array, or fit without checkpoint.",
+    "kernel": "Name a kernel of kompakt, or fit without checkpoint.",
+}
+
+
 
 
 class offered_if:

@@ -2,12 +2,301 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
-from kompakt.estimators.base import Array, MachineClassifier, MachineRegressor, offered_if
-from kompakt.estimators.compact_fit import FlagshipFit
-from kompakt.estimators.lazy import is_dask, lazily
-from kompakt.estimators.partial import PartialClassifier, PartialRegressor
+import numpy as np
+
+from kompakt.basis import Selection
+from kompakt.basis.compact import Machine, Recipe, grow, on_all_rows, select, unseen_outputs
+from kompakt.basis.path import SizePath, size_path
+from kompakt.codings import get_coding
+from kompakt.estimators.base import (
+    NOT_METADATA,
+    MachineClassifier,
+    MachineRegressor,
+    checkpoints,
+    deadline_of,
+    is_dask,
+    lazily,
+    offered_if,
+    solver_settings,
+    warn_interrupted,
+    watched,
+)
+from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
+from kompakt.estimators.prepare import LEARNED, Array, Training, held_rows, prepare, splits_of
+from kompakt.estimators.refining import learned_widths
+from kompakt.estimators.selectors import make_selector
+from kompakt.kernels import RBF, make_kernel
+from kompakt.losses import Loss, make_loss
+from kompakt.parallel import block_threads
+from kompakt.run import Deadline
+from kompakt.search.compact import Tuned, seconds_left, settings_grid, tune_flagship
+from kompakt.search.widths import leave_one_out_widths
+from kompakt.validation import holdout
+
+#: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
+_LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
+
+
+@dataclass(frozen=True)
+class FlagshipPlan:
+    """What a fit has decided so far; every step returns a new plan."""
+
+    estimator: Any
+    training: Training
+    recipe: Recipe
+    kernel: Any = None
+    n_basis: int = 0
+    start: Array | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    n_kernel_evals: int = 0
+    tuning: Tuned | None = None
+    path: SizePath | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel is None:
+            object.__setattr__(self, "kernel", self.training.kernel)
+        if not self.n_basis:
+            given = self.estimator.n_basis
+            object.__setattr__(self, "n_basis", _SIZE_TO_TUNE if isinstance(given, str) else int(given))
+
+    def _splits(self) -> list[tuple[Array, Array]]:
+        """The user's validation splits, or one held-out fifth."""
+        rows, labels = self.training.rows, self.training.labels
+        target = np.zeros(rows.n_rows) if labels is None else labels
+        seed = self.training.key % 2**31
+        if self.estimator.cv is None:
+            fraction = min(0.2, 20_000 / rows.n_rows)
+            return [holdout(target, fraction, classifier=labels is not None, random_state=seed)]
+        return splits_of(self.training, self.estimator.cv, classifier=labels is not None, random_state=seed)
+
+    def widened(self) -> FlagshipPlan:
+        """The plan with one width per feature, chosen by leave-one-out on a sample of the rows."""
+        gamma: Any = self.kernel.gamma
+        found = leave_one_out_widths(self.training.rows, float(gamma), self.recipe.C, key=self.training.key)
+        note = {"phase": "widths", "error_before": found.error_before, "error": found.error, "C": found.C}
+        return replace(
+            self,
+            kernel=RBF(found.gamma),
+            n_kernel_evals=self.n_kernel_evals + found.n_kernel_evals,
+            history=[*self.history, note],
+        )
+
+    def tuned(self) -> FlagshipPlan:
+        """The plan with C, the starting width and epsilon chosen by validation."""
+        estimator, recipe = self.estimator, self.recipe
+        gamma: Any = getattr(self.kernel, "gamma", None)
+        has_width = isinstance(estimator.kernel, str) and gamma is not None and np.ndim(gamma) == 0
+        epsilons = None
+        if hasattr(recipe.loss, "epsilon") and not recipe.classifier:
+            targets = self.training.rows.targets
+            spread = 0.0 if targets is None else float(np.std(targets))
+            epsilons = [spread * share for share in (0.02, 0.1, 0.5)] if spread > 0 else None
+
+        def kernel_of(width: float | None) -> Any:
+            if width is None:
+                return self.kernel
+            return make_kernel(estimator.kernel, gamma=width, coef0=estimator.coef0, degree=estimator.degree)
+
+        def loss_of(epsilon: float | None) -> Loss:
+            return recipe.loss if epsilon is None else replace(recipe.loss, epsilon=epsilon)  # type: ignore[type-var]
+
+        result = tune_flagship(
+            self.training.rows,
+            kernel_of,
+            loss_of,
+            settings_grid(float(gamma) if has_width else None, epsilons),
+            self.n_basis,
+            recipe,
+            self._splits(),
+            self.training.labels,
+            seconds_left(recipe.settings.deadline, 0.5),
+        )
+        best = result.setting
+        return replace(
+            self,
+            recipe=replace(recipe, C=best.C, loss=loss_of(best.epsilon)),
+            kernel=kernel_of(best.gamma),
+            tuning=result,
+            n_kernel_evals=self.n_kernel_evals + result.n_kernel_evals,
+            history=self.history + [{"phase": "tuning", "C": best.C, "gamma": best.gamma, "error": result.error}],
+        )
+
+    def sized(self) -> FlagshipPlan:
+        """The plan with the number of basis vectors chosen on a path."""
+        rows = self.training.rows
+        splits = self._splits()
+        largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
+        deadline = self.recipe.settings.deadline
+        part = deadline.share(0.6) if isinstance(deadline, Deadline) else deadline
+        recipe = replace(self.recipe, settings=replace(self.recipe.settings, deadline=part))
+        path = size_path(rows, self.kernel, largest, recipe, splits, self.training.labels, self.estimator.size_tol)
+        return replace(
+            self,
+            n_basis=path.size,
+            start=path.basis,
+            kernel=path.kernel if path.basis is not None else self.kernel,
+            path=path,
+            n_kernel_evals=self.n_kernel_evals + path.n_kernel_evals,
+            history=self.history + path.history,
+        )
+
+    def grown(self, start: Array | None) -> Machine:
+        """The machine itself, on all rows."""
+        begin = self.start if start is None else start
+        recipe = replace(self.recipe, interruptible=True)
+        return grow(self.training.rows, self.kernel, self.n_basis, recipe, self.training.labels, begin)
+
+    def calibration(self, machine: Machine) -> dict[str, Array]:
+        """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""
+        from sklearn.linear_model import LogisticRegression
+
+        labels, classes = self.training.labels, self.training.classes
+        assert labels is not None
+        assert classes is not None
+        index, outputs = unseen_outputs(self.training.rows, machine, self.recipe, labels)
+        scores = get_coding(self.recipe.coding).scores(outputs, len(classes))
+        weights = self.training.rows.weights
+        w = None if weights is None else (weights if weights.ndim == 1 else weights.max(axis=1))[index]
+        columns = scores[:, None] if scores.ndim == 1 else scores
+        a, b = np.empty(columns.shape[1]), np.empty(columns.shape[1])
+        for column in range(columns.shape[1]):
+            positive = labels[index] == (1 if scores.ndim == 1 else column)
+            if positive.all() or not positive.any():
+                raise ValueError("calibrate=True needs held-out rows of every class; give more rows per class.")
+            fitted = LogisticRegression(C=1e6).fit(columns[:, [column]], positive, sample_weight=w)
+            a[column], b[column] = -fitted.coef_[0, 0], -fitted.intercept_[0]
+        return {"a": a, "b": b}
+
+    def publish(self) -> None:
+        """Fitted attributes of the search and the path."""
+        estimator = self.estimator
+        estimator.C_ = self.recipe.C
+        if hasattr(self.recipe.loss, "epsilon"):
+            estimator.epsilon_ = self.recipe.loss.epsilon
+        for name, value in (("cv_results_", self.tuning and self.tuning.results), ("size_path_", self.path)):
+            if value is not None:
+                setattr(estimator, name, value)
+            elif hasattr(estimator, name):
+                delattr(estimator, name)  # of an earlier fit
+
+
+class FlagshipFit:
+    """Fit of both flagship estimators."""
+
+    _classifier: bool
+    __metadata_request__fit: ClassVar = NOT_METADATA
+    _learned_widths = LEARNED
+    _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
+
+    @watched
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same machine to the last bit; the file is
+            removed at the end.
+
+        Returns
+        -------
+        self
+        """
+        me: Any = self
+        deadline = deadline_of(me.max_time)
+        forget_batches(self)
+        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
+            learn = learned_widths(me.gamma, me.refine, me.kernel)
+            training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
+            seen = self._seen(training)
+            plan = FlagshipPlan(self, seen, self._recipe(seen, learn, deadline))
+            start = self._start(training)
+            if isinstance(me.gamma, str) and me.gamma == "loo":
+                plan = plan.widened()
+            if me.tune:
+                plan = plan.tuned()
+            if isinstance(me.n_basis, str):
+                plan = plan.sized()
+            machine = plan.grown(start)
+            calibrate = getattr(self, "calibrate", False) and not machine.interrupted
+            more = {"calibration": plan.calibration(machine)} if calibrate else {}
+            if not seen.whole:
+                machine = on_all_rows(training.rows, machine, plan.recipe)
+            model = me._build_model(seen, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
+        me._publish(model, machine.solution, seen, machine.indices)
+        plan.publish()
+        self.n_kernel_evals_ = machine.n_kernel_evals + plan.n_kernel_evals
+        self.history_ = plan.history + machine.history
+        if machine.interrupted:
+            self.interrupted_ = True
+            missing = ", without calibration" if getattr(self, "calibrate", False) else ""
+            kept = f"the basis is kept as far as it was refined, with {machine.n_basis} vectors{missing}"
+            warn_interrupted(self, kept)
+            return self
+        me._report(machine.solution, deadline)
+        return self
+
+    def _seen(self, training: Training) -> Training:
+        """The rows that selection, refinement and searches see: of streamed rows a sample that fits, where need be."""
+        me: Any = self
+        selector = make_selector(me.selection, me.n_candidates)
+        by_passes = getattr(selector, "streams", False) and not me.refine and not me.tune and me.n_basis != "auto"
+        by_passes = by_passes and not getattr(self, "calibrate", False)
+        return training if by_passes else held_rows(self, training)
+
+    def _start(self, training: Training) -> Array | None:
+        """Vectors of the last fit, for `warm_start`."""
+        me: Any = self
+        if not me.warm_start or getattr(self, "basis_vectors_", None) is None:
+            return None
+        rows = training.rows
+        if me.basis_vectors_.shape[1] != rows.n_features:
+            raise ValueError(
+                f"warm_start=True goes on from the last fit, which had {me.basis_vectors_.shape[1]} features; X has "
+                f"{rows.n_features}. Set warm_start=False to start anew."
+            )
+        start = rows.as_inputs(me.basis_vectors_).astype(rows.dtype)
+        return start if rows.offset is None else start - rows.offset
+
+    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
+        me: Any = self
+        recipe = self._recipe(training, None, None)
+        return select(training.rows, training.kernel, int(me.n_basis), recipe, training.labels)
+
+    def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
+        me: Any = self
+        return Recipe(
+            loss=make_loss(
+                me.loss, classes=self._classifier, epsilon=me.epsilon, quantile=getattr(self, "quantile", 0.5)
+            ),
+            C=float(me.C),
+            selector=make_selector(me.selection, me.n_candidates),
+            classifier=self._classifier,
+            key=training.key,
+            fit_intercept=me.fit_intercept,
+            penalize_intercept=me.penalize_intercept,
+            refine=bool(me.refine),
+            learn=learn,
+            refine_iter=int(me.refine_iter),
+            validation_fraction=float(me.validation_fraction),
+            settings=solver_settings(self, deadline),
+            memory_budget=me.memory_budget,
+            coding=getattr(self, "coding", "one_vs_rest"),
+            n_classes=2 if training.classes is None else len(training.classes),
+        )
+
+
+def _frozen(kernel: Any) -> Any:
+    return type(kernel)() if kernel.name == "precomputed" else kernel
 
 
 def _calibrated(machine: Any) -> None:

@@ -8,20 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kompakt.basis import GivenSelector, ProjectionSelector, Selection
 from kompakt.checkpoint import step
 from kompakt.codings import get_coding
 from kompakt.design import Design
-from kompakt.estimators.base import MachineClassifier
-from kompakt.estimators.prepare import Training, prepare, splits_of
-from kompakt.estimators.resuming import NOT_METADATA, checkpoints
-from kompakt.estimators.samples import held_rows, labelled_rows
-from kompakt.estimators.watch import watched
+from kompakt.estimators.base import NOT_METADATA, MachineClassifier, checkpoints, watched
+from kompakt.estimators.prepare import Training, held_rows, labelled_rows, prepare, splits_of
 from kompakt.kernels import Kernel
-from kompakt.select import GivenSelector, ProjectionSelector, Selection
+from kompakt.parallel import block_threads
+from kompakt.search.fixed_size import tune_width_and_cost
 from kompakt.solve import fisher
-from kompakt.threads import block_threads
-from kompakt.tune.bandwidth_path import tune_width_and_cost
-from kompakt.validate import shuffled_folds
+from kompakt.validation import shuffled_folds
 
 Array = np.ndarray
 

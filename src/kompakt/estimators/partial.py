@@ -10,9 +10,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from kompakt.basis import Selection
 from kompakt.codings import get_coding
+from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
-from kompakt.estimators.base import offered_if
+from kompakt.estimators.base import offered_if, verbose_logging
 from kompakt.estimators.prepare import (
     Array,
     Training,
@@ -22,14 +24,11 @@ from kompakt.estimators.prepare import (
     class_factors,
     resolve_kernel,
 )
-from kompakt.estimators.watch import verbose_logging
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, Loss, make_loss
-from kompakt.rows import ArrayRows, centre_of
-from kompakt.select import Selection
+from kompakt.parallel import block_threads
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
-from kompakt.threads import block_threads
 
 #: losses whose rows may be forgotten after one look
 _LOSSES = ("least_squares", "squared_hinge")

@@ -1,9 +1,16 @@
-"""From a user's X, y and weights to rows, targets and a kernel: everything that `fit` resolves before computing."""
+"""Samples of streamed rows that fit in memory, and exact weights on all rows afterwards.
+
+Refinement, searches and selectors that need their rows at hand see a sample; where all rows fit, the sample is all of
+them and the fit that of rows in memory, bit for bit.  Otherwise the basis that was found on the sample gets its weights
+by passes over all rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,12 +21,26 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from kompakt.codings import get_coding
+from kompakt.data import (
+    ArrayRows,
+    Passes,
+    Raw,
+    RowReader,
+    Source,
+    StreamedRows,
+    centre_of,
+    steady,
+    total_variance,
+    tree_sum,
+)
+from kompakt.data.checks import missing, refuse_non_finite
+from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_in_order, task_bounds
+from kompakt.data.streamed import Bounds
+from kompakt.design import DEFAULT_BUDGET, Design
 from kompakt.kernels import Kernel, Precomputed, make_kernel
-from kompakt.rows import ArrayRows, Source, centre_of, steady, total_variance, tree_sum
-from kompakt.rows.base import task_bounds
-from kompakt.rows.checks import missing
-from kompakt.rows.moments import MOMENT_ROWS
-from kompakt.validate import resolve_splits
+from kompakt.losses import Loss
+from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.validation import resolve_splits
 
 Array = np.ndarray
 
@@ -28,7 +49,7 @@ Array = np.ndarray
 class Training:
     """What a fit works on: rows of positive weight, their targets, and the resolved kernel.
 
-    Streamed rows have neither `labels` nor `y`; a sample of them (`kompakt.estimators.stream.sampled`) has both, and
+    Streamed rows have neither `labels` nor `y`; a sample of them (`kompakt.estimators.prepare.sampled`) has both, and
     knows the training it came from.
     """
 
@@ -155,7 +176,7 @@ def _with_small_indices(X: Any) -> Any:
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
-        from kompakt.estimators.stream import prepare_stream
+        from kompakt.estimators.prepare import prepare_stream
 
         return prepare_stream(estimator, X, y, sample_weight, classifier=classifier)
     check_parameters(estimator)
@@ -403,3 +424,460 @@ def check_parameters(estimator: Any) -> None:
     memory_budget = parameters.get("memory_budget")
     if memory_budget is not None and not _is_count(memory_budget, 0):
         raise ValueError(f"memory_budget must be None or a whole number of bytes; got {memory_budget!r}.")
+
+
+#: more labels than this are no classes
+_MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True)
+class ClassEncoder:
+    """Targets and weights of classes from raw rows.
+
+    Parameters
+    ----------
+    classes : ndarray
+    coding : str
+    factors : ndarray, optional
+        Weight of every class.
+    weighted : bool
+        Whether the rows' own weights count.
+    """
+
+    classes: Array
+    coding: Any
+    factors: Array | None = None
+    weighted: bool = False
+
+    def labels(self, raw: Raw) -> Array:
+        """Class numbers."""
+        assert raw.y is not None
+        y = raw.y.reshape(len(raw))  # one column is as good
+        labels = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
+        if not np.array_equal(self.classes[labels], y):
+            raise ValueError("a label came that the first pass did not see: the rows have changed during the fit.")
+        return labels
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some classes take no part in some outputs (one-vs-one)."""
+        return bool(np.any(get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes)) == 0))
+
+    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
+        labels = self.labels(raw)
+        weights = raw.w if self.weighted else None
+        if self.factors is not None:
+            weights = self.factors[labels] if weights is None else weights * self.factors[labels]
+        targets = get_coding(self.coding).encode(labels, len(self.classes))
+        if self.has_gaps:
+            weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
+        return targets, weights
+
+    def total(self, mass: Array) -> tuple[int, float]:
+        """Columns of the weights, and their sum over all rows, from the mass of every class."""
+        mass = mass if self.factors is None else mass * self.factors
+        if self.has_gaps:
+            codes = get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes))
+            return codes.shape[1], float(np.sum(mass * np.count_nonzero(codes, axis=1)))
+        return int(self.weighted or self.factors is not None), float(mass.sum())
+
+
+@dataclass(frozen=True)
+class LabelEncoder:
+    """Class numbers as targets."""
+
+    classes: ClassEncoder
+
+    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
+        return self.classes.labels(raw).astype(np.float64)[:, None], raw.w if self.classes.weighted else None
+
+
+@dataclass(frozen=True)
+class ValueEncoder:
+    """Regression targets and weights from raw rows; weights only where there are no targets."""
+
+    weighted: bool = False
+    targets: bool = True
+
+    def __call__(self, raw: Raw) -> tuple[Array | None, Array | None]:
+        y = None
+        if self.targets and raw.y is not None:
+            y = np.asarray(raw.y, dtype=np.float64).reshape(len(raw), -1)
+        return y, raw.w if self.weighted else None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one task of the first pass says."""
+
+    labels: Array | None
+    mass: Array | None
+    weight: float
+    zeros: int
+    unit: bool
+    least: float
+    largest: float
+    stored: int
+
+
+def _first_look(
+    reader: RowReader, classifier: bool, bounds: Bounds, raw: Raw | None = None
+) -> tuple[Facts, tuple[Array, ...]]:
+    """Check the raw rows of a task; facts, and the sums of the centre over its blocks."""
+    raw = reader.raw(*bounds) if raw is None else raw
+    _refuse_what_is_not_finite(reader, bounds[0], raw)
+    if not classifier and raw.y is not None and raw.y.dtype.kind not in "fiub":
+        raise ValueError(
+            f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
+        )
+    if not classifier and raw.y is not None:
+        refuse_extreme_targets(float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0)))
+    values = raw.X.data if sparse.issparse(raw.X) else raw.X
+    w = np.ones(len(raw)) if raw.w is None else raw.w
+    labels = mass = None
+    if classifier and raw.y is not None:
+        counted = w > 0
+        labels, place = np.unique(raw.y[counted], return_inverse=True)
+        mass = np.bincount(place.ravel(), weights=w[counted], minlength=len(labels))
+    facts = Facts(
+        labels,
+        mass,
+        float(w.sum()),
+        int(np.sum(w == 0)),
+        bool(np.all(w == 1.0)),
+        float(values.min(initial=0.0)),
+        float(values.max(initial=0.0)),
+        int(values.size),
+    )
+    sums: tuple[Array, ...] = ()
+    if not sparse.issparse(raw.X):
+        sums = sum_in_order(
+            (*centre_sums(raw.X[at : at + MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
+            for at in range(0, len(raw), MOMENT_ROWS)
+            for part in (w[at : at + MOMENT_ROWS],)
+        )
+    return facts, sums
+
+
+def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
+    def place(row: int) -> str:
+        number = first + row
+        number = number if reader.kept is None else int(reader.kept[number])
+        return f"row {number}" if reader.source is None else reader.source.where(number)
+
+    refuse_non_finite(raw.X, place)
+    if raw.w is not None and raw.w.ndim != 1:
+        raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
+    for name, column in (("y", raw.y), ("the weights", raw.w)):
+        bad = np.zeros(0, dtype=bool) if column is None else missing(column)
+        if bad.any():
+            what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
+            raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
+    if raw.w is not None:
+        refuse_extreme_weights(max(1.0, float(raw.w.max(initial=0.0))))  # a part may hold small weights only
+    if raw.w is not None and np.any(raw.w < 0):
+        first_bad = place(int(np.argmax(raw.w < 0)))
+        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {first_bad}.")
+
+
+def first_pass(
+    estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool, needs_target: bool = True
+) -> tuple[StreamedRows, list[Facts], tuple[Array, ...]]:
+    """Check all rows; the rows as they are, what each task found, and the sums of the centre."""
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "targets and weights of streamed rows belong to the rows: expected fit(rows) with y=None and "
+            "sample_weight=None. Name them in open_rows(..., target=..., weight=...)."
+        )
+    if needs_target and not source.n_targets:
+        raise ValueError(f"requires y to be passed, but {source.name} has no target. Give open_rows(..., target=...).")
+    if classifier and source.n_targets > 1:
+        raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
+    set_features(estimator, source)
+    rows = StreamedRows(RowReader(source), passes=Passes(getattr(source, "n_index_passes", 0)))
+    facts: list[Facts] = []
+    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(MOMENT_ROWS)), facts)
+    totals = tree_sum(sums)
+    if not sum(fact.weight for fact in facts):
+        raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
+    largest = max(max(fact.largest for fact in facts), -min(fact.least for fact in facts))
+    refuse_extremes(largest, source.dtype, source.is_sparse)
+    return rows, facts, totals
+
+
+def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
+    """Validate a row source and resolve kernel, targets, weights, centre and scale."""
+    check_parameters(estimator)
+    rows, facts, totals = first_pass(estimator, source, y, sample_weight, classifier=classifier)
+    weighted = source.has_weight and not all(fact.unit for fact in facts)
+    kept = None
+    if any(fact.zeros for fact in facts):
+        kept = np.concatenate(list(rows.scan(_positive)))
+        rows = rows.with_reader(kept=kept)
+    plain = rows.with_reader(encode=ValueEncoder(weighted, targets=False))
+    centre = None
+    if not source.is_sparse:
+        centre = centre_from(*totals) if kept is None else None
+    plain, centre = _standardised(plain, centre) if source.scale else (plain, centre)
+    kernel = resolve_kernel(estimator, plain, None, centre)
+    if isinstance(kernel, Precomputed):
+        raise ValueError("kernel='precomputed' needs the whole kernel matrix, which cannot be streamed; pass arrays.")
+    offset = None
+    if kernel.shift_invariant and not source.is_sparse and not source.scale:
+        offset = _centre_of(plain) if centre is None else centre
+    key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+    reader = replace(plain.reader, offset=None if offset is None else offset.astype(source.dtype))
+    stored = sum(fact.stored for fact in facts)
+    if not classifier:
+        encode: Any = ValueEncoder(weighted)
+        mass = float(sum(fact.weight for fact in facts))
+        streamed = StreamedRows(
+            replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
+        )
+        return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)
+    classes, mass_of = classes_of(facts)
+    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
+    encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
+    columns, mass = encode.total(mass_of)
+    L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
+    streamed = StreamedRows(replace(reader, encode=encode), L, columns, mass if columns else None, rows.passes)
+    return Training(streamed, kernel, kept, classes=classes, key=key, stored=stored, mass_of=mass_of)
+
+
+def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:
+    for fact, sums in results:
+        facts.append(fact)
+        yield sums
+
+
+def _positive(first: int, raw: Raw) -> Array:
+    assert raw.w is not None
+    return first + np.flatnonzero(raw.w > 0)
+
+
+def _centre_of(rows: StreamedRows) -> Array:
+    from kompakt.data import centre_of
+
+    return centre_of(rows)
+
+
+def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
+    """The labels that the first pass found, sorted, and their weights."""
+    found = [fact.labels for fact in facts if fact.labels is not None]
+    classes = np.unique(np.concatenate(found))
+    check_classification_targets(classes)
+    if len(classes) < 2:
+        raise ValueError(
+            f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
+            "Give rows of at least two classes (with positive weight)."
+        )
+    if len(classes) > _MOST_CLASSES:
+        raise ValueError(
+            f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
+        )
+    return classes, tree_sum((_spread(classes, fact),) for fact in facts)[0]
+
+
+def _spread(classes: Array, fact: Facts) -> Array:
+    """The weight that one task found for every class."""
+    mass = np.zeros(len(classes))
+    assert fact.labels is not None
+    mass[np.searchsorted(classes, fact.labels)] = fact.mass
+    return mass
+
+
+def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRows, Array | None]:
+    """Rows with mean 0 and variance 1 per feature; sparse rows are scaled only.  One pass."""
+    d = rows.n_features
+    at = np.zeros(d) if rows.is_sparse else (_centre_of(rows) if centre is None else centre)
+
+    def one(block: Any) -> tuple[Array, ...]:
+        w = np.ones(len(block)) if block.weights is None else block.weights
+        X = block.X.astype(np.float64)
+        if sparse.issparse(X):
+            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel(), np.array(w.sum())
+        X = X - at
+        return w @ X, w @ np.square(X), np.array(w.sum())
+
+    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
+    mean = first / mass
+    variance = np.maximum(0.0, second / mass - mean**2)
+    # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does
+    constant = variance <= (10 * np.finfo(np.float64).eps * np.maximum(np.abs(at + mean), 1e-300)) ** 2 * d
+    scale = np.where(constant, 1.0, np.sqrt(variance))
+    if rows.is_sparse:
+        return rows.with_reader(scale=scale), None
+    return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
+
+
+def set_features(estimator: Any, source: Source) -> None:
+    """The attributes that scikit-learn's validation would set."""
+    estimator.n_features_in_ = source.n_features
+    if source.feature_names is not None:
+        estimator.feature_names_in_ = np.asarray(source.feature_names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+logger = logging.getLogger("kompakt")
+
+#: rows of a sample at most: refinement and searches gain nothing from more.  Up to twice as many rows are all taken
+#: where they fit the memory: a sample of more than half saves little, and costs the identity with rows in memory.
+SAMPLE_ROWS = 250_000
+#: rows of a class that a sample takes, if there are so many, however rare the class is
+_LEAST_OF_A_CLASS = 200
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """The chance of a row to be in the sample."""
+
+    of_class: Array
+    encode: Any
+
+    def __call__(self, raw: Raw) -> Array:
+        if len(self.of_class) == 1:
+            return np.full(len(raw), self.of_class[0])
+        return self.of_class[self.encode.labels(raw)]
+
+
+def sample_rows(estimator: Any, training: Training) -> int:
+    """Rows that a search may hold: with their kernel values, features and copies they fit the memory budget."""
+    rows = training.rows
+    budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
+    n_basis = getattr(estimator, "n_basis", 1000)
+    m = 1000 if isinstance(n_basis, str) else int(n_basis)
+    entries = training.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
+    return _all_or_sample(rows.n_rows, budget / (12 * entries + 16 * m + 64 * rows.n_outputs))
+
+
+def _all_or_sample(n_rows: int, fitting: float) -> int:
+    """Rows to take of `n_rows`, of which `fitting` fit the memory."""
+    return n_rows if n_rows <= min(fitting, 2 * SAMPLE_ROWS) else int(np.clip(fitting, 1000, SAMPLE_ROWS))
+
+
+def held_rows(estimator: Any, training: Training) -> Training:
+    """The training itself, or on a sample that fits where its rows are streamed."""
+    return sampled(training, sample_rows(estimator, training)) if training.streamed else training
+
+
+def solve_on_all_rows(
+    training: Training,
+    kernel: Kernel,
+    basis: Array,
+    loss: Loss,
+    C: float,
+    found: Solution | None,
+    settings: Settings,
+    *,
+    fit_intercept: bool = True,
+    penalize_intercept: bool = False,
+) -> Solution:
+    """Exact weights for a basis chosen on a sample, by passes over all rows, from the solution on the sample."""
+    design = Design(training.rows, kernel, basis, whiten=True)
+    problem = Problem(design, loss, C, fit_intercept, penalize_intercept)
+    start = None
+    if found is not None:
+        start = np.concatenate([design.to_coordinates(found.weights), found.intercept[None]])
+    return solve(problem, start, settings)
+
+
+def labelled_rows(training: Training) -> StreamedRows:
+    """Streamed rows whose targets are the class numbers, with their own weights."""
+    rows = training.rows
+    assert isinstance(rows, StreamedRows)
+    encode = rows.reader.encode
+    assert isinstance(encode, ClassEncoder)
+    reader = replace(rows.reader, encode=LabelEncoder(encode))
+    return StreamedRows(reader, 1, int(encode.weighted), passes=rows.passes)
+
+
+def sampled(training: Training, count: int) -> Training:
+    """The same training on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
+
+    Rows are chosen by hash of their number, rare classes more often, so the sample does not depend on blocks or
+    partitions.  Where all rows fit, nothing is weighted and the fit is that of rows in memory, bit for bit.
+    """
+    rows = training.rows
+    assert isinstance(rows, StreamedRows)
+    encode: Any = rows.reader.encode
+    if rows.n_rows <= count:
+        part = rows.everything()
+    else:
+        chance = np.array([count / rows.n_rows])
+        if training.mass_of is not None:
+            share = training.mass_of / training.mass_of.sum() * rows.n_rows
+            chance = np.minimum(1.0, np.maximum(count / rows.n_rows, _LEAST_OF_A_CLASS / np.maximum(1.0, share)))
+        chooser = _Chance(chance, encode)
+        part = rows.sample(chooser, training.key)
+        assert part.targets is not None
+        stands_for = _stands_for(training, part, chance)
+        logger.info("the search sees a sample of %d of %d rows", part.n_rows, rows.n_rows)
+        weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
+        part = _reweighted(part, weights)
+    numbers, part.numbers = part.numbers, None
+    labels = y = None
+    assert part.targets is not None
+    if training.classes is not None:
+        labels = encode.labels(Raw(part.X, part.y))
+    else:
+        y = part.targets[:, 0] if training.single else part.targets
+    kept = numbers if training.kept is None else training.kept[numbers]
+    whole = part.n_rows == rows.n_rows
+    return replace(
+        training, rows=part, kept=training.kept if whole else kept, labels=labels, y=y, origin=training, whole=whole
+    )
+
+
+def _reweighted(part: ArrayRows, weights: Array) -> ArrayRows:
+    """The rows with other weights, known to the streamed rows by their numbers as before."""
+    other = ArrayRows(part.X, part.targets, weights, part.offset)
+    other.numbers, other.y, other.w, other.to_inputs = part.numbers, part.y, part.w, part.to_inputs
+    return other
+
+
+def _stands_for(training: Training, part: ArrayRows, chance: Array) -> Array:
+    """How many rows each row of the sample stands for: by class where chances differ."""
+    if training.classes is None or len(chance) == 1 or training.mass_of is None:
+        return np.full(part.n_rows, training.rows.n_rows / part.n_rows)
+    encode: Any = training.rows.reader.encode  # type: ignore[attr-defined]
+    return 1.0 / chance[encode.labels(Raw(part.X, part.y))]
+
+
+# -- estimators that train on a sample and nothing else -----------------------------------------------------
+
+
+def fit_on_sample(
+    estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool, needs_target: bool = True
+) -> Any:
+    """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
+
+    Row numbers among the fitted attributes are those of the source.
+    """
+    if source.scale:
+        raise ValueError(
+            f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
+            "Standardise the rows before, or put a StandardScaler into its estimator."
+        )
+    rows, facts, _ = first_pass(estimator, source, y, sample_weight, classifier=classifier, needs_target=needs_target)
+    if classifier:
+        classes_of(facts)
+    entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
+    budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
+    count = _all_or_sample(source.n_rows, budget / (24 * max(entries, 1.0)))
+    key = np.random.RandomState(0).randint(2**31 - 1)
+    if source.n_rows <= count:
+        part = rows.everything()
+    else:
+        part = rows.sample(_Chance(np.array([count / source.n_rows]), None), key)
+        logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, part.n_rows, source.n_rows)
+    numbers = part.numbers
+    assert numbers is not None
+    estimator.fit(part.X, part.y if needs_target else None, part.w)
+    set_features(estimator, source)
+    estimator.n_passes_ = rows.passes.count
+    for name in ("training_indices_", "support_", "initial_support_", "basis_indices_"):
+        found = getattr(estimator, name, None)
+        if found is not None:
+            setattr(estimator, name, numbers[found])
+    return estimator

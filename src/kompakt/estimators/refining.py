@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from kompakt.basis.compact import Machine, Recipe, grow
+from kompakt.estimators.base import warn_interrupted
 from kompakt.estimators.prepare import LEARNED, Array, Training
-from kompakt.estimators.watch import warn_interrupted
-from kompakt.grow.compact import Machine, Recipe, grow
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
 from kompakt.solve import Settings

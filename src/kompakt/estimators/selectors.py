@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kompakt.grow.gram import GramSelector
-from kompakt.grow.selector import GrowthSelector
-from kompakt.select import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
+from kompakt.basis import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
+from kompakt.basis.gram import GramSelector
+from kompakt.basis.selector import GrowthSelector
 
 
 def _grown(word: str, n_candidates: int | None) -> GrowthSelector:

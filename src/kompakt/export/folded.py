@@ -19,7 +19,7 @@ _KERNELS = (RBF, Laplacian, Linear, Polynomial, Constant, Sum, Product)
 
 def exported_model(fitted: Any) -> Model:
     """The `Model` of a fitted estimator, model, pipeline that imputes and scales, search, or SVM of scikit-learn."""
-    from kompakt.estimators.compress import SVM_TYPES, as_model
+    from kompakt.estimators.compression import SVM_TYPES, as_model
 
     known = any(cls.__name__ in SVM_TYPES for cls in type(fitted).__mro__)
     if known or hasattr(fitted, "steps") or hasattr(fitted, "best_estimator_"):

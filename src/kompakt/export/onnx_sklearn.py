@@ -72,7 +72,7 @@ def _estimator_model(estimator: Any) -> Model:
         return model_of(estimator)
     from sklearn.utils.validation import check_is_fitted
 
-    from kompakt.design import Factor
+    from kompakt.linalg import Factor
 
     check_is_fitted(estimator)
     weights = Factor(estimator.factor_).inverse()

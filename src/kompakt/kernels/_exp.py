@@ -15,14 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.parallel import numba_available
+
 _LOG2_E = 1.4426950408889634
-
-
-def numba_available() -> bool:
-    """Whether the extra `fast` is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("numba") is not None
 
 
 @cache

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lstsq
 
+from kompakt.basis.gram import forward_select
+from kompakt.basis.path import sizes_up_to
+from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import Design
-from kompakt.grow.gram import forward_select
-from kompakt.grow.path import sizes_up_to
 from kompakt.model import Model
-from kompakt.rows import ArrayRows, RowBlock
 
 Array = np.ndarray
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.estimators.compress import as_model
+from kompakt.estimators.compression import as_model
 from kompakt.model import Model
 
 Array = np.ndarray

@@ -70,7 +70,7 @@ def _from_table(estimator: Any, table: dict[str, Any]) -> Search:
 
 def _from_grid(estimator: Any, errors: Array) -> Search:
     """A grid of kernels x C x sizes: every pair at its best size."""
-    from kompakt.estimators.spsvc_fit import grid_values
+    from kompakt.estimators.spsvc import grid_values
 
     C = grid_values(estimator.C_grid, "C_grid")
     gamma = grid_values(estimator.gamma_grid, "gamma_grid")[: len(errors)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.formats.files import write_atomically
+from kompakt.parallel import block_threads
 from kompakt.reporting.about_data import data_section, relevance_of, settings_section, spread_of, timings_section
 from kompakt.reporting.about_machine import (
     calibration_section,
@@ -27,7 +28,6 @@ from kompakt.reporting.measure import Measured, measure
 from kompakt.reporting.nested import nested_path
 from kompakt.reporting.page import page
 from kompakt.reporting.subject import Sample, Subject, sample_of, seems_trained_on, subject_of
-from kompakt.threads import block_threads
 
 Array = np.ndarray
 

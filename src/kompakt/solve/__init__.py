@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kompakt.checkpoint import step
 from kompakt.losses import LeastSquares
-from kompakt.solve import least_squares, newton, rounded
+from kompakt.solve import kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
 
 __all__ = ["Problem", "Settings", "Solution", "solve"]
@@ -23,7 +23,7 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
     >>> from kompakt.losses import LeastSquares
-    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve import Problem, solve
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> design = Design(ArrayRows(X, targets=1.0 + 3.0 * X), Linear(), np.ones((1, 1)), whiten=True)
@@ -38,8 +38,8 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
 
 def _solved(problem: Problem, start: Array | None, settings: Settings | None) -> Solution:
     if isinstance(problem.loss, LeastSquares):
-        return least_squares.minimise(problem, start, settings)
+        return newton.minimise_squares(problem, start, settings)
     if problem.loss.piecewise_quadratic:
         return newton.minimise(problem, start, settings)
     # its many short solves are one step together
-    return rounded.minimise(problem, start, None if settings is None else replace(settings, resumable=False))
+    return kinks.minimise(problem, start, None if settings is None else replace(settings, resumable=False))

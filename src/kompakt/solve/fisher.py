@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.design import Design, factorise
-from kompakt.rows import RowBlock
+from kompakt.data import RowBlock
+from kompakt.design import Design
+from kompakt.linalg import factorise
 from kompakt.solve.problem import Array, Solution
 
 BIASES = ("gaussian", "midpoint", "search")
@@ -59,7 +60,7 @@ def class_moments(
     >>> import numpy as np
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
-    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve.fisher import class_moments
     >>> X = np.array([[0.0], [2.0], [5.0]])
     >>> design = Design(ArrayRows(X), Linear(), np.ones((1, 1)))

@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from kompakt.design import factorise, weighted_gram
+from kompakt.data import RowBlock
+from kompakt.design import weighted_gram
+from kompakt.linalg import factorise
 from kompakt.losses import Hinge
-from kompakt.rows import RowBlock
 from kompakt.solve import newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 

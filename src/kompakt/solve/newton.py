@@ -19,11 +19,126 @@ from typing import Any
 import numpy as np
 
 from kompakt.checkpoint import Progress, progress
-from kompakt.design import Factor, factorise, weighted_gram
+from kompakt.data import RowBlock
+from kompakt.design import weighted_gram
+from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
-from kompakt.rows import RowBlock
-from kompakt.solve.line_search import exact_step, step_by_passes
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
+
+
+def exact_step(slope: Callable[[float], tuple[float, float]], *, upper: float = 1.0, max_steps: int = 60) -> float:
+    """Root of an increasing, piecewise linear `slope(t) -> (value, derivative)` with slope(0) < 0.
+
+    Newton's method inside a bracket: on a piecewise linear function it ends at the exact root; a step that leaves the
+    bracket is replaced by bisection.  The bracket grows when the root lies beyond `upper`.
+    """
+    start, _ = slope(0.0)
+    if not start < 0.0:
+        return 0.0
+    low, high = 0.0, upper
+    value, derivative = slope(high)
+    for _ in range(60):
+        if value >= 0.0:
+            break
+        low, high = high, 2.0 * high
+        value, derivative = slope(high)
+    t = high
+    for _ in range(max_steps):
+        if abs(value) <= 1e-12 * abs(start) or high - low <= 1e-15 * high:
+            break
+        if value < 0.0:
+            low = t
+        else:
+            high = t
+        newton = t - value / derivative if derivative > 0.0 else np.nan
+        t = newton if low < newton < high else 0.5 * (low + high)
+        value, derivative = slope(t)
+    return t
+
+
+def step_by_passes(slopes: Callable[[Array], tuple[Array, Array]], *, max_passes: int = 6) -> float:
+    """The same root where a call is a pass over all rows: every call is asked about many steps at once.
+
+    `slopes(steps) -> (values, derivatives)`.  The first call looks over many powers of two, the next ones inside the
+    bracket found; on a piecewise linear function the line through both ends of a bracket without kink is exact.
+    """
+    steps = np.concatenate([[0.0], 2.0 ** np.arange(-24.0, 9.0)])
+    values, derivatives = slopes(steps)
+    start = float(values[0])
+    if not start < 0.0:
+        return 0.0
+    t = float(steps[-1])
+    for _ in range(max_passes):
+        above = int(np.argmax(values >= 0.0)) if np.any(values >= 0.0) else len(values)
+        if above == len(values):
+            return float(steps[-1])  # still falling at the longest step: take it, the next one goes on
+        low, high = float(steps[above - 1]), float(steps[above])
+        t = low - float(values[above - 1]) * (high - low) / float(values[above] - values[above - 1])
+        if high - low <= 1e-12 * high:
+            break
+        newton = low - float(values[above - 1]) / float(derivatives[above - 1]) if derivatives[above - 1] > 0 else t
+        inner = np.concatenate([np.linspace(low, high, 26), np.clip([t, newton], low, high)])
+        steps = np.unique(inner)
+        values, derivatives = slopes(steps)
+        if np.min(np.abs(values)) <= 1e-10 * abs(start):
+            return float(steps[np.argmin(np.abs(values))])
+    return t
+
+
+def minimise_squares(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
+    """The minimiser for the least-squares loss; `start` is not needed and ignored."""
+    theta = start_coordinates(problem, None)
+    outputs = np.arange(problem.n_outputs)
+    eps = float(np.finfo(problem.design.block_dtype).eps)
+    sums = run_pass(problem, theta, None, outputs, None)
+    step, jitter = newton_step(problem, theta, sums)
+    theta = theta + step
+    for _ in range(3):
+        losses, gradient, magnitude, apart = problem.design.map_reduce(partial(_residual_sums, theta))
+        at = Sums(
+            losses=problem.C * losses[None],
+            gradient=problem.C * gradient,
+            magnitude=problem.C * magnitude,
+            hessian=sums.hessian,
+            changed=0.0,
+            active=sums.active,
+        )
+        optimality = relative_gradient(problem, theta, at)
+        # residuals that are all rounding have no direction left; targets are measured from the intercept, since those
+        # far from zero would hide what is left of them in single precision
+        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * problem.C * apart, 0.0, optimality)
+        objective = penalised(problem, theta, at.losses[0])
+        coordinates = theta
+        if np.all(optimality <= 1e-13):
+            break
+        theta = theta + newton_step(problem, theta, at)[0]
+    tol = max(1e-6, 1e3 * eps)
+    return Solution(
+        weights=problem.design.to_weights(coordinates[:-1]),
+        intercept=coordinates[-1].copy(),
+        coordinates=coordinates,
+        objective=objective,
+        n_iter=1,
+        converged=bool(np.all(optimality <= tol)),
+        optimality=optimality,
+        jitter=max(jitter, problem.design.jitter),
+    )
+
+
+def _norm(problem: Problem, theta: Array, at: Sums) -> Array:
+    gradient = problem.penalty[:, None] * theta + at.gradient
+    return np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0)
+
+
+def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    assert block.targets is not None
+    s = block_weights(block.weights, len(block), np.arange(theta.shape[1]))
+    residual = predict(Phi, theta) - block.targets
+    slopes = s * residual
+    gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
+    apart = np.sum(np.abs(s * (block.targets - theta[-1])), axis=0)
+    return 0.5 * np.sum(slopes * residual, axis=0), gradient, np.sum(np.abs(slopes), axis=0), apart
+
 
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 #: predictions that are held at most, to shorten a step exactly: beyond, wherever the rows are, by passes

@@ -1,23 +1,17 @@
-"""A solver is a frozen problem, an explicit start, free step functions and one result record.
-
-The problem, for every output l with shared basis (DESIGN: objective):
-
-    1/2 |w|^2 [+ 1/2 b^2] + C sum_i s_i loss(y_il, f_il),   f = Phi w + b,   w = R beta,  R'R = K_cc
-
-in the whitened coordinates w of the design; beta is recovered at the end.
-"""
+"""One output of a problem with several, sharing its rows and values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from kompakt.data import RowBlock, Rows, steady
 from kompakt.design import Design
 from kompakt.losses import Loss
-from kompakt.progress import is_over
-from kompakt.rows import steady
+from kompakt.run import is_over
 
 Array = np.ndarray
 
@@ -101,3 +95,29 @@ def block_weights(weights: Array | None, n: int, outputs: Array) -> Array:
     if weights is None:
         return np.ones((n, 1))
     return weights[:, None] if weights.ndim == 1 else weights[:, outputs]
+
+
+class OneOutput(Rows):
+    """One output of a row source that holds its targets."""
+
+    def __init__(self, rows: Any, output: int) -> None:
+        self.rows, self.output = rows, output
+        self.n_rows, self.n_features, self.n_outputs, self.dtype = rows.n_rows, rows.n_features, 1, rows.dtype
+        self.targets = rows.targets[:, [output]]
+        self.weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights[:, output]
+
+    def block(self, start: int, stop: int) -> RowBlock:
+        whole = self.rows.block(start, stop)
+        weights = None if self.weights is None else self.weights[start:stop]
+        return RowBlock(start, stop, lambda *_: whole.X, self.targets[start:stop], weights)
+
+    def take(self, indices: Array) -> Any:
+        return self.rows.take(indices)
+
+
+def only(problem: Problem, output: int) -> Problem:
+    """The problem of one output; its design shares the values."""
+    design: Design = copy.copy(problem.design)
+    rows: Any = problem.design.rows
+    design.rows = rows.one_output(output) if rows.streamed else OneOutput(rows, output)
+    return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])

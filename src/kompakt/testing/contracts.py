@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.data import ArrayRows, RowReader, Rows, Source, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.rows import ArrayRows, RowReader, Rows, Source, StreamedRows
+from kompakt.parallel import block_threads
 from kompakt.solve import Problem, Settings, Solution
 from kompakt.testing.oracles import finite_difference, naive_block, stationarity
-from kompakt.threads import block_threads
 
 __all__ = ["check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source"]
 
@@ -127,7 +127,7 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.rows import ArrayRows
+    >>> from kompakt.data import ArrayRows
     >>> from kompakt.testing import check_rows
     >>> check_rows(ArrayRows(np.eye(5)), np.eye(5))
     """
@@ -166,7 +166,7 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.rows import as_source
+    >>> from kompakt.data import as_source
     >>> from kompakt.testing import check_source
     >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
     >>> check_source(as_source([(X[:4], y[:4]), (X[4:], y[4:])]), X, y)
@@ -211,7 +211,7 @@ def check_selector(selector: Any, seed: int = 0) -> None:
 
     Examples
     --------
-    >>> from kompakt.select import RandomSelector
+    >>> from kompakt.basis import RandomSelector
     >>> from kompakt.testing import check_selector
     >>> check_selector(RandomSelector())
     """

@@ -1,0 +1,411 @@
+"""Rows in Dask arrays and Dask DataFrames, and passes over them on a cluster.
+
+A `DaskSource` knows the partitions of a collection as Dask's own lazy objects.  Without a cluster it is a source like
+any other: Dask's threaded scheduler loads a partition when its rows are read.  Where a `distributed` client is current,
+every pass is one Dask graph (`ClusterPasses`):
+
+- the function of the pass, with the basis in it, is one task; workers that need it fetch it once;
+- partitions are the collection's own tasks, so persisted ones are used where they lie;
+- a block task is a pure function of (function, row range, partitions), never pinned to a worker, so Dask may run it
+  again anywhere: killed workers cost time, not bits;
+- partial sums are reduced by a tree whose shape depends on the row ranges alone: it is the tree of rows in memory.
+
+Row ranges do not depend on the partitions either: a task whose rows lie in two partitions depends on both.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.data.checks import as_words
+from kompakt.data.files import _Columns
+from kompakt.data.rows import Sums, tree_sum
+from kompakt.data.streamed import Bounds, ChunkedSource, Raw, RowReader, join
+from kompakt.parallel import block_threads
+
+#: partial sums that one task adds up; a power of two keeps the tree that of rows in memory
+FAN_IN = 8
+#: how often reading a partition is tried again
+RETRIES = 5
+#: ranges in flight per thread of the cluster, where results come back one by one
+_WAITING = 4
+
+
+class BlockError(RuntimeError):
+    """A partition that could not be read, however often it was tried.
+
+    Examples
+    --------
+    >>> from kompakt.data.dask import BlockError
+    >>> issubclass(BlockError, RuntimeError)
+    True
+    """
+
+
+def is_dask(values: Any) -> bool:
+    """Whether an object is a Dask collection; asks without importing Dask.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.dask import is_dask
+    >>> is_dask(np.ones(3))
+    False
+    """
+    return type(values).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(values, "dask")
+
+
+def _is_frame(values: Any) -> bool:
+    return hasattr(values, "columns") and hasattr(values, "npartitions")
+
+
+def _dask() -> Any:
+    try:
+        import dask
+    except ImportError as error:
+        raise ImportError('Dask collections need Dask; install it with: pip install "kompakt[dask]"') from error
+    return dask
+
+
+class DaskSource(ChunkedSource):
+    """Rows of a Dask array, or of a Dask DataFrame.
+
+    Parameters
+    ----------
+    rows : dask array of shape (n, d), or dask DataFrame
+    target : dask array or Series, array, or for a DataFrame a column name or list of them, optional
+    weight : dask array or Series, array, or column name, optional
+    columns : list of column names, optional
+        Features of a DataFrame; None means all but target and weight.
+    scale : bool, default=False
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from kompakt.data.dask import DaskSource
+    >>> source = DaskSource(da.ones((10, 2), chunks=(4, 2)), np.arange(10))
+    >>> source.n_rows, source.read(3, 5).y
+    (10, array([3, 4]))
+    """
+
+    def __init__(self, rows: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False):
+        _dask()
+        self.scale = scale
+        frame = _is_frame(rows)
+        self.name = f"the Dask {'DataFrame' if frame else 'array'}"
+        parts, sizes = (self._of_frame if frame else self._of_array)(rows, target, weight, columns)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.n_rows = int(self.starts[-1])
+        if not self.n_rows:
+            raise ValueError(f"{self.name} holds no rows.")
+        self.parts: list[Any] | None = parts  # one Delayed of a Raw per partition
+
+    # -- from collections to partitions ----------------------------------------------------------------
+
+    def _of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        import dask.array as da
+
+        if columns is not None:
+            raise ValueError("columns=... is for tables; cut the array itself.")
+        if X.ndim != 2:
+            raise ValueError(f"a Dask array of rows must have two dimensions; got shape {X.shape}.")
+        if X.numblocks[1] != 1:
+            X = X.rechunk({1: -1})
+        if np.isnan(X.shape[0]):
+            X = X.compute_chunk_sizes()
+            self.n_index_passes = 1
+        self.n_features = int(X.shape[1])
+        self.is_sparse = sparse.issparse(X._meta)
+        self.dtype = np.dtype(X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+        sizes = [int(size) for size in X.chunks[0]]
+        columns_of = []
+        for values, role in ((target, "target"), (weight, "weight")):
+            columns_of.append(None if values is None else _aligned(da, values, X, role))
+        y, w = columns_of
+        self.n_targets = 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
+        self.has_weight = w is not None
+        delayed = _dask().delayed
+        blocks = [[None] * len(sizes) if one is None else list(one.to_delayed().ravel()) for one in (X, y, w)]
+        make = delayed(partial(_raw_of_arrays, self.dtype), pure=True)
+        return [make(*block) for block in zip(*blocks, strict=True)], sizes
+
+    def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        named = all(isinstance(name, str) for name in frame.columns)
+        frame = frame if named else frame.rename(columns=str)
+        extra = {}
+        for name, values in (("__target__", target), ("__weight__", weight)):
+            if is_dask(values):
+                if values.npartitions != frame.npartitions:
+                    raise ValueError(
+                        f"{name.strip('_')} has {values.npartitions} partitions and the DataFrame {frame.npartitions}: "
+                        "make it a column of the DataFrame, and name the column."
+                    )
+                extra[name] = values
+            elif isinstance(values, np.ndarray):
+                raise TypeError(f"the {name.strip('_')} of a Dask DataFrame must be a column or a Dask Series.")
+        of_y = None if "__target__" in extra else target
+        of_w = None if "__weight__" in extra else weight
+        wanted = _Columns([str(name) for name in frame.columns], of_y, of_w, columns, self.name)
+        kinds = {str(name): kind for name, kind in frame.dtypes.items()}
+        used = [kinds[name] for name in wanted.features]
+        _refuse_words({name: kinds[name] for name in [*wanted.features, *([wanted.weight] if wanted.weight else [])]})
+        single = all(kind == np.float32 for kind in used)
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features) if named else None
+        series = extra.get("__target__")
+        if series is None:
+            self.n_targets = 0 if target is None else 1 if wanted.single else len(wanted.targets)
+        else:
+            self.n_targets = len(series.columns) if _is_frame(series) else 1
+        self.has_weight = weight is not None
+        self.n_index_passes = 1
+        delayed = _dask().delayed
+        frames = frame.to_delayed()
+        others = [
+            extra[name].to_delayed() if name in extra else [None] * len(frames) for name in ("__target__", "__weight__")
+        ]
+        make = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True)
+        parts = [make(*one) for one in zip(frames, *others, strict=True)]
+        count = delayed(_length, pure=True)
+        return parts, list(_dask().compute(*[count(one) for one in frames]))
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def where(self, row: int) -> str:
+        chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"row {row - int(self.starts[chunk])} of partition {chunk} of {self.name}"
+
+    def load(self, chunk: int) -> Raw:
+        if self.parts is None:
+            raise RuntimeError("a source that was sent to a worker has no partitions; its tasks are handed their rows.")
+        for attempt in range(RETRIES + 1):
+            try:
+                return self.parts[chunk].compute()
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except Exception as error:
+                if attempt == RETRIES:
+                    raise BlockError(self.failed(chunk, error)) from error
+                time.sleep(min(1.0, 0.01 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def failed(self, chunk: int | None, error: BaseException) -> str:
+        """What to say of a partition that cannot be read."""
+        first, stop = (0, self.n_rows) if chunk is None else (self.starts[chunk], self.starts[chunk + 1])
+        which = "a block" if chunk is None else f"partition {chunk}"
+        return (
+            f"{which} of {self.name} (rows {first} to {stop - 1}) failed {RETRIES + 1} times; the last error was "
+            f"{type(error).__name__}: {error}. Repair or drop it, and fit again."
+        )
+
+    def cluster(self) -> ClusterPasses | None:
+        """Passes on the current `distributed` client; None where there is none."""
+        if self.parts is None or "distributed" not in sys.modules:
+            return None
+        from distributed import Client
+
+        client = getattr(_dask().base.get_scheduler(), "__self__", None)
+        return ClusterPasses(client, self) if isinstance(client, Client) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # tasks carry the source for its facts; the partitions come to them as dependencies
+        return {**super().__getstate__(), "parts": None}
+
+
+def _aligned(da: Any, values: Any, X: Any, role: str) -> Any:
+    """Targets or weights as a Dask array with the row chunks of X."""
+    if _is_frame(values) or hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=True)
+    if not is_dask(values):
+        values = np.asarray(values)
+        values = da.from_array(values, chunks=(X.chunks[0], *values.shape[1:]))
+    if np.isnan(values.shape[0]):
+        values = values.compute_chunk_sizes()
+    if values.shape[0] != X.shape[0]:
+        raise ValueError(f"the {role} has {values.shape[0]} rows and X {X.shape[0]}; expected as many.")
+    return values.rechunk((X.chunks[0], *((-1,) * (values.ndim - 1))))
+
+
+def _raw_of_arrays(dtype: np.dtype, X: Any, y: Any, w: Any) -> Raw:
+    if sparse.issparse(X):
+        X = X.tocsr().astype(dtype, copy=False)
+    else:
+        X = np.ascontiguousarray(X, dtype=dtype)
+    return Raw(X, None if y is None else np.asarray(y), None if w is None else np.asarray(w, dtype=np.float64))
+
+
+def _raw_of_frame(wanted: Any, dtype: np.dtype, frame: Any, target: Any, weight: Any) -> Raw:
+    X = np.ascontiguousarray(frame[wanted.features].to_numpy(dtype=dtype, na_value=np.nan))
+    y = w = None
+    if target is not None:
+        y = _labels(target)
+    elif wanted.targets and wanted.single:
+        y = _labels(frame[wanted.targets[0]])
+    elif wanted.targets:
+        y = frame[wanted.targets].to_numpy(np.float64, na_value=np.nan)
+    if weight is not None:
+        w = weight.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif wanted.weight is not None:
+        w = frame[wanted.weight].to_numpy(dtype=np.float64, na_value=np.nan)
+    return Raw(X, y, w)
+
+
+def _labels(column: Any) -> np.ndarray:
+    values = column.to_numpy()
+    if values.dtype != object:
+        return values
+    if values.ndim == 2:  # several columns of targets
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return as_words(values, column.isna().to_numpy())
+
+
+def _length(frame: Any) -> int:
+    return len(frame)
+
+
+def _refuse_words(kinds: dict[str, Any]) -> None:
+    wrong = {name: str(kind) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"}
+    if wrong:
+        raise ValueError(
+            f"columns {wrong} of the Dask DataFrame are no numbers. Encode categories as numbers before training, for "
+            "example one 0/1 column per category (scikit-learn's OneHotEncoder, dask.dataframe.get_dummies), or leave "
+            "them out with columns=[...]."
+        )
+
+
+# -- passes on a cluster -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClusterPasses:
+    """Passes over the rows of a source as Dask graphs."""
+
+    client: Any
+    source: DaskSource
+
+    def run(self, reader: RowReader, task: Callable[..., Any], bounds: Sequence[Bounds]) -> Iterator[Any]:
+        """Results of a task for every range, in order, few at a time."""
+        threads = self._threads()
+        groups = _groups(list(bounds), max(1, min(64, self._per_task(bounds), len(bounds) // (2 * threads))))
+        make = self._maker(reader, task, _results_of)
+        window = max(2, _WAITING * threads)
+        for first in range(0, len(groups), window):
+            nodes = [make(group) for group in groups[first : first + window]]
+            for results in self._computed(nodes):
+                yield from results
+
+    def reduce(self, reader: RowReader, task: Callable[..., Sums], bounds: Sequence[Bounds]) -> Sums:
+        """The sum of a task over all ranges, by the tree of rows in memory."""
+        threads = self._threads()
+        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * threads)))
+        groups = _groups(list(bounds), 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
+        make = self._maker(reader, task, _sums_of)
+        nodes = [make(group) for group in groups]
+        add = _dask().delayed(tree_sum, pure=True)
+        while len(nodes) > 1:
+            nodes = [
+                add(nodes[at : at + FAN_IN]) if at + 1 < len(nodes) else nodes[at]
+                for at in range(0, len(nodes), FAN_IN)
+            ]
+        return self._computed(nodes)[0]
+
+    def _threads(self) -> int:
+        return max(1, sum(self.client.nthreads().values()))
+
+    def _per_task(self, bounds: Sequence[Bounds]) -> int:
+        """Ranges that make up about a partition."""
+        rows = max(1, bounds[0][1] - bounds[0][0])
+        return max(1, int(self.source.n_rows / (len(self.source.starts) - 1) / rows))
+
+    def _maker(self, reader: RowReader, task: Callable[..., Any], collect: Callable[..., Any]) -> Callable[..., Any]:
+        """A function from ranges to a node of the graph."""
+        from distributed.protocol.pickle import dumps
+
+        delayed, parts, starts = _dask().delayed, self.source.parts, self.source.starts
+        assert parts is not None
+        name = f"kompakt-{uuid.uuid4().hex}"
+        kept = reader.kept
+        lean = task if kept is None else _with_reader(task, replace(reader, kept=None))
+        function = delayed(_unpacked, pure=True)(dumps(lean), dask_key_name=f"{name}-function")
+        run = delayed(collect, pure=True)
+
+        def node(group: list[Bounds]) -> Any:
+            numbers = None if kept is None else kept[group[0][0] : group[-1][1]]
+            first, stop = (group[0][0], group[-1][1]) if numbers is None else (int(numbers[0]), int(numbers[-1]) + 1)
+            begin = int(np.searchsorted(starts, first, side="right")) - 1
+            end = int(np.searchsorted(starts, stop, side="left"))
+            here = [parts[chunk] for chunk in range(begin, end)]
+            cut = slice(first - int(starts[begin]), stop - int(starts[begin]))
+            inside = None if numbers is None else numbers - first
+            return run(function, group, here, cut, inside, dask_key_name=f"{name}-{group[0][0]}")
+
+        return node
+
+    def _computed(self, nodes: list[Any]) -> list[Any]:
+        futures = self.client.compute(nodes, retries=RETRIES)
+        try:
+            return self.client.gather(futures)
+        except (KeyboardInterrupt, SystemExit):
+            self.client.cancel(futures)
+            raise
+        except Exception as error:
+            chunk = self._blamed([future.key for future in futures if future.status == "error"])
+            if chunk is None:
+                raise
+            raise BlockError(self.source.failed(chunk, error)) from error
+
+    def _blamed(self, keys: list[Any]) -> int | None:
+        """The partition whose reading failed, if it was that."""
+        causes = set(self.client.run_on_scheduler(_causes_of, keys=keys))
+        assert self.source.parts is not None
+        for chunk, part in enumerate(self.source.parts):
+            (alone,) = _dask().optimize(part)  # without the tasks of the other partitions
+            if causes & {str(key) for key in alone.__dask_graph__()}:
+                return chunk
+        return None
+
+
+def _causes_of(dask_scheduler: Any, keys: list[Any]) -> list[str]:
+    tasks = [dask_scheduler.tasks.get(key) for key in keys]
+    return [str(task.exception_blame.key) for task in tasks if task is not None and task.exception_blame is not None]
+
+
+def _groups(bounds: list[Bounds], size: int) -> list[list[Bounds]]:
+    return [bounds[at : at + size] for at in range(0, len(bounds), size)]
+
+
+def _with_reader(task: Any, reader: RowReader) -> Any:
+    """The same task without the numbers of all kept rows, which its rows were chosen by before."""
+    return partial(task.func, reader, *task.args[1:], **task.keywords)
+
+
+def _unpacked(function: bytes) -> Any:
+    from distributed.protocol.pickle import loads
+
+    return loads(function)
+
+
+def _rows_of(here: list[Raw], cut: slice, inside: np.ndarray | None) -> Raw:
+    raw = join(here).part(cut)
+    return raw if inside is None else raw.part(inside)
+
+
+def _results_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
+    """Results of a task for consecutive ranges, from the partitions that hold their rows."""
+    raw, first = _rows_of(here, cut, inside), group[0][0]
+    with block_threads(1):
+        return [task((start, stop), raw.part(slice(start - first, stop - first))) for start, stop in group]
+
+
+def _sums_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
+    return tree_sum(_results_of(task, group, here, cut, inside))

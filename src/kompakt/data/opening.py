@@ -1,0 +1,235 @@
+"""The door to rows that are not in memory: `open_rows`."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kompakt.data.dask import DaskSource, is_dask
+from kompakt.data.files import (
+    ArraySource,
+    CsrSource,
+    CsvSource,
+    IterableSource,
+    NpyArray,
+    NpyParts,
+    NpySource,
+    ParquetSource,
+    SvmlightSource,
+    csr_arrays,
+    named,
+    npz_arrays,
+)
+from kompakt.data.streamed import Source
+
+_FORMATS = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".zarr": "zarr",
+}
+
+
+def open_rows(
+    rows: Any,
+    *,
+    target: Any = None,
+    weight: Any = None,
+    columns: Any = None,
+    scale: bool = False,
+    format: str | None = None,
+    **options: Any,
+) -> Source:
+    """Open rows that need not fit in memory; pass the result to ``fit`` without y.
+
+    Parameters
+    ----------
+    rows : path, glob pattern, folder, list of paths, np.memmap, array, Dask array or DataFrame, or re-iterable
+        Files of one format: .npy, .npz (``scipy.sparse.save_npz`` with ``compressed=False``, or arrays X, y and w), a
+        folder with the .npy parts of a CSR matrix, .parquet, .csv and .tsv, .svm / .svmlight / .libsvm, .zarr.  Several
+        files follow each other in the order of their names.  A memory map, or any array that gives slices of rows
+        (zarr, HDF5).  A re-iterable, or a function that returns a fresh iterator, of blocks (X, y) or (X, y, weights).
+    target : column name or number, list of them, array or path of a .npy file, optional
+        Labels or values.  Tables have it among their columns, svmlight files bring their own.
+    weight : column name or number, array or path of a .npy file, optional
+        Sample weights.
+    columns : list of names or numbers, optional
+        Features; None means all columns but target and weight.
+    scale : bool, default=False
+        Standardise the features (mean 0, variance 1; sparse rows are scaled only).  The scaling is found in the first
+        passes of ``fit`` and stored in the model, which then takes rows in their own units.
+    format : {"npy", "npz", "csr", "parquet", "csv", "svmlight", "zarr"}, optional
+        None goes by the ending.
+    **options
+        Of the format: ``delimiter`` and ``header`` (csv), ``n_features`` and ``zero_based`` (svmlight).
+
+    Returns
+    -------
+    Source
+        Not an array: scikit-learn's searches (GridSearchCV) and pipelines cannot cut it; use ``tune=True`` or arrays.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from kompakt import CompactSVC, open_rows
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "X.npy")
+    ...     np.save(path, X)
+    ...     rows = open_rows(path, target=np.sign(X[:, 0] * X[:, 1]))
+    ...     machine = CompactSVC(n_basis=10, random_state=0).fit(rows)
+    >>> machine.score(X, np.sign(X[:, 0] * X[:, 1])) > 0.9
+    True
+    """
+    if isinstance(rows, Source):
+        raise TypeError("these rows are open already; pass them to fit as they are.")
+    if isinstance(rows, str | os.PathLike) or _is_list_of_paths(rows):
+        paths = _files(rows)
+        kind = format or _format_of(paths)
+        return _from_files(kind, paths, target, weight, columns, scale, options)
+    if options:
+        raise TypeError(f"unknown options {sorted(options)} for rows of type {type(rows).__name__}.")
+    if is_dask(rows):
+        return DaskSource(rows, target, weight, columns, scale)
+    if isinstance(rows, np.memmap):
+        return _npy(NpyParts([NpyArray.behind(rows)]), target, weight, columns, scale, "the memory map")
+    if sparse.issparse(rows):
+        raise TypeError("this matrix is in memory: pass it to fit(X, y).")
+    if hasattr(rows, "shape") and hasattr(rows, "dtype"):
+        if columns is not None:
+            raise ValueError("columns=... is for tables and .npy files; cut the array itself.")
+        return ArraySource(rows, _per_row(target), _per_row(weight), scale=scale)
+    if target is not None or weight is not None or columns is not None:
+        raise ValueError("blocks bring their own targets and weights: yield (X, y) or (X, y, weights).")
+    return IterableSource(rows, scale=scale)
+
+
+def _is_list_of_paths(rows: Any) -> bool:
+    return isinstance(rows, list | tuple) and bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
+
+
+def _files(rows: Any) -> list[str]:
+    """The files that a path, a pattern, a folder or a list of paths means."""
+    if not isinstance(rows, str | os.PathLike):
+        return [os.fspath(path) for path in rows]
+    path = os.fspath(rows)
+    if os.path.isdir(path):
+        if path.rstrip("/").endswith(".zarr") or os.path.exists(os.path.join(path, "indptr.npy")):
+            return [path]
+        inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in _FORMATS)
+        if not inside:
+            raise FileNotFoundError(f"the folder {path} has no files with one of the endings {sorted(_FORMATS)}.")
+        return inside
+    if os.path.exists(path):
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise FileNotFoundError(f"no file matches {path!r}.")
+    return found
+
+
+def _format_of(paths: list[str]) -> str:
+    if os.path.isdir(paths[0]) and not paths[0].rstrip("/").endswith(".zarr"):
+        return "csr"
+    endings = {Path(path).suffix for path in paths}
+    kinds = {_FORMATS.get(ending) for ending in endings}
+    if len(kinds) != 1 or None in kinds:
+        raise ValueError(
+            f"cannot tell the format of {named(paths)} from its ending(s) {sorted(endings)}; expected one of "
+            f"{sorted(_FORMATS)} for all files. Pass format=..., or a pattern that matches one kind of file. "
+            "Compressed text must be unpacked first."
+        )
+    return str(kinds.pop())
+
+
+def _from_files(
+    kind: str, paths: list[str], target: Any, weight: Any, columns: Any, scale: bool, options: dict[str, Any]
+) -> Source:
+    known = {"csv": {"delimiter", "header"}, "svmlight": {"n_features", "zero_based"}}.get(kind, set())
+    unknown = set(options) - known
+    if unknown:
+        raise TypeError(f"unknown options {sorted(unknown)} for format {kind!r}; expected some of {sorted(known)}.")
+    if kind == "parquet":
+        return ParquetSource(paths, target=target, weight=weight, columns=columns, scale=scale)
+    if kind == "csv":
+        return CsvSource(paths, target=target, weight=weight, columns=columns, scale=scale, **options)
+    if kind == "npy":
+        return _npy(NpyParts([NpyArray.open(path) for path in paths]), target, weight, columns, scale, named(paths))
+    if columns is not None:
+        raise ValueError(f"columns=... is for tables and .npy files; format {kind!r} gives all features.")
+    if kind == "svmlight":
+        if target is not None or weight is not None:
+            raise ValueError("svmlight files bring their own targets and no weights; leave target and weight out.")
+        return SvmlightSource(paths, scale=scale, **options)
+    if len(paths) != 1:
+        raise ValueError(f"format {kind!r} takes one file or folder; got {len(paths)}.")
+    if kind in ("npz", "csr"):
+        return _npz(paths[0], target, weight, scale)
+    if kind == "zarr":
+        return _zarr(paths[0], target, weight, scale)
+    raise ValueError(f"unknown format {kind!r}; choose from {sorted(set(_FORMATS.values()) | {'csr'})}.")
+
+
+def _per_row(values: Any) -> Any:
+    """Targets or weights: an array, or .npy files that are read by rows."""
+    if values is None or hasattr(values, "read") or hasattr(values, "shape"):
+        return NpyParts([NpyArray.behind(values)]) if isinstance(values, np.memmap) else values
+    if isinstance(values, str | os.PathLike) or _is_list_of_paths(values):
+        return NpyParts([NpyArray.open(path) for path in _files(values)])
+    return np.asarray(values)
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _npy(X: NpyParts, target: Any, weight: Any, columns: Any, scale: bool, name: str) -> Source:
+    of_y = target if _is_column(target) else None
+    if isinstance(target, list | tuple) and target and all(_is_column(one) for one in target):
+        of_y = list(target)
+    of_w = weight if _is_column(weight) else None
+    if (of_y is not None or of_w is not None) and columns is None and len(X.shape) == 2:
+        taken = {int(one) % X.shape[1] for one in [*np.ravel([] if of_y is None else of_y), *np.ravel(of_w or [])]}
+        columns = [number for number in range(X.shape[1]) if number not in taken]
+    y, w = None if of_y is not None else _per_row(target), None if of_w is not None else _per_row(weight)
+    return NpySource(X, y, w, columns=columns, y_columns=of_y, w_column=of_w, scale=scale, name=name)
+
+
+def _npz(path: str, target: Any, weight: Any, scale: bool) -> Source:
+    if not os.path.isdir(path) and "X" in (arrays := npz_arrays(path)):
+        y = arrays.get("y") if target is None else _per_row(target)
+        w = arrays.get("w") if weight is None else _per_row(weight)
+        return NpySource(NpyParts([arrays["X"]]), y, w, scale=scale, name=path)
+    return CsrSource(csr_arrays(path), _per_row(target), _per_row(weight), scale=scale, name=path)
+
+
+def _zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError('reading zarr arrays needs zarr; install it with: pip install "kompakt[zarr]"') from error
+    found = zarr.open(path, mode="r")
+    if hasattr(found, "shape"):
+        return ArraySource(found, _per_row(target), _per_row(weight), scale=scale, name=path)
+
+    def member(name: Any, default: str) -> Any:
+        if name is None:
+            return found.get(default)
+        return found[name] if isinstance(name, str) else _per_row(name)
+
+    if "X" not in found:
+        raise ValueError(f"the zarr group {path} has no array X (and y, w); give the path of the array itself.")
+    return ArraySource(found["X"], member(target, "y"), member(weight, "w"), scale=scale, name=path)

@@ -1,0 +1,240 @@
+"""`compress`: an SVM that is already trained, with fewer vectors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from kompakt.basis.matching import CompressionStep, Plan, compress_model, path_sizes
+from kompakt.estimators.base import deadline_of
+from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
+from kompakt.formats.folding import fold_steps
+from kompakt.model import Model
+from kompakt.parallel import block_threads
+from kompakt.run import Deadline, showing
+
+Array = np.ndarray
+
+SVM_TYPES = {
+    "SVC": "c_svc", "NuSVC": "nu_svc", "SVR": "epsilon_svr", "NuSVR": "nu_svr", "OneClassSVM": "one_class",
+}  # fmt: skip
+_KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
+
+
+def compress(
+    fitted: Any,
+    *,
+    n_basis: int | Sequence[int] | None = None,
+    tol: float | None = None,
+    X: Any = None,
+    refine: bool = True,
+    max_iter: int = 100,
+    max_rows: int = 20_000,
+    max_time: float | None = None,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    return_path: bool = False,
+) -> Any:
+    """A machine with fewer vectors that decides like a trained SVM.
+
+    The SVM's discriminants are projected on few vectors, chosen greedily for what they need and then moved to fit
+    better.  Nothing is trained anew: labels are not needed.
+
+    Parameters
+    ----------
+    fitted : SVC, NuSVC, SVR, NuSVR, OneClassSVM, path of a LIBSVM model, Model or kompakt estimator
+        The trained machine, with any number of classes; also inside a `Pipeline` behind a `StandardScaler` or
+        `MinMaxScaler`, or as the best estimator of a search.
+    n_basis : int or sequence of int, default=None
+        Number of vectors; with `tol`, the largest number.  A sequence is a path of sizes to go through.
+        None goes up to half the support vectors.
+    tol : float, default=None
+        Stop at the first size that loses no more than this share of agreement with the original (0.01: 99 % of the
+        labels are the same; for regression, an rms error of 1 % of the spread of the predictions).  A quarter of the
+        rows decides this; the agreement reported is that on another quarter, and may be a little less.
+    X : array-like or sparse matrix of shape (n_samples, n_features), default=None
+        Unlabeled rows of the kind that will be predicted: what the machine is matched on, all but a quarter that only
+        measures the agreement and, with `tol`, another that decides when to stop.  Best are rows that the original was
+        not trained on.  Without X, rows are made from the support vectors, and the agreement measured is that on such
+        rows: nearer to the boundary than data are.
+    refine : bool, default=True
+        Move the vectors after they were chosen; otherwise they are rows.
+    max_iter : int, default=100
+        Iterations of each refinement.
+    max_rows : int, default=20000
+        Rows used at most.
+    max_time : float, default=None
+        Seconds after which the path ends.
+    n_jobs : int, default=None
+    random_state : int, RandomState or None, default=None
+    return_path : bool, default=False
+        Also return the measurements of every size.
+
+    Returns
+    -------
+    Model
+        With `predict`, `decision_function`, `classes_`, `basis_vectors_`; it can be saved and exported.  Its `meta`
+        tells the number of vectors of the original, the agreement and the error measured on held-out rows, and how
+        many these were (`agreement_rows`).
+    list of dict
+        With `return_path`: `n_basis`, `agreement`, `stop_agreement` (on the rows that `tol` is compared on),
+        `n_measured` (held-out rows), `error` (rms, relative), `norm_error` (in the kernel's space, relative),
+        `seconds` and the `model` of every size.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.svm import SVC
+    >>> from kompakt import compress
+    >>> X, y = make_moons(500, noise=0.3, random_state=0)
+    >>> machine = SVC().fit(X, y)
+    >>> smaller = compress(machine, tol=0.01, X=X, random_state=0)
+    >>> bool((smaller.predict(X) == machine.predict(X)).mean() > 0.98), 5 * smaller.n_basis_ < len(machine.support_)
+    (True, True)
+    """
+    model = as_model(fitted)
+    if tol is not None and not (isinstance(tol, Real) and 0 <= float(tol) < 1):
+        raise ValueError(f"tol must be None or a number from 0 to below 1 (a share of agreement); got {tol!r}.")
+    if n_basis is None and tol is None:
+        raise ValueError("give n_basis (how many vectors), tol (how much agreement may be lost), or both.")
+    if X is not None:
+        finite: Any = True if model.input_fill is None else "allow-nan"  # a model that imputes may be given NaN
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
+    plan = Plan(
+        sizes=_sizes(n_basis, model, by_tol=tol is not None),
+        tol=None if tol is None else float(tol),
+        refine=refine,
+        refine_iter=int(max_iter),
+        max_rows=int(max_rows),
+        key=int(check_random_state(random_state).randint(2**31 - 1)),
+        deadline=deadline_of(max_time),
+    )
+    with showing("compress"), block_threads(n_jobs):
+        steps = compress_model(model, X, plan)
+    if isinstance(plan.deadline, Deadline) and plan.deadline.cut:
+        warnings.warn(
+            f"compress was cut short: max_time={max_time} seconds are over. The smaller model found so far is "
+            "returned; raise max_time.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    path = [{**vars(step), "model": _with_facts(step, model)} for step in steps]
+    return (path[-1]["model"], path) if return_path else path[-1]["model"]
+
+
+def _with_facts(step: CompressionStep, original: Model) -> Model:
+    meta = {
+        **{key: value for key, value in original.meta.items() if not key.startswith("libsvm_")},
+        "compressed_from": int(original.n_basis_),
+        "agreement": step.agreement,
+        "agreement_rows": step.n_measured,
+        "relative_error": step.error,
+    }
+    return replace(step.model, meta=meta)
+
+
+def _sizes(n_basis: Any, model: Model, *, by_tol: bool) -> list[int]:
+    if n_basis is None:
+        return path_sizes(max(1, model.n_basis_ // 2))
+    if isinstance(n_basis, Integral):
+        if n_basis < 1:
+            raise ValueError(f"n_basis must be at least 1; got {n_basis}.")
+        return path_sizes(int(n_basis)) if by_tol else [int(n_basis)]
+    sizes = [int(size) for size in n_basis]
+    if not sizes or sizes != sorted(set(sizes)) or sizes[0] < 1:
+        raise ValueError(f"a path of sizes must be increasing whole numbers of at least 1; got {n_basis!r}.")
+    return sizes
+
+
+# -- what people bring -------------------------------------------------------------------------------------
+
+
+def as_model(fitted: Any) -> Model:
+    """The kompakt model of a trained machine: every support vector kept, the same decisions.
+
+    Votes that tie in one-vs-one go to the larger summed margin, where LIBSVM takes the class listed first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.svm import SVR
+    >>> from kompakt.estimators.compression import as_model
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> machine = SVR().fit(X, X.ravel())
+    >>> bool(np.allclose(as_model(machine).predict(X), machine.predict(X)))
+    True
+    """
+    if isinstance(fitted, Model):
+        return fitted
+    if isinstance(fitted, str | os.PathLike):
+        return _from_file(Path(fitted))
+    if isinstance(getattr(fitted, "model_", None), Model):
+        return fitted.model_
+    if hasattr(fitted, "best_estimator_"):
+        return as_model(fitted.best_estimator_)
+    if hasattr(fitted, "steps"):
+        check_is_fitted(fitted)
+        return fold_steps(fitted.steps[:-1], as_model(fitted.steps[-1][1]))
+    name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in SVM_TYPES), None)
+    if name is None:
+        raise TypeError(
+            f"expected {', '.join(SVM_TYPES)}, a pipeline of scalers and one of them, the path of a LIBSVM "
+            f"model, or a kompakt machine; got {type(fitted).__name__}."
+        )
+    check_is_fitted(fitted)
+    return _from_svm(fitted, name)
+
+
+def _from_file(path: Path) -> Model:
+    with path.open("rb") as file:
+        start = file.read(8)
+    return to_model(read_libsvm(path)) if start == b"svm_type" else load(path)
+
+
+def _from_svm(fitted: Any, name: str) -> Model:
+    kernel = fitted.kernel
+    if not isinstance(kernel, str) or kernel not in _KERNELS:
+        reason = {
+            "precomputed": "its support vectors are not known, only their numbers",
+            "sigmoid": "the sigmoid is no positive definite kernel, so there is nothing to project in",
+        }.get(kernel if isinstance(kernel, str) else "", "scikit-learn does not keep the support vectors of a callable")
+        raise TypeError(f"an SVM with kernel={kernel!r} cannot be compressed: {reason}. Refit with 'rbf' or 'poly'.")
+    dense = fitted.dual_coef_.toarray() if sparse.issparse(fitted.dual_coef_) else np.asarray(fitted.dual_coef_)
+    classes = getattr(fitted, "classes_", None) if name in ("SVC", "NuSVC") else None
+    coef, intercept = dense.astype(np.float64), np.asarray(fitted.intercept_, dtype=np.float64)
+    fields: dict[str, Any] = {}
+    if classes is not None:
+        if len(classes) == 2:  # scikit-learn speaks for the second class, LIBSVM for the first
+            coef, intercept = -coef, -intercept
+        fields = {"labels": np.arange(len(classes)), "n_vectors": np.asarray(fitted.n_support_, dtype=np.intp)}
+    record = LibsvmModel(
+        svm_type=SVM_TYPES[name],
+        kernel_type=_KERNELS[kernel],
+        vectors=sparse.csr_matrix(fitted.support_vectors_, dtype=np.float64),
+        coef=coef,
+        rho=-intercept,
+        gamma=float(fitted._gamma),
+        coef0=float(fitted.coef0),
+        degree=int(fitted.degree),
+        **fields,
+    )
+    width = int(fitted.n_features_in_)
+    names = getattr(fitted, "feature_names_in_", None)
+    model = to_model(record, n_features=width, memory_budget=1 << 40)
+    return replace(
+        model,
+        classes=None if classes is None else classes,
+        feature_names=None if names is None else np.asarray(names, dtype=str),
+        meta={"source": f"scikit-learn {name}"},
+    )

@@ -1,0 +1,754 @@
+"""`CGLQSVC`: an exact SVM on support vectors of a subsample, their neighbours and fresh rows (seed 003)."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, NuSVC
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from kompakt.data import Source, centre_of
+from kompakt.estimators.base import MachineClassifier, watched
+from kompakt.estimators.compact import CompactSVC
+from kompakt.estimators.compression import as_model
+from kompakt.estimators.prepare import (
+    Array,
+    check_parameters,
+    check_rows,
+    checked_weights,
+    fit_on_sample,
+    resolve_gamma,
+)
+from kompakt.kernels import Linear
+from kompakt.model import Model
+from kompakt.parallel import block_threads
+from kompakt.reduce import (
+    CGLQOptions,
+    LocalSamplingOptions,
+    ReductionWarning,
+    SubsamplePlan,
+    cglq,
+    local_sampling,
+    plan_subsamples,
+)
+from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
+from kompakt.validation import holdout
+
+#: fewer rows than this are not reduced
+LEAST_ROWS = 100
+#: rows held out at most
+MOST_HELD_OUT = 5_000
+#: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
+_MODEL_BYTES = 1 << 30
+
+_SVM_WORDS = {"kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0, "C": 1.0, "class_weight": None}
+
+
+class ReducedSVC(MachineClassifier):
+    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
+
+    model_: Model | None  # type: ignore[assignment]
+
+    # -- before the reduction ----------------------------------------------------------------------------
+
+    def _begin(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array]:
+        """Validate; set the classes, the SVM, the key, and the rows that may be trained on."""
+        me: Any = self
+        _check_words(self)
+        if y is None:
+            raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
+        X, y = check_rows(self, X, y)
+        check_classification_targets(y)
+        self._weights = None
+        rows = np.arange(len(y))
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X)
+            rows = np.flatnonzero(weights > 0)
+            self._weights = None if np.all(weights == 1.0) else weights
+        # distances do not change when rows are centred, their rounding does
+        self._centre = None if sparse.issparse(X) else centre_of(X, self._weights)
+        self.classes_ = np.unique(y[rows])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
+                f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
+            )
+        self._key = int(check_random_state(me.random_state).randint(2**31 - 1))
+        self._svm = self._make_svm(X[rows] if len(rows) < len(y) else X)
+        self._pool = rows
+        return X, y
+
+    def _make_svm(self, X: Any) -> Any:
+        me: Any = self
+        if me.estimator is None:
+            if isinstance(me.kernel, str) and me.kernel == "precomputed":
+                raise ValueError(
+                    "kernel='precomputed' has no rows to look for neighbours among; give the rows and a kernel's name, "
+                    "or a callable."
+                )
+            # one width for all subsamples: that of all rows
+            gamma = resolve_gamma(me.gamma, X, None, me.kernel) if isinstance(me.kernel, str) else "scale"
+            self.gamma_ = gamma
+            words = {name: getattr(me, name) for name in _SVM_WORDS} | {"gamma": gamma}
+            return SVC(**words, cache_size=500)
+        changed = [name for name, default in _SVM_WORDS.items() if getattr(me, name) != default]
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} belong to the default SVC, but estimator={type(me.estimator).__name__} is "
+                "given. Set them on the estimator."
+            )
+        svm = clone(me.estimator)
+        seeds = {name: self._key for name, value in svm.get_params().items() if value is None and _is_seed(name)}
+        return svm.set_params(**seeds)
+
+    def _hold_out(self, y: Array, fraction: float) -> Array:
+        """Rows for validation, taken from the pool; none of a class with a single row."""
+        labels = y[self._pool]
+        counts = dict(zip(*np.unique(labels, return_counts=True), strict=True))
+        shared = np.flatnonzero([counts[label] > 1 for label in labels]) if min(counts.values()) < 2 else slice(None)
+        candidates = self._pool[shared]
+        if len(np.unique(y[candidates])) < 2:
+            raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
+        share = min(float(fraction), MOST_HELD_OUT / len(candidates))
+        share = max(share, (len(self.classes_) + 1) / len(candidates))
+        _, held = holdout(y[candidates], share, classifier=True, random_state=self._key)
+        held = candidates[held]
+        self._pool = np.setdiff1d(self._pool, held)
+        return held
+
+    # -- fits --------------------------------------------------------------------------------------------
+
+    def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array, factor: float = 1.0) -> Any:
+        fitted = clone(machine)
+        if self._centre is not None and _measures_distances(machine):
+            self._fit_step(fitted, X[rows] - self._centre.astype(X.dtype), y, rows, factor)
+            # the machine is handed on with the user's rows: it predicts for rows that are not centred
+            fitted.support_vectors_ = np.asarray(X[rows[fitted.support_]], dtype=fitted.support_vectors_.dtype)
+            return fitted
+        return self._fit_step(fitted, X[rows], y, rows, factor)
+
+    def _fit_step(self, fitted: Any, part: Any, y: Array, rows: Array, factor: float) -> Any:
+        """Fit a machine to `part`, the rows with these numbers, with their weights where there are any."""
+        if self._weights is None and factor == 1.0:
+            return fitted.fit(part, y[rows])
+        weights = np.full(len(rows), factor) if self._weights is None else factor * self._weights[rows]
+        step = last_step(fitted)
+        if not has_fit_parameter(step, "sample_weight"):
+            raise TypeError(
+                f"sample_weight (or reweight=True) was given, but {type(step).__name__}.fit does not take it. Leave "
+                "the weights out, or choose an estimator that takes them."
+            )
+        name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
+        return fitted.fit(part, y[rows], **{name: weights})
+
+    def _error(self, machine: Any, X: Any, y: Array, held: Array) -> float:
+        """Share of the validation rows, by weight, that a machine gets wrong."""
+        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
+        labels = machine.predict(X[held]) if model is None else model.predict(X[held])
+        wrong = labels != y[held]
+        return float(np.average(wrong, weights=None if self._weights is None else self._weights[held]))
+
+    def _last_machine(self, n_basis: int) -> Any:
+        """The compact machine that takes the place of the exact SVM, behind the same scaling."""
+        me: Any = self
+        words = last_step(self._svm).get_params()
+        if me.compact_estimator is not None:
+            compact = clone(me.compact_estimator).set_params(n_basis=n_basis)
+        else:
+            kernel = {name: words[name] for name in ("gamma", "degree", "coef0") if name in words}
+            compact = CompactSVC(
+                n_basis, kernel=words.get("kernel", "linear"), C=words.get("C", 1.0),
+                class_weight=words.get("class_weight"), n_jobs=me.n_jobs, **kernel,
+            )  # fmt: skip
+        if "random_state" in compact.get_params() and compact.random_state is None:
+            compact.set_params(random_state=self._key)
+        if isinstance(self._svm, Pipeline):
+            before = clone(self._svm)
+            return Pipeline([*before.steps[:-1], (before.steps[-1][0], compact)])
+        return compact
+
+    def _end(self, X: Any, y: Array, sample: Any) -> None:
+        """The last fit where it is still to be made, and the attributes that both machines have."""
+        me: Any = self
+        machine, support = sample.machine, sample.support
+        seconds = dict(sample.seconds)
+        if me.n_basis is not None:
+            start = time.perf_counter()
+            compact = self._last_machine(min(int(me.n_basis), len(sample.rows)))
+            machine = self._fit_rows(compact, X, y, sample.rows, getattr(sample, "factor", 1.0))
+            support = sample.rows[support_positions(machine, X[sample.rows], y[sample.rows])]
+            seconds["compact fit"] = time.perf_counter() - start
+        self.estimator_ = machine
+        self.training_indices_ = sample.rows
+        self.initial_support_ = sample.initial_support
+        self.support_ = support
+        self.n_support_initial_ = len(sample.initial_support)
+        self.n_support_final_ = len(support)
+        self.validation_error_ = sample.error
+        self.history_ = sample.history
+        self.phase_seconds_ = seconds
+        self.model_ = _model_of(machine)
+        self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
+        if self.model_ is not None:
+            self.kernel_ = self.model_.kernel
+            self.basis_vectors_ = self.model_.basis_vectors_
+            self.dual_coef_ = self.model_.weights.T
+            self.intercept_ = self.model_.intercept
+        for name in ("_weights", "_centre", "_svm", "_pool", "_key"):
+            delattr(self, name)
+
+    # -- after it ----------------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> Array:
+        """Decision values of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
+            In the order of ``classes_``; the largest wins.
+        """
+        check_is_fitted(self, "estimator_")
+        if self.model_ is not None:
+            return super().decision_function(X)
+        X, _ = check_rows(self, X, reset=False)
+        return self.estimator_.decision_function(X)
+
+    def predict(self, X: Any) -> Array:
+        """Predicted labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self, "estimator_")
+        if self.model_ is not None:
+            return super().predict(X)
+        X, _ = check_rows(self, X, reset=False)
+        return self.estimator_.predict(X)
+
+    def overlap_with(self, full: Any) -> float:
+        """Share of the full problem's support vectors that this machine has as well.
+
+        Parameters
+        ----------
+        full : classifier with `support_`, or array of row numbers
+            Trained on the same rows in the same order.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        check_is_fitted(self, "estimator_")
+        support = getattr(last_step(full), "support_", full)
+        rows = np.unique(np.asarray(support))
+        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
+            raise TypeError(
+                f"overlap_with takes a fitted classifier with support_, or row numbers; got {type(full).__name__}."
+            )
+        if not len(rows):
+            raise ValueError("the full machine has no support vectors; expected at least one.")
+        return float(np.isin(rows, self.support_).mean())
+
+
+def warn_not_reduced(n: int, name: str) -> None:
+    """Say that all rows are trained on, because they are few."""
+    warnings.warn(
+        f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {name} trains on all of them. Use SVC or "
+        "CompactSVC on so little data.",
+        ReductionWarning,
+        stacklevel=3,
+    )
+
+
+def _is_seed(name: str) -> bool:
+    return name == "random_state" or name.endswith("__random_state")
+
+
+def _measures_distances(machine: Any) -> bool:
+    """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
+    return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
+
+
+def _model_of(machine: Any) -> Model | None:
+    """The kompakt model of a fitted machine; None where it has none, and is asked itself."""
+    step = last_step(machine)
+    if type(step).__name__ == "LinearSVC" and step is machine:
+        coef = np.asarray(machine.coef_, dtype=np.float64)
+        intercept = np.broadcast_to(np.asarray(machine.intercept_, dtype=np.float64), len(coef)).copy()
+        fields = {"n_features": coef.shape[1], "classes": machine.classes_, "coding": "one_vs_rest"}
+        return Model(Linear(), coef, np.eye(len(coef)), intercept, "classifier", **fields)
+    support = getattr(step, "support_", ())
+    if 8 * len(support) * int(getattr(machine, "n_features_in_", 0)) > _MODEL_BYTES:
+        return None
+    try:
+        return as_model(machine)
+    except (TypeError, AttributeError):
+        return None
+
+
+def _check_words(estimator: Any) -> None:
+    """Ranges of the parameters of both machines."""
+    parameters = estimator.get_params(deep=False)
+    _Shared(**{name: value for name, value in parameters.items() if name in _SHARED}).check()
+    n_basis = parameters["n_basis"]
+    if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
+        raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
+    if n_basis is None and parameters["compact_estimator"] is not None:
+        raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
+    fraction = parameters["validation_fraction"]
+    if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
+        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
+    patience = parameters["patience"]
+    if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
+        raise ValueError(f"patience must be a whole number of at least 1; got {patience!r}.")
+    tol = parameters["tol"]
+    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
+        raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
+
+
+#: parameters that mean the same everywhere
+_SHARED = ("C", "max_iter", "degree", "stratify", "reweight")
+
+
+class _Shared:
+    """Stands in for an estimator in `check_parameters`, with the parameters that mean the same everywhere."""
+
+    def __init__(self, **words: Any) -> None:
+        self.words = words
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return self.words
+
+    def check(self) -> None:
+        check_parameters(self)
+
+
+class LocalSamplingSVC(ReducedSVC):
+    """Support vector classifier trained on few rows, drawn where small SVMs have their support vectors.
+
+    Disjoint small subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the
+    more of them the denser the support vectors lie there; an exact SVM (or a compact one, see `n_basis`) is trained on
+    the support vectors and what was drawn.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "poly", "linear", "sigmoid"} or callable, default="rbf"
+    gamma : {"scale", "auto"} or float, default="scale"
+        Of all rows, not of each subsample.
+    degree : int, default=3
+    coef0 : float, default=0.0
+    C : float, default=1.0
+    class_weight : dict or "balanced", default=None
+    estimator : classifier, default=None
+        Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also
+        behind scalers in a `Pipeline`.  Neighbours are looked for among the rows as given to `fit`.
+    delta : float or "auto", default="auto"
+        Share of the rows in all subsamples together.
+    n_subsamples : int or "auto", default="auto"
+    min_subsample_size : int or "auto", default="auto"
+        What "auto" keeps to; see `kompakt.reduce.plan_subsamples`.
+    stratify : bool, default=False
+        Whether each subsample holds the classes in their shares.
+    beta : float or "auto", default="auto"
+        Radius of the balls in units of the median distance of a support vector to its k-th nearest one,
+        k = floor(ln m).  "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.
+    beta_step : float, default=0.1
+    max_beta : float, default=1.0
+    tol : float, default=0.0
+        Share of the validation error by which it must fall for the search to go on.
+    patience : int, default=1
+        Values of beta without such a fall after which the search ends.
+    intensity : {"relative", "literal", "peak", "count", "all"}, default="relative"
+        How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to
+        nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.
+    reweight : bool, default=False
+        Whether each row of the reduced set counts for n / n_reduced rows in the last fit.  C weighs the sum of all
+        rows' losses, so without it a reduced machine is more regularised than the full one at the same C.
+    max_train : float or int, default=None
+        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.
+    search_train : float or int, default=None
+        The same while beta is searched; the machine of the beta found is then trained on up to `max_train` rows.
+    validation_fraction : float, default=0.1
+        Share of the rows (at most 5,000) held out to search beta; they are not trained on.
+    n_basis : int, default=None
+        Number of vectors of a compact machine that is trained on the reduced set in place of the exact SVM.
+    compact_estimator : kompakt classifier, default=None
+        That machine; None takes `CompactSVC` with the SVM's kernel and C.
+    n_jobs : int, default=None
+        Threads over subsamples and blocks of rows; the result does not depend on it.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    estimator_ : the machine trained on the reduced set
+    training_indices_ : ndarray
+        Row numbers of the reduced set.
+    initial_support_, support_ : ndarray
+        Row numbers of the subsamples' and of the last machine's support vectors.
+    n_support_initial_, n_support_final_ : int
+    beta_, radius_ : float
+    row_weight_ : float
+        Rows that each row of the reduced set counts for; 1 without `reweight`.
+    radii_ : ndarray of shape (n_support_initial_,)
+        Distances to the k-th nearest support vector.
+    delta_, n_subsamples_, subsample_size_ : what "auto" chose
+    subsample_indices_ : list of ndarray
+    n_one_class_subsamples_ : int
+        Subsamples left out because they held one class.
+    phase_seconds_ : dict
+        Time of the subsamples, the radii, the sampling, the fits and the validation.
+    history_ : list of dict
+        One record per value of beta.
+    validation_error_ : float
+        nan where nothing was held out.
+    classes_, n_basis_, model_, kernel_, basis_vectors_, dual_coef_, intercept_
+        `model_` is None for an estimator that kompakt has no form for; then `estimator_` decides.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kompakt import LocalSamplingSVC
+    >>> X, y = make_moons(3000, noise=0.2, random_state=0)
+    >>> machine = LocalSamplingSVC(gamma=1.0, random_state=0).fit(X, y)
+    >>> len(machine.training_indices_) < 1500, machine.score(X, y) > 0.95
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        C: float = 1.0,
+        class_weight: Any = None,
+        estimator: Any = None,
+        delta: Any = "auto",
+        n_subsamples: Any = "auto",
+        min_subsample_size: Any = "auto",
+        stratify: bool = False,
+        beta: Any = "auto",
+        beta_step: float = 0.1,
+        max_beta: float = 1.0,
+        tol: float = 0.0,
+        patience: int = 1,
+        intensity: str = "relative",
+        reweight: bool = False,
+        max_train: float | int | None = None,
+        search_train: float | int | None = None,
+        validation_fraction: float = 0.1,
+        n_basis: int | None = None,
+        compact_estimator: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.class_weight = class_weight
+        self.estimator = estimator
+        self.delta = delta
+        self.n_subsamples = n_subsamples
+        self.min_subsample_size = min_subsample_size
+        self.stratify = stratify
+        self.beta = beta
+        self.beta_step = beta_step
+        self.max_beta = max_beta
+        self.tol = tol
+        self.patience = patience
+        self.intensity = intensity
+        self.reweight = reweight
+        self.max_train = max_train
+        self.search_train = search_train
+        self.validation_fraction = validation_fraction
+        self.n_basis = n_basis
+        self.compact_estimator = compact_estimator
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @watched
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LocalSamplingSVC:
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
+        y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Handed to the exact SVM; rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(X, Source):
+            return fit_on_sample(self, X, y, sample_weight, classifier=True)
+        self._check_search()
+        with block_threads(self.n_jobs):
+            X, y = self._begin(X, y, sample_weight)
+            options, held = self._options(X, y)
+            validate = None if held is None else lambda machine: self._error(machine, X, y, held)
+            sample = local_sampling(
+                X,
+                y,
+                self._pool,
+                lambda rows, factor=1.0: self._fit_rows(self._svm, X, y, rows, factor),
+                options,
+                validate,
+                fit_last=self.n_basis is None,
+            )
+            self._end(X, y, sample)
+        self.beta_, self.radius_, self.radii_ = sample.beta, sample.radius, sample.radii
+        self.row_weight_ = sample.factor
+        self.delta_, self.n_subsamples_ = options.plan.delta, options.plan.n_subsamples
+        self.subsample_size_ = options.plan.size
+        self.subsample_indices_ = sample.subsamples
+        self.n_one_class_subsamples_ = sample.n_one_class
+        return self
+
+    def _options(self, X: Any, y: Any) -> tuple[LocalSamplingOptions, Any]:
+        """The options, and the rows held out or None."""
+        shared: dict[str, Any] = {
+            "beta_step": float(self.beta_step),
+            "max_beta": float(self.max_beta),
+            "tol": float(self.tol),
+            "patience": int(self.patience),
+            "intensity": self.intensity,
+            "stratify": bool(self.stratify),
+            "key": self._key,
+            "reweight": bool(self.reweight),
+            "max_train": _rows_of_share("max_train", self.max_train, len(y)),
+            "search_train": _rows_of_share("search_train", self.search_train, len(y)),
+        }
+        beta = None if isinstance(self.beta, str) else float(self.beta)
+        n = len(self._pool)
+        if n < LEAST_ROWS:
+            # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw
+            warn_not_reduced(n, type(self).__name__)
+            plan = SubsamplePlan(1.0, 1, n)
+            return LocalSamplingOptions(plan, self.beta_step if beta is None else beta, **shared), None
+        held = self._hold_out(y, self.validation_fraction) if beta is None else None
+        counts = np.unique(y[self._pool], return_counts=True)[1]
+        plan = plan_subsamples(
+            counts,
+            X.shape[1],
+            delta=self.delta,
+            n_subsamples=self.n_subsamples,
+            min_subsample_size=self.min_subsample_size,
+        )
+        if plan.size < 2:
+            raise ValueError(
+                f"delta={plan.delta:g} of {len(self._pool)} rows in {plan.n_subsamples} subsamples leaves {plan.size} "
+                "rows in each; at least 2 are needed. Raise delta or lower n_subsamples."
+            )
+        return LocalSamplingOptions(plan, beta, **shared), held
+
+    def _check_search(self) -> None:
+        beta = self.beta
+        number = isinstance(beta, Real) and not isinstance(beta, bool) and 0 < float(beta) < np.inf
+        if not number and not (isinstance(beta, str) and beta == "auto"):
+            raise ValueError(f"beta must be 'auto' or a positive number; got {beta!r}.")
+        if not 0 < float(self.beta_step) <= float(self.max_beta) < np.inf:
+            raise ValueError(
+                f"beta_step must be positive and at most max_beta; got {self.beta_step!r} and {self.max_beta!r}."
+            )
+        if self.intensity not in INTENSITY:
+            raise ValueError(f"intensity must be one of {sorted(INTENSITY)}; got {self.intensity!r}.")
+
+
+def _rows_of_share(name: str, value: Any, n: int) -> int | None:
+    """A number of rows from a share of them, a number, or None."""
+    if value is None:
+        return None
+    whole = isinstance(value, Integral) and int(value) >= 2
+    if isinstance(value, bool) or not (whole or (isinstance(value, Real) and 0 < float(value) < 1)):
+        raise ValueError(
+            f"{name} must be None, a share of the rows between 0 and 1, or a number of at least 2; got {value!r}."
+        )
+    return int(value) if whole else max(2, int(float(value) * n))
+
+
+class CGLQSVC(ReducedSVC):
+    """Support vector classifier trained on support vectors of a subsample, their neighbours and fresh rows.
+
+    A random subsample is solved; its support vectors, their nearest neighbours among all rows and a fresh random part
+    make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
+    Quiroz, as described in seed 003).
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, C, class_weight, estimator
+        As for `LocalSamplingSVC`.
+    delta : float or "auto", default="auto"
+        Share of the rows in the first subsample.
+    n_neighbors : int, default=5
+    fresh : float, default=None
+        Share of the rows that joins anew in each round; None takes `delta`.
+    stratify : bool, default=False
+        Whether the first subsample holds the classes in their shares.
+    tol : float, default=0.01
+        Share of the validation error by which it must fall for the rounds to go on.
+    patience : int, default=1
+    max_iter : int, default=10
+        Rounds at most.
+    validation_fraction : float, default=0.1
+        Share of the rows (at most 5,000) held out; they are not trained on.
+    n_basis : int, default=None
+    compact_estimator : kompakt classifier, default=None
+    n_jobs : int, default=None
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    estimator_, training_indices_, initial_support_, support_, n_support_initial_, n_support_final_, phase_seconds_,
+    history_, validation_error_, classes_, n_basis_, model_
+        As for `LocalSamplingSVC`; `history_` has one record per round.
+    delta_ : float
+    n_iter_ : int
+        Rounds made.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kompakt import CGLQSVC
+    >>> X, y = make_moons(3000, noise=0.2, random_state=0)
+    >>> machine = CGLQSVC(gamma=1.0, random_state=0).fit(X, y)
+    >>> len(machine.training_indices_) < 2000, machine.score(X, y) > 0.95
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        C: float = 1.0,
+        class_weight: Any = None,
+        estimator: Any = None,
+        delta: Any = "auto",
+        n_neighbors: int = 5,
+        fresh: float | None = None,
+        stratify: bool = False,
+        tol: float = 0.01,
+        patience: int = 1,
+        max_iter: int = 10,
+        validation_fraction: float = 0.1,
+        n_basis: int | None = None,
+        compact_estimator: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.class_weight = class_weight
+        self.estimator = estimator
+        self.delta = delta
+        self.n_neighbors = n_neighbors
+        self.fresh = fresh
+        self.stratify = stratify
+        self.tol = tol
+        self.patience = patience
+        self.max_iter = max_iter
+        self.validation_fraction = validation_fraction
+        self.n_basis = n_basis
+        self.compact_estimator = compact_estimator
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @watched
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CGLQSVC:
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
+        y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Handed to the exact SVM; rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+        """
+        self._check_rounds()
+        if isinstance(X, Source):
+            return fit_on_sample(self, X, y, sample_weight, classifier=True)
+        with block_threads(self.n_jobs):
+            X, y = self._begin(X, y, sample_weight)
+            options, held = self._options(X, y)
+            result = cglq(
+                X,
+                y,
+                self._pool,
+                lambda rows: self._fit_rows(self._svm, X, y, rows),
+                options,
+                lambda machine: self._error(machine, X, y, held),
+            )
+            self._end(X, y, result)
+        self.delta_ = options.delta
+        self.n_iter_ = max(1, len(self.history_))
+        return self
+
+    def _options(self, X: Any, y: Any) -> tuple[CGLQOptions, Any]:
+        """The options, and the rows to validate on."""
+        shared: dict[str, Any] = {
+            "n_neighbors": int(self.n_neighbors),
+            "tol": float(self.tol),
+            "patience": int(self.patience),
+            "stratify": bool(self.stratify),
+            "key": self._key,
+        }
+        n = len(self._pool)
+        if n < LEAST_ROWS:
+            # the first "subsample" is all rows, and no round follows
+            warn_not_reduced(n, type(self).__name__)
+            return CGLQOptions(1.0, fresh=0.0, max_iter=0, **shared), self._pool
+        held = self._hold_out(y, self.validation_fraction)
+        counts = np.unique(y[self._pool], return_counts=True)[1]
+        plan = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1)
+        fresh = plan.delta if self.fresh is None else float(self.fresh)
+        return CGLQOptions(plan.delta, fresh=fresh, max_iter=int(self.max_iter), **shared), held
+
+    def _check_rounds(self) -> None:
+        k = self.n_neighbors
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"n_neighbors must be a whole number of at least 1; got {k!r}.")
+        fresh = self.fresh
+        if fresh is not None and (not isinstance(fresh, Real) or not 0 <= float(fresh) < 1):
+            raise ValueError(f"fresh must be None or a share of the rows from 0 to below 1; got {fresh!r}.")

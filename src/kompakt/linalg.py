@@ -1,0 +1,177 @@
+"""Cholesky factors that grow, change by rank one, and report the jitter they needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.linalg import LinAlgError, lapack, solve_triangular
+
+from kompakt.parallel import numba_available
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Upper triangular R with R'R = A + jitter * I."""
+
+    R: Array
+    jitter: float = 0.0
+
+    def solve(self, B: Array) -> Array:
+        """(R'R)^-1 B."""
+        return solve_triangular(self.R, self.solve_transposed(B), check_finite=False)
+
+    def solve_transposed(self, B: Array) -> Array:
+        """R'^-1 B."""
+        return solve_triangular(self.R, B, trans="T", check_finite=False)
+
+    def inverse(self) -> Array:
+        """R^-1, upper triangular."""
+        if not len(self.R):
+            return self.R
+        inverse, info = lapack.dtrtri(np.asfortranarray(self.R))
+        if info:
+            raise LinAlgError("the triangular factor is singular.")
+        return np.triu(inverse)
+
+
+def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "matrix") -> Factor:
+    """Cholesky factor of a positive semidefinite matrix with the smallest jitter that makes it sound.
+
+    Sound means that every squared pivot stays above the rounding noise of the entries: `eps * m * scale` where eps is
+    that of `dtype`, the type in which the rows of the design are computed.  Jitter is 0 or a power of ten times that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.linalg import factorise
+    >>> factorise(np.eye(2)).jitter
+    0.0
+    >>> 0 < factorise(np.ones((2, 2))).jitter < 1e-12
+    True
+    """
+    A = np.asarray(A, dtype=np.float64)
+    m = len(A)
+    scale = float(np.max(np.diag(A), initial=0.0))
+    if not np.all(np.isfinite(A)):
+        raise LinAlgError(
+            f"the {what} has entries that are not finite: the inputs or the kernel parameters are too large. "
+            "Scale the inputs, for example with StandardScaler."
+        )
+    if m == 0 or scale <= 0.0:
+        return Factor(np.eye(m), 1.0 if m else 0.0)
+    noise = float(np.finfo(dtype).eps) * m * scale
+    jitter = 0.0
+    while True:
+        R, info = lapack.dpotrf(A + jitter * np.eye(m) if jitter else A, lower=0, clean=1)
+        if info == 0 and np.min(np.diag(R)) ** 2 >= noise:
+            return Factor(R, jitter)
+        jitter = 10.0 * jitter if jitter else 2.0 * noise
+        if jitter > 1e3 * scale:
+            raise LinAlgError(f"the {what} is not positive semidefinite: no jitter up to {jitter:.1e} makes it so.")
+
+
+#: columns at a time in products with a triangular matrix: wide enough for full matrix-product speed
+_TRIANGLE_STEP = 128
+
+
+def multiply_upper(K: Array, U: Array, out: Array | None = None) -> Array:
+    """K @ U for upper triangular U, leaving out the products with its zeros, into `out` (a slice will do).
+
+    Panels of matrix products instead of the BLAS routine for triangles: NumPy's products let other threads run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.linalg import multiply_upper
+    >>> multiply_upper(np.ones((1, 2)), np.array([[1.0, 2.0], [0.0, 3.0]]))
+    array([[1., 5.]])
+    """
+    m = U.shape[1]
+    U = U.astype(K.dtype, copy=False)
+    product = np.empty((len(K), m), dtype=K.dtype) if out is None else out
+    for start in range(0, m, _TRIANGLE_STEP):
+        stop = min(start + _TRIANGLE_STEP, m)
+        np.matmul(K[:, :stop], U[:stop, start:stop], out=product[:, start:stop])
+    return product
+
+
+def border(factor: Factor, columns: Array, corner: Array, noise: float = 0.0) -> Factor:
+    """Factor of [[A, B], [B', D]] from the factor of A: B = columns (m, k), D = corner (k, k).
+
+    Squared pivots below `noise` are raised to it; the raise counts as jitter.
+    """
+    m, k = columns.shape
+    upper = factor.solve_transposed(columns) if m else np.zeros((0, k))
+    rest = corner - upper.T @ upper
+    jitter = factor.jitter
+    R22, info = lapack.dpotrf(rest, lower=0, clean=1)
+    if info or np.min(np.diag(R22)) ** 2 < noise:
+        lift = noise + max(0.0, -float(np.min(np.linalg.eigvalsh(0.5 * (rest + rest.T)))))
+        lift = max(lift, float(np.finfo(np.float64).tiny))
+        R22, info = lapack.dpotrf(rest + lift * np.eye(k), lower=0, clean=1)
+        if info:
+            raise LinAlgError("the bordered matrix is not positive definite; add jitter or drop the new column.")
+        jitter = max(jitter, lift)
+    R = np.zeros((m + k, m + k), order="F")
+    R[:m, :m] = factor.R
+    R[:m, m:] = upper
+    R[m:, m:] = R22
+    return Factor(R, jitter)
+
+
+def rank_one_changes(factor: Factor, added: Array, removed: Array) -> Factor | None:
+    """Factor of A + V'V - U'U for few rows V = added (k, m), U = removed (l, m); None if a removal breaks it.
+
+    Each row costs O(m^2), so it pays while k + l is well below m / 3; callers decide by cost.
+    """
+    R = np.array(factor.R, order="C")
+    rotate = _rotation()
+    for rows, sign in ((added, 1.0), (removed, -1.0)):
+        for row in np.atleast_2d(rows):
+            if len(row) and not rotate(R, np.array(row, dtype=np.float64), sign):
+                return None
+    return Factor(R, factor.jitter)
+
+
+def _rotate_rows(R: Array, x: Array, sign: float) -> bool:
+    """R'R + sign * x x' in place, row after row (Givens rotations, hyperbolic when removing)."""
+    for k in range(len(x)):
+        square = R[k, k] * R[k, k] + sign * x[k] * x[k]
+        if square <= 1e-14 * R[k, k] * R[k, k]:
+            return False
+        root = np.sqrt(square)
+        c = root / R[k, k]
+        s = x[k] / R[k, k]
+        R[k, k] = root
+        for j in range(k + 1, len(x)):
+            R[k, j] = (R[k, j] + sign * s * x[j]) / c
+            x[j] = c * x[j] - s * R[k, j]
+    return True
+
+
+def _rotate_vectorised(R: Array, x: Array, sign: float) -> bool:
+    for k in range(len(x)):
+        square = R[k, k] * R[k, k] + sign * x[k] * x[k]
+        if square <= 1e-14 * R[k, k] * R[k, k]:
+            return False
+        root = np.sqrt(square)
+        c, s = root / R[k, k], x[k] / R[k, k]
+        R[k, k] = root
+        R[k, k + 1 :] = (R[k, k + 1 :] + sign * s * x[k + 1 :]) / c
+        x[k + 1 :] = c * x[k + 1 :] - s * R[k, k + 1 :]
+    return True
+
+
+@cache
+def _rotation() -> Callable[[Array, Array, float], bool]:
+    if not numba_available():
+        return _rotate_vectorised
+    import numba
+
+    compiled: Callable[[Array, Array, float], bool] = numba.njit(nogil=True, cache=True)(_rotate_rows)
+    return compiled

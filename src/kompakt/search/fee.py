@@ -1,0 +1,414 @@
+"""The hyperparameter protocol of seed 000: two grids of (sigma, C), every point grown on the same folds.
+
+First sigma = 2^n sqrt(N), n = -6..3, and C = 10^n, n = -4..5, then a finer grid round the best point: 1,000 trainings
+with five folds.  All of them share the folds, the distances between rows and the order in which candidates are drawn.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from kompakt.basis.candidates import Candidates
+from kompakt.basis.fee import FeePlan, grow
+from kompakt.basis.judges import ClassJudge, Judge, ValueJudge
+from kompakt.basis.kernel_values import KernelColumns, MatrixValues, RowValues, class_means, column_source
+from kompakt.basis.semiparametric import KernelValues, SemiparametricMachine
+from kompakt.data import ArrayRows
+from kompakt.kernels import RBF
+from kompakt.losses import Hinge, Loss
+from kompakt.parallel import block_threads, current_threads
+from kompakt.run import tracked
+
+Array = np.ndarray
+
+RULES = ("min", "confirmed", "one_se")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One pair of hyperparameters and what its folds stored."""
+
+    sigma: float
+    C: float
+    errors: Array  # (F,), lowest validation error of each fold
+    sizes: Array  # (F,), the size that reached it
+    confirmed: Array | None = None  # (F,), error of the machine regrown to `size` without a look at the fold's rows
+
+    @property
+    def error(self) -> float:
+        """Cross-validation error."""
+        return float(np.mean(self.errors))
+
+    @property
+    def gamma(self) -> float:
+        """Width of the Gaussian kernel exp(-gamma d^2) = exp(-d^2 / (2 sigma^2))."""
+        return float(0.5 / self.sigma**2)
+
+    @property
+    def size(self) -> int:
+        """Mean stored size, to which the machine is regrown on all rows."""
+        return max(1, round(float(np.mean(self.sizes))))
+
+
+def choose_point(points: list[Point], shapes: list[tuple[int, int]], rule: str, limit: float | None = None) -> Point:
+    """The best point of some grids; see `kompakt.search.fee.search_fee` for the rules.
+
+    Parameters
+    ----------
+    points : list of Point
+        Grid by grid, sigma by sigma.
+    shapes : list of (int, int)
+        Of the grids, (sigmas, costs).
+    rule : {"min", "confirmed", "one_se"}
+    limit : float, optional
+        For "one_se", error that the machine must reach in place of `one_se_limit`, so that machines of several searches
+        are held to the same; the lowest confirmed error where none reaches it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.search.fee import Point, choose_point
+    >>> few, many = np.array([4, 4]), np.array([30, 30])
+    >>> points = [
+    ...     Point(2.0, 1.0, np.array([0.10, 0.12]), few, np.array([0.12, 0.14])),
+    ...     Point(0.1, 1.0, np.array([0.05, 0.05]), many, np.array([0.20, 0.30])),
+    ... ]
+    >>> choose_point(points, [(2, 1)], "min").size, choose_point(points, [(2, 1)], "one_se").size
+    (30, 4)
+    """
+    if rule == "min":
+        return min(points, key=_order)
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
+    smooth = _smoothed(points, shapes)
+    best = points[int(np.argmin(smooth))]
+    limit = one_se_limit(points, shapes) if limit is None else limit
+    if rule == "confirmed" or limit < smooth.min():
+        return best
+    close = [point for point, error in zip(points, smooth, strict=True) if error <= limit]
+    return min(close, key=lambda point: (float(np.mean(point.sizes)), *_order(point)))
+
+
+def one_se_limit(points: list[Point], shapes: list[tuple[int, int]]) -> float:
+    """The lowest smoothed confirmed error plus one standard error of its folds."""
+    smooth = _smoothed(points, shapes)
+    errors = points[int(np.argmin(smooth))].confirmed
+    assert errors is not None
+    return float(smooth.min()) + (float(np.std(errors, ddof=1)) / np.sqrt(len(errors)) if len(errors) > 1 else 0.0)
+
+
+def _smoothed(points: list[Point], shapes: list[tuple[int, int]]) -> Array:
+    """Confirmed errors averaged with their neighbours in the grid, those at the border with the nearest there are."""
+    if any(point.confirmed is None for point in points):
+        raise ValueError("this rule needs confirmed errors, which a search with rule='min' does not make.")
+    errors = np.array([np.mean(point.confirmed) for point in points if point.confirmed is not None])
+    parts, start = [], 0
+    for rows, columns in shapes:
+        grid = np.pad(errors[start : start + rows * columns].reshape(rows, columns), 1, mode="edge")
+        start += rows * columns
+        around = [grid[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
+        parts.append(np.mean(around, axis=0).ravel())
+    return np.concatenate(parts)
+
+
+def _order(point: Point) -> tuple[float, float, float, float]:
+    return round(point.error, 12), float(np.mean(point.sizes)), -point.sigma, point.C
+
+
+logger = logging.getLogger("kompakt")
+
+SIGMA_EXPONENTS = np.arange(-6.0, 4.0)
+C_EXPONENTS = np.arange(-4.0, 6.0)
+#: the finer grid: ten points inside the neighbours of the best
+FINE = (np.arange(10) - 4.5) / 5.0
+#: bytes that the distances between rows may take, to be kept; beyond, kernel columns are computed when asked for
+_DISTANCE_BYTES = 300 << 20
+
+
+@dataclass(frozen=True)
+class FeeProblem:
+    """What every training of a search works on.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+        Rows with targets (n, L) and weights.
+    splits : list of (train, validation)
+    hashes : ndarray of shape (n,)
+        Of the rows, for the order of the candidates.
+    key : int
+        Seed.
+    plan : FeePlan
+    loss : Loss
+    labels : ndarray of shape (n,), optional
+        Class indices; None for regression.
+    n_classes : int
+    coding : str
+    options : dict
+        Of `SemiparametricMachine`: intercept, solver, memory.
+    """
+
+    rows: ArrayRows
+    splits: list[tuple[Array, Array]]
+    hashes: Array
+    key: int
+    plan: FeePlan
+    loss: Loss = field(default_factory=Hinge)
+    labels: Array | None = None
+    n_classes: int = 2
+    coding: str = "one_vs_rest"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def judge(self, rows: Array) -> Judge:
+        """Judges predictions of these rows."""
+        assert self.rows.targets is not None
+        weights = self.rows.weights
+        mass = np.ones(self.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
+        targets = np.ascontiguousarray(self.rows.targets[rows].T, dtype=np.float64)
+        if self.labels is None:
+            return ValueJudge(targets, mass[rows])
+        return ClassJudge(self.labels[rows], targets, mass[rows], self.n_classes, self.coding)
+
+    def machine(
+        self, values: KernelValues, train: Array, n_held: int, C: float, capacity: int
+    ) -> SemiparametricMachine:
+        """An empty machine for these training rows."""
+        assert self.rows.targets is not None
+        weights = self.rows.weights
+        s = np.ones((1, len(train))) if weights is None else np.atleast_2d(weights[train].T)
+        y = np.ascontiguousarray(self.rows.targets[train].T, dtype=np.float64)
+        noise = float(np.finfo(self.rows.dtype).eps)
+        return SemiparametricMachine(values, y, s, n_held, self.loss, C, capacity, noise=noise, **self.options)
+
+
+@dataclass(frozen=True)
+class FeeSearch:
+    """The winner, all points in the order of the grids, and what it cost."""
+
+    best: Point
+    points: list[Point]
+    shapes: list[tuple[int, int]]  # of the grids, (sigmas, costs)
+    n_trainings: int
+    n_steps: int
+    seconds: float
+    cpu_seconds: float  # of all processes, as far as they ran trainings
+
+    def __repr__(self) -> str:
+        best = f"gamma {self.best.gamma:.4g}, C {self.best.C:.4g}, error {self.best.error:.4g}"
+        return f"<FeeSearch: best of {len(self.points):,} points: {best}, {self.best.size} vectors>"
+
+    def choose(self, rule: str = "min") -> Point:
+        """The winner by a rule; see `search_fee`."""
+        return choose_point(self.points, self.shapes, rule)
+
+
+def search_fee(
+    problem: FeeProblem,
+    sigma_exponents: Any = SIGMA_EXPONENTS,
+    C_exponents: Any = C_EXPONENTS,
+    *,
+    fine: bool = True,
+    rule: str = "min",
+    n_jobs: int | None = None,
+) -> FeeSearch:
+    """Search sigma and C by the paper's two grids.
+
+    The paper's rule, "min", is the lowest mean of the folds' lowest validation errors; ties go to the smaller machine,
+    then to the wider kernel, then to the smaller C.  Those errors are lows of long paths whose vectors were chosen on
+    the same rows, and the lowest of two hundred of them flatters flexible machines.  The other rules confirm every
+    point: each fold grows the machine that would be returned, to the mean stored size with vectors chosen by the
+    training rows alone, and its held-out rows only measure the error.  These errors are averaged with their neighbours
+    in the grid; the lowest wins ("confirmed"), or the smallest machine within one standard error of it ("one_se").
+    More than one job means processes (the growth of small machines holds the interpreter's lock), each with one BLAS
+    thread.
+
+    Parameters
+    ----------
+    problem : FeeProblem
+    sigma_exponents : array-like
+        n in sigma = 2^n sqrt(n_features).
+    C_exponents : array-like
+        n in C = 10^n.
+    fine : bool, default=True
+        Whether the second grid is searched, round the point with the lowest error.
+    rule : {"min", "confirmed", "one_se"}, default="min"
+    n_jobs : int, optional
+        Processes; None follows the BLAS limit in force.
+
+    Returns
+    -------
+    FeeSearch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.fee import FeePlan
+    >>> from kompakt.data import ArrayRows, hash_rows
+    >>> from kompakt.search.fee import FeeProblem, search_fee
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> labels = (X[:, 0] > 0).astype(int)
+    >>> folds = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+    >>> rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
+    >>> problem = FeeProblem(rows, folds, hash_rows(X, 0), 0, FeePlan(10, patience=3), labels=labels)
+    >>> search_fee(problem, [-1, 0], [0, 1], fine=False, n_jobs=1).n_trainings
+    8
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
+    start = time.perf_counter()
+    scale = float(np.sqrt(problem.rows.n_features))
+    with block_threads(n_jobs):
+        jobs = current_threads()
+        shared = _shared(problem)
+        sigmas = scale * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
+        costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
+        points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs, rule != "min")
+        shapes = [(len(sigmas), len(costs))]
+        best = choose_point(points, shapes, "min" if rule == "min" else "confirmed")
+        _log("first", best)
+        if fine:
+            near = best.sigma * 2.0**FINE, best.C * 10.0**FINE
+            more, steps, seconds = _grid(problem, shared, *near, jobs, rule != "min")
+            points, n_steps, cpu = points + more, n_steps + steps, cpu + seconds
+            shapes.append((len(FINE), len(FINE)))
+        best = choose_point(points, shapes, rule)
+        _log("last", best)
+    n_trainings = len(points) * len(problem.splits) * (1 if rule == "min" else 2)
+    return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, cpu)
+
+
+def _log(grid: str, best: Point) -> None:
+    logger.info("%s grid: error %.4f, sigma %.3g, C %.3g, size %d", grid, best.error, best.sigma, best.C, best.size)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What the trainings of a fold share, whatever sigma and C are."""
+
+    vectors: Array  # first basis vectors
+    distances: tuple[Array, Array] | None  # of the vectors: to all rows (m, n), to each other (m, m)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    distances: Array | None  # (n, n), squared
+    folds: list[_Fold]
+
+
+def _shared(problem: FeeProblem) -> _Shared:
+    rows, kernel = problem.rows, RBF(1.0)
+    keep = 8 * rows.n_rows**2 <= _DISTANCE_BYTES
+    distances = None
+    everything = np.arange(rows.n_rows)
+    if keep:
+        Z = np.asarray(kernel.take_basis(rows, everything), dtype=np.float64)
+        distances = kernel.pre(Z, Z)
+        np.fill_diagonal(distances, 0.0)
+    folds = []
+    for train, _ in problem.splits:
+        vectors = class_means(rows, kernel, problem.labels, train)
+        V = vectors.astype(np.float64)
+        folds.append(_Fold(vectors, (kernel.pre(V, Z), kernel.pre(V, V)) if keep else None))
+    return _Shared(distances, folds)
+
+
+def _grid(
+    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool
+) -> tuple[list[Point], int, float]:
+    """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
+    errors, sizes, n_steps, seconds = _all_folds(problem, shared, sigmas, costs, jobs, None)
+    points = [
+        Point(float(sigma), float(C), errors[s, :, c], sizes[s, :, c])
+        for s, sigma in enumerate(sigmas)
+        for c, C in enumerate(costs)
+    ]
+    if confirm:
+        stored = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
+        again, _, more_steps, more_seconds = _all_folds(problem, shared, sigmas, costs, jobs, stored)
+        flat = again.transpose(0, 2, 1).reshape(len(points), -1)
+        points = [replace(point, confirmed=found) for point, found in zip(points, flat, strict=True)]
+        n_steps, seconds = n_steps + more_steps, seconds + more_seconds
+    return points, n_steps, seconds
+
+
+def _all_folds(
+    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, stored: Array | None
+) -> tuple[Array, Array, int, float]:
+    """Errors and sizes (sigmas, folds, costs) of one growth per point and fold; steps and processor seconds."""
+    tasks = [
+        (float(sigma), fold, None if stored is None else stored[s])
+        for s, sigma in enumerate(sigmas)
+        for fold in range(len(problem.splits))
+    ]
+    if jobs == 1:
+        orders: dict[int, Array] = {}
+        each = tracked(tasks, "search", len(tasks))
+        results = [_train(problem, shared, sigma, costs, fold, sizes, orders) for sigma, fold, sizes in each]
+    else:
+        # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
+        run = Parallel(n_jobs=jobs, batch_size=1)
+        results = list(
+            run(delayed(_train)(problem, shared, sigma, costs, fold, sizes, {}) for sigma, fold, sizes in tasks)
+        )
+    shape = len(sigmas), len(problem.splits), len(costs)
+    errors = np.array([result[0] for result in results]).reshape(shape)
+    sizes = np.array([result[1] for result in results]).reshape(shape)
+    return errors, sizes, sum(result[2] for result in results), sum(result[3] for result in results)
+
+
+def _train(
+    problem: FeeProblem,
+    shared: _Shared,
+    sigma: float,
+    costs: Array,
+    fold: int,
+    stored: Array | None,
+    orders: dict[int, Array],
+) -> tuple[list[float], list[int], int, float]:
+    """Grow the machines of one sigma and fold for every C: validation error and size, per C.
+
+    The lowest error of each path; or, with sizes stored for every C, the error of the machine regrown to that size
+    with vectors chosen by the training rows.
+    """
+    began = time.process_time()
+    train, held = problem.splits[fold]
+    with block_threads(1):
+        candidates = Candidates.of(problem.hashes, train, problem.key, orders)
+        judge, guide = problem.judge(held), None if stored is None else problem.judge(train)
+        values = _values(problem, shared, sigma, fold)
+        errors, sizes, steps = [], [], 0
+        for place, C in enumerate(costs):
+            capacity = min(problem.plan.n_basis, len(train) + problem.n_classes)
+            plan = replace(problem.plan, n_basis=capacity)
+            if stored is not None:
+                capacity = min(capacity, int(stored[place]))
+                plan = replace(plan, n_basis=capacity, patience=None)
+            machine = problem.machine(values, train, len(held), float(C), capacity)
+            growth = grow(machine, candidates, plan, judge, guide=guide)
+            errors.append(growth.error)
+            sizes.append(growth.size)
+            steps += len(growth.records)
+    return errors, sizes, steps, time.process_time() - began
+
+
+def _values(problem: FeeProblem, shared: _Shared, sigma: float, fold: int) -> KernelValues:
+    train, held = problem.splits[fold]
+    one = shared.folds[fold]
+    kernel = RBF(0.5 / sigma**2)
+    if shared.distances is None or one.distances is None:
+        columns: KernelColumns = column_source(problem.rows, kernel)
+        return RowValues(columns, train, held, one.vectors)
+    of_train = shared.distances[train]
+    to_rows, among = one.distances
+    vectors = (
+        kernel.finish(to_rows[:, train]),
+        kernel.finish(to_rows[:, held]),
+        kernel.finish(among.copy()),
+    )
+    return MatrixValues(kernel.finish(of_train[:, train]), kernel.finish(of_train[:, held]), vectors)

@@ -1,0 +1,101 @@
+"""Refinement: its gradient, and that it never makes a machine worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from kompakt.basis.refine import RefinementObjective, refine
+from kompakt.data import ArrayRows
+from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
+from kompakt.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    HuberHinge,
+    LeastSquares,
+    Quantile,
+    SquaredHinge,
+)
+from kompakt.solve import Problem
+
+KERNELS = {
+    "rbf": RBF(0.4),
+    "rbf per feature": RBF(np.array([0.2, 0.5, 0.9])),
+    "laplacian": Laplacian(0.3),
+    "polynomial": Polynomial(0.3, 1.0, 3),
+    "linear": Linear(),
+    "1 + rbf": 1 + RBF(0.4),
+    "product": RBF(0.3) * Polynomial(0.5, 1.0, 2),
+}
+CLASS_LOSSES = [SquaredHinge(), LeastSquares(), HuberHinge(0.5), Hinge()]
+REGRESSION_LOSSES = [LeastSquares(), Huber(0.5), EpsilonInsensitive(0.1), Absolute(), Quantile(0.3)]
+
+
+def data(regression, n_outputs=1, n=120):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((n, 3))
+    Y = np.column_stack([np.sin(X @ rng.standard_normal(3) + k) for k in range(n_outputs)])
+    Y += 0.3 * rng.standard_normal(Y.shape)
+    return X, (Y if regression else np.where(Y > 0, 1.0, -1.0)), rng.uniform(0.5, 1.5, n)
+
+
+def check_gradient(kernel, loss, n_outputs, tolerance):
+    X, Y, weights = data(loss.for_regression and not loss.for_classes, n_outputs)
+    Z = X[:4] + 0.05
+    learn = len(kernel.theta) > 0
+    problem = Problem(None, loss, 2.0)
+    objective = RefinementObjective(ArrayRows(X, Y, weights), problem, kernel, learn_width=learn, tol=1e-11)
+    _, d_basis, d_theta = objective.value_and_gradient(kernel, Z)
+    rng = np.random.default_rng(1)
+    step = 1e-5
+    for _ in range(3):
+        dZ, dt = rng.standard_normal(Z.shape), rng.standard_normal(len(kernel.theta)) if learn else np.empty(0)
+
+        def at(s, dZ=dZ, dt=dt):
+            moved = kernel.with_theta(kernel.theta + s * dt) if learn else kernel
+            return objective.value_and_gradient(moved, Z + s * dZ)[0]
+
+        numeric = (at(step) - at(-step)) / (2 * step)
+        analytic = np.vdot(d_basis, dZ) + (d_theta @ dt if learn else 0.0)
+        assert abs(numeric - analytic) <= tolerance * max(1.0, abs(numeric))
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+def test_gradient_for_every_kernel(kernel):
+    check_gradient(kernel, SquaredHinge(), 2, 2e-5)
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.4), RBF(np.array([0.2, 0.5, 0.9]))], ids=["one width", "per feature"])
+@pytest.mark.parametrize("loss", CLASS_LOSSES + REGRESSION_LOSSES, ids=repr)
+def test_gradient_for_every_loss(kernel, loss):
+    check_gradient(kernel, loss, 1, 2e-5)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("as_csr", [False, True])
+def test_objective_falls_and_the_result_has_it(learn, as_csr):
+    X, Y, weights = data(False, 2, n=400)
+    rows = ArrayRows(sparse.csr_matrix(X) if as_csr else X, Y, weights)
+    problem = Problem(None, SquaredHinge(), 5.0)
+    found = refine(rows, problem, RBF(0.4), X[:5], learn_width=learn, max_iter=30)
+    assert found.objective < 0.95 * found.objective_before
+    again = RefinementObjective(rows, problem, found.kernel, learn_width=learn, tol=1e-10)
+    assert again.value_and_gradient(found.kernel, found.basis)[0] == pytest.approx(found.objective, rel=1e-5)
+    assert found.basis.shape == (5, 3)
+    assert (found.kernel.gamma != 0.4) == learn
+
+
+def test_large_data_are_refined_on_a_sample_first():
+    X, Y, _ = data(False, n=3000)
+    found = refine(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), RBF(0.4), X[:4], sample_rows=500, max_iter=20)
+    whole = RefinementObjective(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), RBF(0.4), learn_width=False)
+    assert found.objective < whole.value_and_gradient(RBF(0.4), X[:4])[0]
+
+
+def test_kernels_without_derivatives_are_refused():
+    X, Y, _ = data(False)
+    with pytest.raises(TypeError, match="refine=False"):
+        refine(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), CallableKernel(lambda A, B: A @ B.T), X[:3])
