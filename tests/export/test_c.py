@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector
+from tests.io.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
-from kompakt.formats import UnsupportedModelError
+from kompakt.io import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.export.machines import LIBSVM_CASES, LIBSVM_IDS, data, fitted
-from tests.formats.samples import make_model, rows
+from tests.io.samples import make_model, rows
 
 from kompakt.export import ParityError, libsvm_file, to_libsvm
-from kompakt.formats import UnsupportedModelError
+from kompakt.io import UnsupportedModelError
 from kompakt.kernels import RBF, Laplacian
 
 needs_tools = pytest.mark.skipif(

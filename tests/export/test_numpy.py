@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 from kompakt.export import ParityError, numpy_file, runtime, to_numpy
 from kompakt.kernels import RBF, Constant, Laplacian

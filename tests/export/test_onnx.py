@@ -15,12 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
-from kompakt.formats import UnsupportedModelError
-from kompakt.formats.folding import fold_steps
+from kompakt.io import UnsupportedModelError
+from kompakt.io.folding import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

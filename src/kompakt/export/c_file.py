@@ -18,8 +18,8 @@ import numpy as np
 import kompakt
 from kompakt.export.folded import decision_shape, exported_model, folded, votes
 from kompakt.export.parity import CReport, ParityError, check_rows_for, compare, expect
-from kompakt.formats.container import UnsupportedModelError
-from kompakt.formats.files import write_atomically
+from kompakt.io.container import UnsupportedModelError
+from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 

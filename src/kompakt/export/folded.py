@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
-from kompakt.formats.container import UnsupportedModelError
-from kompakt.formats.files import model_of
+from kompakt.io.container import UnsupportedModelError
+from kompakt.io.files import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 

@@ -21,9 +21,9 @@ from scipy import sparse
 from kompakt.codings import class_pairs
 from kompakt.export.folded import exported_model
 from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
-from kompakt.formats.container import UnsupportedModelError
-from kompakt.formats.files import check_writable, write_atomically
-from kompakt.formats.libsvm import (
+from kompakt.io.container import UnsupportedModelError
+from kompakt.io.files import check_writable, write_atomically
+from kompakt.io.libsvm import (
     KERNELS,
     LISTS,
     LibsvmModel,

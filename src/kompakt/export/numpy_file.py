@@ -15,7 +15,7 @@ import numpy as np
 import kompakt
 from kompakt.export.folded import decision_shape, exported_model, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
-from kompakt.formats.files import write_atomically
+from kompakt.io.files import write_atomically
 from kompakt.model import Model
 
 #: the lines of `runtime.py` that the numbers replace

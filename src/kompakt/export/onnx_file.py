@@ -13,7 +13,7 @@ import numpy as np
 import kompakt
 from kompakt.export.folded import decision_shape, exported_model, factored, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
-from kompakt.formats.files import write_atomically
+from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.formats.files import write_atomically
+from kompakt.io.files import write_atomically
 from kompakt.parallel import block_threads
 from kompakt.reporting.about_data import data_section, relevance_of, settings_section, spread_of, timings_section
 from kompakt.reporting.about_machine import (

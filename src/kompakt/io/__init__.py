@@ -1,8 +1,8 @@
 """Files that hold a model: kompakt's own format (`save`, `load`), and what LIBSVM's tools wrote."""
 
-from kompakt.formats.container import ModelFileError, UnsupportedModelError
-from kompakt.formats.files import load, read_header, save
-from kompakt.formats.libsvm import LibsvmModel, RangeFile, read_libsvm, read_range, to_model
+from kompakt.io.container import ModelFileError, UnsupportedModelError
+from kompakt.io.files import load, read_header, save
+from kompakt.io.libsvm import LibsvmModel, RangeFile, read_libsvm, read_range, to_model
 
 __all__ = [
     "LibsvmModel",

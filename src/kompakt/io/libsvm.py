@@ -20,8 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.formats.container import ModelFileError, UnsupportedModelError
-from kompakt.formats.files import opened
+from kompakt.io.container import ModelFileError, UnsupportedModelError
+from kompakt.io.files import opened
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
 from kompakt.model import Model
 
@@ -66,7 +66,7 @@ class LibsvmModel:
     --------
     >>> import numpy as np
     >>> from scipy import sparse
-    >>> from kompakt.formats import LibsvmModel, to_model
+    >>> from kompakt.io import LibsvmModel, to_model
     >>> record = LibsvmModel("epsilon_svr", "linear", sparse.csr_matrix([[2.0]]), np.array([[1.5]]), np.array([-1.0]))
     >>> to_model(record).predict([[1.0]])
     array([4.])
@@ -118,7 +118,7 @@ def read_libsvm(path: str | os.PathLike[str], *, zero_based: bool = False) -> Li
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from kompakt.formats import read_libsvm
+    >>> from kompakt.io import read_libsvm
     >>> text = "svm_type one_class\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0.3\nSV\n1 1:2 3:4\n"
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "model")
@@ -326,7 +326,7 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     --------
     >>> import numpy as np
     >>> from scipy import sparse
-    >>> from kompakt.formats import LibsvmModel, to_model
+    >>> from kompakt.io import LibsvmModel, to_model
     >>> record = LibsvmModel(
     ...     "c_svc", "linear", sparse.csr_matrix([[1.0], [-1.0]]), np.array([[0.5, -0.5]]), np.array([0.0]),
     ...     labels=np.array([1, -1]), n_vectors=np.array([1, 1]),
@@ -433,7 +433,7 @@ class RangeFile:
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.formats import RangeFile
+    >>> from kompakt.io import RangeFile
     >>> ranges = RangeFile(-1.0, 1.0, np.array([1]), np.array([10.0]), np.array([20.0]))
     >>> ranges.apply(np.array([[7.0, 15.0]]))
     array([[0., 0.]])
@@ -478,7 +478,7 @@ def read_range(path: str | os.PathLike[str]) -> RangeFile:
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from kompakt.formats import read_range
+    >>> from kompakt.io import read_range
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "iris.range")
     ...     _ = path.write_text("x\n-1 1\n1 4.3 7.9\n2 2 4.4\n")

@@ -16,7 +16,7 @@ import numpy as np
 
 import kompakt
 from kompakt.codings import CODINGS, get_coding
-from kompakt.formats.container import ModelFileError
+from kompakt.io.container import ModelFileError
 from kompakt.kernels import Kernel, from_spec
 from kompakt.model import KINDS, Model
 

@@ -11,11 +11,11 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_iris, make_blobs
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.formats.samples import libsvm_labels, libsvm_values, make_model, rows, write_libsvm
+from tests.io.samples import libsvm_labels, libsvm_values, make_model, rows, write_libsvm
 
 import kompakt
 from kompakt.export.libsvm_file import format_libsvm
-from kompakt.formats import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
+from kompakt.io import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
 from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
 
 FOLDER = Path(__file__).parent / "libsvm"

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from kompakt.formats import container, schema
-from kompakt.formats.container import ModelFileError
-from kompakt.formats.folding import fold_steps
+from kompakt.io import container, schema
+from kompakt.io.container import ModelFileError
+from kompakt.io.folding import fold_steps
 from kompakt.model import Model
 
 try:
@@ -120,7 +120,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
     Examples
     --------
     >>> import tempfile, pathlib, kompakt, numpy as np
-    >>> from kompakt.formats import read_header
+    >>> from kompakt.io import read_header
     >>> from kompakt.kernels import Linear
     >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
     >>> with tempfile.TemporaryDirectory() as folder:

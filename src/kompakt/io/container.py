@@ -51,7 +51,7 @@ class ModelFileError(ValueError):
     Examples
     --------
     >>> import tempfile, pathlib, kompakt
-    >>> from kompakt.formats import ModelFileError
+    >>> from kompakt.io import ModelFileError
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "notes.txt")
     ...     _ = path.write_text("no model")
@@ -68,7 +68,7 @@ class UnsupportedModelError(ModelFileError):
 
     Examples
     --------
-    >>> from kompakt.formats import ModelFileError, UnsupportedModelError
+    >>> from kompakt.io import ModelFileError, UnsupportedModelError
     >>> issubclass(UnsupportedModelError, ModelFileError)
     True
     """
