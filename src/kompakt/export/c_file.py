@@ -106,7 +106,7 @@ def to_c(
     levels = eight_bits(stored.basis) if dtype == "int8" else None
     if single:
         stored = _rounded(stored, levels)
-    about = f"A {model.kind} of kompakt {kompakt.__version__}, kernel {type(model.kernel).__name__}, dtype {dtype}."
+    about = f"kernel {type(model.kernel).__name__}, dtype {dtype}"
     text, data_bytes, work_bytes = c_source(stored, name, levels, single, about)
     rows = check_rows_for(model, check_rows)
     rows = rows.astype(np.float32).astype(np.float64) if single else rows
@@ -233,30 +233,21 @@ def c_source(
     work_bytes = size * (d + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes
-    predict = {
-        "classifier": f"{name}_predict gives the index of the label in {name}_classes",
-        "outlier": f"{name}_predict gives 1 for an inlier and -1 for an outlier",
-        "regressor": f"{name}_predict gives the value" if k == 1 else f"{name}_scores gives the values",
-    }[model.kind]
-    about = re.sub(r"[^ -~]", "?", about).replace("*/", "* /").replace("/*", "/ *")
     text = [
-        f"/* {about}",
-        f"   {m} basis vectors, {d} features, {L} outputs.",
+        f"/* A {model.kind} of kompakt {kompakt.__version__}, {about}: {m} basis vectors, {d} features, {L} outputs.",
         f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays.",
-        f"   {predict};",
-        f"   {name}_scores writes {k} decision value(s). C99; link with -lm.",
-        f"   With -D{name.upper()}_MAIN: a program that reads rows of {d} numbers and prints prediction and scores. */",
+        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads rows of {d} numbers and prints predictions. */",
         "#include <math.h>",
         "#include <stdint.h>",
         "",
-        f"void {name}_scores(const {real} *x, {real} *scores);",
+        *(f"#define {name.upper()}_{key} {value}" for key, value in defined.items()),
+        "",
+        *classes,
     ]
-    if model.kind != "regressor" or k == 1:
-        text.append(f"{real if model.kind == 'regressor' else 'int'} {name}_predict(const {real} *x);")
-    text += ["", *(f"#define {name.upper()}_{key} {value}" for key, value in defined.items()), "", *classes]
     for key, (kind, values) in arrays.items():
-        body = _numbers(values, single) if kind == real else map(str, values.astype(int).ravel().tolist())
-        text.append(f"static const {kind} {name}_{key}[{values.size}] = {{\n{_wrapped(', '.join(body))}\n}};")
+        items = _numbers(values, single) if kind == real else [str(int(value)) for value in values.ravel()]
+        lines = ",\n    ".join(", ".join(items[start : start + 10]) for start in range(0, len(items), 10))
+        text.append(f"static const {kind} {name}_{key}[{values.size}] = {{\n    {lines}\n}};")
     fixed = resources.files("kompakt.export").joinpath("runtime.c").read_text(encoding="ascii")
     prefixes = {"machine_": f"{name}_", "MACHINE_": f"{name.upper()}_"}
     text += ["", re.sub("machine_|MACHINE_", lambda found: prefixes[found[0]], fixed)]
@@ -284,12 +275,11 @@ def _kernel(kernel: Kernel, name: str, single: bool, widths: list[Array]) -> str
 
 
 def _literal(value: float, single: bool) -> str:
-    """A number that reads back exactly; a negative one in parentheses."""
-    text = _numbers(np.array(value), single)[0]
-    return f"({text})" if text.startswith("-") else text
+    return f"({_numbers(np.array(value), single)[0]})"
 
 
 def _numbers(values: Array, single: bool) -> list[str]:
+    """Literals that read back exactly."""
     if not single:
         return [repr(value) for value in values.astype(np.float64).ravel().tolist()]
     with np.errstate(over="ignore"):
@@ -297,16 +287,6 @@ def _numbers(values: Array, single: bool) -> list[str]:
     if not np.all(np.isfinite(rounded)):
         raise UnsupportedModelError("a number of this machine is beyond float; export it with dtype='double'.")
     return [f"{value!s}f" for value in rounded]
-
-
-def _wrapped(text: str, width: int = 110) -> str:
-    """A list of numbers on lines of moderate length; far faster than textwrap on a million numbers."""
-    lines, start = [], 0
-    while len(text) - start > width:
-        cut = text.rfind(" ", start, start + width)
-        lines.append("    " + text[start:cut])
-        start = cut + 1
-    return "\n".join([*lines, "    " + text[start:]])
 
 
 def _class_lines(name: str, labels: Array | None) -> tuple[list[str], int]:

@@ -278,11 +278,10 @@ def _classifier_record(
         place = {str(number): index for index, number in enumerate(numbers.tolist())}
         if k > 2 and isinstance(listed, list) and sorted(map(str, listed)) == sorted(place):  # it came from LIBSVM
             order = np.array([place[str(label)] for label in listed])
-            kept = (("prob_a", model.meta.get("libsvm_probA")), ("prob_b", model.meta.get("libsvm_probB")))
-            if all(
-                isinstance(v, list) and len(v) == weights.shape[1] and set(map(type, v)) == {float} for _, v in kept
-            ):
-                prob = {field: np.array(values) for field, values in kept}
+            sigmoids = {"prob_a": model.meta.get("libsvm_probA"), "prob_b": model.meta.get("libsvm_probB")}
+            expected = [float] * weights.shape[1]
+            if all(isinstance(values, list) and [*map(type, values)] == expected for values in sigmoids.values()):
+                prob = {field: np.array(values) for field, values in sigmoids.items()}
         pieces, rho = _one_vs_one_pieces(weights, intercept, order)
     elif model.coding in (None, "one_vs_rest"):
         pieces, rho = _one_vs_rest_pieces(weights, intercept, k)
@@ -324,9 +323,8 @@ def _one_vs_one_pieces(weights: Array, intercept: Array, order: Array) -> tuple[
     first, second = class_pairs(k).T
     place = pair_numbers(k)
     own = place[order[first], order[second]]
-    signs = np.where(
-        order[first] > order[second], 1.0, -1.0
-    )  # ours speaks for the higher class, LIBSVM's for the first
+    # Ours speaks for the higher class, LIBSVM's for the first.
+    signs = np.where(order[first] > order[second], 1.0, -1.0)
     values, rho = weights[:, own] * signs, -intercept[own] * signs
     used = values != 0
     takes_part = np.zeros((len(first), k), dtype=np.intp)

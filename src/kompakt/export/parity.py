@@ -197,7 +197,9 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
     if expected.labels is not None and labels is not None:
         same = np.asarray(labels) == expected.labels
         agreement = float(np.mean(same))
-        wrong = ~same & expected.decided & (_margins(expected.scores) > 3 * expected.limit)
+        best = np.sort(expected.scores, axis=1)
+        margins = np.abs(best[:, 0]) if best.shape[1] == 1 else best[:, -1] - best[:, -2]  # to another label
+        wrong = ~same & expected.decided & (margins > 3 * expected.limit)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise ParityError(
@@ -205,11 +207,3 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
-
-
-def _margins(scores: Array) -> Array:
-    """How far each row is from another label."""
-    if scores.shape[1] == 1:
-        return np.abs(scores[:, 0])
-    best = np.sort(scores, axis=1)
-    return best[:, -1] - best[:, -2]

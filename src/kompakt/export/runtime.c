@@ -1,5 +1,14 @@
 /* -- From here on the text is the same for every machine; what differs is defined above. ------------------------- */
 
+/* Writes MACHINE_SCORES decision values for a row of MACHINE_FEATURES numbers. */
+void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores);
+#if !defined(MACHINE_REGRESSOR)
+/* The index of the label in machine_classes; of an outlier detector, 1 for an inlier and -1 for an outlier. */
+int machine_predict(const MACHINE_REAL *x);
+#elif MACHINE_SCORES == 1
+MACHINE_REAL machine_predict(const MACHINE_REAL *x);
+#endif
+
 #if defined(MACHINE_DOUBLE)
 #define MACHINE_EXP exp
 #define MACHINE_ABS fabs
