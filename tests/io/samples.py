@@ -64,9 +64,10 @@ def rows(n=40, d=4, seed=1):
 
 
 def write_libsvm(model, path):
-    """The files of `to_libsvm`: `model`, `range` and `labels`, None where one was not needed."""
-    files = {str(file).removeprefix(str(path)): file for file in to_libsvm(model, path).files}
-    return SimpleNamespace(model=files[""], range=files.get(".range"), labels=files.get(".labels"))
+    """The report of `to_libsvm`, and its files: `model`, `range` and `labels`, None where one was not needed."""
+    report = to_libsvm(model, path)
+    files = {str(file).removeprefix(str(path)): file for file in report.files}
+    return SimpleNamespace(report=report, model=files[""], range=files.get(".range"), labels=files.get(".labels"))
 
 
 def libsvm_values(record, X):

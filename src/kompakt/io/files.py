@@ -140,8 +140,9 @@ def model_of(estimator_or_model: Any) -> Model:
     given = estimator_or_model
     if isinstance(given, Model):
         return given
-    if isinstance(getattr(given, "model_", None), Model):
-        return given.model_
+    model = getattr(given, "model_", None)
+    if isinstance(model, Model):
+        return model
     if hasattr(given, "best_estimator_"):
         return model_of(given.best_estimator_)
     if hasattr(given, "steps") and isinstance(given.steps, list):

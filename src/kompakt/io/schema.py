@@ -38,6 +38,7 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MAX_DEPTH, _MAX_PARTS = 16, 1000  # of kernels, and the depth of meta
 #: features at most of a model that holds no number per feature, so that nothing in its file vouches for them
 _MOST_BARE_FEATURES = 1 << 20
+_TEXT_ARRAYS = (1, "uint8", 1, "int64")  # dimensions and dtypes of the two arrays of strings
 # An array of strings takes four bytes per character of its LONGEST string in every row: one long string among
 # many short ones could ask for far more memory than the file has bytes.
 _MAX_EXPANDED = 256 << 20
@@ -235,7 +236,7 @@ def _take(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
 def _decode_strings(arrays: Arrays, name: str) -> np.ndarray:
     """Take the two arrays and return an array of strings."""
     text, ends = arrays.pop(f"{name}.text", None), arrays.pop(f"{name}.ends", None)
-    if text is None or ends is None or text.ndim != 1 or ends.ndim != 1 or (text.dtype, ends.dtype) != ("u1", "i8"):
+    if text is None or ends is None or (text.ndim, text.dtype.name, ends.ndim, ends.dtype.name) != _TEXT_ARRAYS:
         raise ModelFileError(f"the strings of {name!r} need the arrays {name}.text (uint8) and {name}.ends (int64).")
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])
     if np.any(starts[1:] < starts[:-1]) or starts[-1] != len(text):
