@@ -27,19 +27,22 @@ def exported_model(fitted: Any) -> Model:
     return model_of(fitted)
 
 
-def folded(model: Model, *, single: bool = False) -> Model:
+def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model:
     """An equal model in float64 that is simple to write down.
 
-    It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something;
-    a constant factor of the kernel is in the weights, and one width per feature in basis and scale (a width of 0 is an
-    infinite scale).  Rows are centred on the basis where the kernel allows it: distances formed from dot products, and
-    sums in float32, lose the digits that rows far from the origin share.  With `single`, float32 holds the shift.
+    It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
+    Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
+    an infinite scale).  With `centred`, rows are shifted to the middle of the basis where the kernel allows it:
+    distances formed from dot products, and sums in float32, lose the digits that rows far from the origin share.  With
+    `single`, float32 holds the shift.
     """
     _check_kernel(model.kernel)
-    kernel, constant = factored(model.kernel)
+    kernel, factor, addend = decomposed(model.kernel)
     basis, weights, intercept = (_f8(values) for values in (model.basis, model.weights, model.intercept))
     if not len(basis):  # nothing but an intercept
         basis, weights = np.zeros((1, model.n_features)), np.zeros((1, len(intercept)))
+    # sum_j w_j (factor k_j + addend) + b = sum_j (factor w_j) k_j + (b + addend sum_j w_j)
+    weights, intercept = weights * factor, intercept + addend * weights.sum(axis=0)
     classes = None
     if model.kind == "classifier":
         classes = _plain_classes(model.classes_)
@@ -47,7 +50,9 @@ def folded(model: Model, *, single: bool = False) -> Model:
             weights, intercept = np.zeros((len(weights), 1)), np.zeros(1)
     shift = np.zeros(model.n_features) if model.input_shift is None else _f8(model.input_shift)
     scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
-    centre = basis.mean(axis=0) if model.kernel.shift_invariant else model.offset
+    centre = model.offset
+    if model.kernel.shift_invariant:
+        centre = basis.mean(axis=0) if centred else None
     if centre is not None:
         moved = shift + _f8(centre) * scale
         moved = moved.astype(np.float32).astype(np.float64) if single else moved
@@ -55,13 +60,16 @@ def folded(model: Model, *, single: bool = False) -> Model:
         basis, shift = basis - (moved - shift) / scale, moved
     if isinstance(kernel, RBF) and isinstance(kernel.gamma, np.ndarray):
         root = np.sqrt(kernel.gamma)  # gamma_f (x_f - z_f)^2 = (root_f x_f - root_f z_f)^2
-        with np.errstate(divide="ignore"):
-            kernel, basis, scale = RBF(1.0), basis * root, scale / root
+        if np.all(root == root[0]):
+            kernel = RBF(float(kernel.gamma[0]))
+        else:
+            with np.errstate(divide="ignore"):
+                kernel, basis, scale = RBF(1.0), basis * root, scale / root
     return replace(
         model,
         kernel=kernel,
         basis=basis,
-        weights=weights * constant,
+        weights=weights,
         intercept=intercept,
         classes=classes,
         input_fill=None if model.input_fill is None else _f8(model.input_fill),
@@ -86,14 +94,21 @@ def votes(model: Model) -> tuple[Array, float] | None:
     return codes, 0.5 * (k - 1) if coding.name == "one_vs_one" else -0.5 * codes.shape[1]
 
 
-def factored(kernel: Kernel) -> tuple[Kernel, float]:
-    """(core, factor) with kernel = factor * core, where the core is no product with a constant."""
-    if not isinstance(kernel, Product):
-        return kernel, 1.0
-    pairs = [(Constant(), part.value) if isinstance(part, Constant) else factored(part) for part in kernel.parts]
-    cores = [core for core, _ in pairs if not isinstance(core, Constant)]
-    factor = float(np.prod([value for _, value in pairs]))
-    return (Product(tuple(cores)) if len(cores) > 1 else cores[0] if cores else Constant(1.0)), factor
+def decomposed(kernel: Kernel) -> tuple[Kernel, float, float]:
+    """(core, factor, addend) with kernel = factor * core + addend, the constants of a sum or product taken out."""
+    if not isinstance(kernel, Sum | Product):
+        return kernel, 1.0, 0.0
+    others = [part for part in kernel.parts if not isinstance(part, Constant)]
+    constants = [part.value for part in kernel.parts if isinstance(part, Constant)]
+    core: Kernel = Constant(1.0)
+    factor, addend = 0.0 if isinstance(kernel, Sum) else 1.0, 0.0
+    if len(others) == 1:
+        core, factor, addend = decomposed(others[0])
+    elif others:
+        core, factor = type(kernel)(tuple(others)), 1.0
+    if isinstance(kernel, Sum):
+        return core, factor, addend + float(np.sum(constants))
+    return core, factor * float(np.prod(constants)), addend * float(np.prod(constants))
 
 
 def _check_kernel(kernel: Kernel) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.export.folded import exported_model
+from kompakt.export.folded import exported_model, folded
 from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import check_writable, write_atomically
@@ -33,7 +33,7 @@ from kompakt.io.libsvm import (
     parse_range,
     to_model,
 )
-from kompakt.kernels import RBF, Constant, Kernel, Linear, Polynomial, Product, Sum
+from kompakt.kernels import RBF, Linear, Polynomial
 from kompakt.model import Model
 
 Array = np.ndarray
@@ -156,26 +156,18 @@ def libsvm_answers(
 
 def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
-    kernel, factor, addend = _plain_kernel(model.kernel)
-    # k = factor * kernel + addend: sum_j w_j k_j + b = sum_j (factor w_j) kernel_j + (b + addend sum_j w_j)
-    weights = np.asarray(model.weights, dtype=np.float64)
-    intercept = np.asarray(model.intercept, dtype=np.float64) + addend * weights.sum(axis=0)
-    weights = weights * factor
-    basis = np.asarray(model.basis, dtype=np.float64)
-    shift = np.zeros(model.n_features) if model.input_shift is None else np.asarray(model.input_shift, dtype=float)
-    scale = np.ones(model.n_features) if model.input_scale is None else np.asarray(model.input_scale, dtype=float)
-    if isinstance(kernel, RBF) and isinstance(kernel.gamma, np.ndarray):
-        if np.all(kernel.gamma == kernel.gamma[0]):
-            kernel = RBF(float(kernel.gamma[0]))
-        else:  # gamma_f (x_f - z_f)^2 = (sqrt(gamma_f) x_f - sqrt(gamma_f) z_f)^2; an infinite scale drops a feature
-            root = np.sqrt(kernel.gamma)
-            kernel, basis = RBF(1.0), basis * root
-            scale = np.where(root > 0, scale / np.where(root > 0, root, 1.0), np.inf)
+    plain = folded(model, centred=False)
+    kernel, basis, weights, intercept = plain.kernel, plain.basis, plain.weights, plain.intercept
+    if not isinstance(kernel, RBF | Linear | Polynomial):
+        raise UnsupportedModelError(
+            f"LIBSVM has no {model.kernel.name} kernel like {model.kernel!r}; it has linear, polynomial and RBF. Fit "
+            "with one of these, or use another export."
+        )
     fields: dict[str, Any] = {"kernel_type": {"poly": "polynomial"}.get(kernel.name, kernel.name)}
     fields |= {key: getattr(kernel, key) for key in ("gamma", "coef0", "degree") if hasattr(kernel, key)}
     names = None
     if model.kind == "classifier":
-        more, names = _classifier_record(model, basis, weights, intercept)
+        more, names = _classifier_record(plain)
         fields |= more
     elif weights.shape[1] == 1:
         fields |= {"svm_type": "epsilon_svr" if model.kind == "regressor" else "one_class"}
@@ -185,10 +177,10 @@ def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
             f"LIBSVM has one regression output; this model has {weights.shape[1]}. Write one model per output."
         )
     texts: dict[str, list[bytes]] = {"": list(format_libsvm(LibsvmModel(**fields)))}
-    if np.any(shift != 0) or np.any(scale != 1):
-        texts[".range"] = [_range_text(shift, scale).encode("ascii")]
+    if plain.input_shift is not None or plain.input_scale is not None:
+        texts[".range"] = [_range_text(plain).encode("ascii")]
     if names is not None:
-        texts[".labels"] = [json.dumps(names, indent=0, default=lambda label: label.item()).encode("ascii")]
+        texts[".labels"] = [json.dumps(names, indent=0).encode("ascii")]
     if model.input_fill is not None:
         warnings.warn(
             "LIBSVM does not impute: a missing value in its data is a zero. Fill missing values (this model's "
@@ -225,30 +217,12 @@ def format_libsvm(record: LibsvmModel) -> Iterator[bytes]:
         yield " ".join(items).encode("ascii") + b"\n"
 
 
-def _plain_kernel(kernel: Kernel) -> tuple[Kernel, float, float]:
-    """(core, factor, addend) with kernel = factor * core + addend and a core that LIBSVM has."""
-    kernel.spec()  # callable and precomputed kernels say why they cannot be written
-    if isinstance(kernel, Sum | Product):
-        constants = [part.value for part in kernel.parts if isinstance(part, Constant)]
-        others = [part for part in kernel.parts if not isinstance(part, Constant)]
-        if len(others) == 1:
-            core, factor, addend = _plain_kernel(others[0])
-            if isinstance(kernel, Sum):
-                return core, factor, addend + float(np.sum(constants))
-            return core, factor * float(np.prod(constants)), addend * float(np.prod(constants))
-    if type(kernel) in (RBF, Linear, Polynomial):
-        return kernel, 1.0, 0.0
-    raise UnsupportedModelError(
-        f"LIBSVM has no {kernel.name} kernel like {kernel!r}; it has linear, polynomial and RBF. Fit with one of "
-        "these, or use another export."
-    )
-
-
-def _range_text(shift: Array, scale: Array) -> str:
+def _range_text(model: Model) -> str:
     """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
+    shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
+    scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
     kept = np.isfinite(scale)
-    low = np.where(kept, shift, 0.0)
-    high = np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature
+    low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature
     if np.any(np.abs((high - low)[kept] - scale[kept]) > 1e-9 * np.abs(scale[kept])):
         raise UnsupportedModelError(
             "a feature's shift is so large beside its scale that a range file of minimum and maximum loses it. "
@@ -258,11 +232,9 @@ def _range_text(shift: Array, scale: Array) -> str:
     return "".join(["x\n0 1\n", *lines])
 
 
-def _classifier_record(
-    model: Model, basis: Array, weights: Array, intercept: Array
-) -> tuple[dict[str, Any], list[Any] | None]:
+def _classifier_record(model: Model) -> tuple[dict[str, Any], list[Any] | None]:
     """Fields of the record, and the names of labels that are no integers of LIBSVM and therefore numbered."""
-    labels, names = model.classes_, None
+    weights, intercept, labels, names = model.weights, model.intercept, model.classes_, None
     k = len(labels)
     whole = labels.dtype.kind in "biuf" and np.all(labels.astype(np.float64) == np.round(labels.astype(np.float64)))
     if whole and np.all(np.abs(labels.astype(np.float64)) <= _MAX_LABEL):
@@ -295,7 +267,7 @@ def _classifier_record(
     rows = np.concatenate([index for _, index in pieces])
     return {
         "svm_type": "c_svc",
-        "vectors": sparse.csr_matrix(basis)[rows],
+        "vectors": sparse.csr_matrix(model.basis)[rows],
         "coef": np.concatenate([coef for coef, _ in pieces], axis=1),
         "rho": rho,
         "labels": numbers[order],

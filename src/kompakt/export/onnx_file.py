@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, exported_model, factored, folded, votes
+from kompakt.export.folded import decision_shape, decomposed, exported_model, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
 from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -230,17 +230,18 @@ class Graph:
         """Kernel values, (n, m)."""
         add, Z = self.add, self.model.basis
         if isinstance(kernel, Sum | Product):
-            core, factor = factored(kernel)
-            if factor != 1.0:
-                if isinstance(core, Linear):
-                    return add("MatMul", X, self._number(factor * Z.T))
-                return add("Mul", self._kernel(core, X), self._number(factor))
-            op = "Add" if isinstance(kernel, Sum) else "Mul"
-            total = self._kernel(kernel.parts[0], X)
-            for part in kernel.parts[1:]:
-                more = self._number(part.value) if isinstance(part, Constant) else self._kernel(part, X)
-                total = add(op, total, more)
-            return total
+            core, factor, addend = decomposed(kernel)
+            if isinstance(core, Linear):
+                values = add("MatMul", X, self._number(factor * Z.T))
+            elif isinstance(core, Sum | Product):
+                values = self._kernel(core.parts[0], X)
+                for part in core.parts[1:]:
+                    values = add("Add" if isinstance(core, Sum) else "Mul", values, self._kernel(part, X))
+            else:
+                values = self._kernel(core, X)
+            if factor != 1.0 and not isinstance(core, Linear):
+                values = add("Mul", values, self._number(factor))
+            return add("Add", values, self._number(addend)) if addend else values
         if isinstance(kernel, RBF):
             X, Z = self._centred(X)
             # exp(2 g x.z - g |x|^2 - g |z|^2), never above 1
