@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
@@ -79,6 +79,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "one class": make_model(classes=["only"]),
     "constant": make_model(kernel=Constant(2.0), classes=[1, 2**40]),

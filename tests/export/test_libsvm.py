@@ -118,6 +118,14 @@ def test_written_classifier_decides_as_the_model(classes, coding, kernel, tmp_pa
         np.testing.assert_allclose(again.outputs(X), F[:, second] - F[:, first], rtol=1e-9, atol=1e-10)
 
 
+def test_a_centre_that_the_kernel_sees_is_in_the_range_file(tmp_path):
+    """A polynomial is no function of differences: the model's offset moves its rows."""
+    model = make_model("regressor", kernel=1.0 + Polynomial(0.2, 1.0, 2), offset=np.array([0.5, -1.0, 0.0, 2.0]))
+    files = write_libsvm(model, tmp_path / "model")
+    again = to_model(read_libsvm(files.model), n_features=4)
+    assert_allclose(again.predict(range_scaled(files.range, rows())), model.predict(rows()), rtol=1e-9)
+
+
 def test_exact_zeros_go_to_the_same_class(tmp_path):
     model = dataclasses.replace(make_model(classes=[4, 5, 6]), weights=np.zeros((7, 3)), intercept=np.zeros(3))
     record = read_libsvm(write_libsvm(model, tmp_path / "model").model)

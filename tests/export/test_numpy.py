@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 from kompakt.export import ParityError, numpy_file, runtime, to_numpy
@@ -40,6 +40,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "two classes": make_model(classes=[0, 1], calibration={"a": np.array([-1.3]), "b": np.array([0.2])}),
     "one class": make_model(classes=["only"]),

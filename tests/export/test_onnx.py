@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
@@ -54,6 +54,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "booleans": make_model(classes=[False, True], kernel=2.7 * Linear()),
     "objects": make_model(classes=np.array(["x", "y", "z"], dtype=object)),
