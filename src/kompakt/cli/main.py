@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     _train(command("train", "train:train", "Train a model on a file of rows."))
     _tune(command("tune", "train:tune", "Search C and the kernel's width by validation."))
     _predict(command("predict", "predict:predict", "Predict the rows of a file; evaluate if it has the target."))
-    _scale(command("scale", "scale:scale", "Scale every feature to a range, as svm-scale does."))
+    _scale(command("scale", "predict:scale", "Scale every feature to a range, as svm-scale does."))
     _models(command)
     _shows(command)
     return parser
@@ -219,7 +219,7 @@ def _models(command: Any) -> None:
 
 
 def _shows(command: Any) -> None:
-    one = command("bench", "shows:bench", "Compare machines of several sizes with the exact SVM on a file of rows.")
+    one = command("bench", "demo:bench", "Compare machines of several sizes with the exact SVM on a file of rows.")
     one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
     one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
     _which_task(one)
@@ -227,7 +227,7 @@ def _shows(command: Any) -> None:
     one.add_argument("--seed", type=int, default=0)
     _data(one)
     _preparation(one)
-    one = command("demo", "shows:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
+    one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
     one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
 
 

@@ -1,15 +1,15 @@
-"""What the pictures draw, in Matplotlib's artists."""
+"""What the curves draw, in Matplotlib's artists."""
 
 import builtins
 import json
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.datasets import make_moons
 
-from kompakt import FEESVC, CompactSVC, CompactSVR, SpSVC
-from kompakt.plots import BasisVectorsDisplay, ConvergenceDisplay, ParetoDisplay, SizePathDisplay
-from kompakt.plots.pareto import front
+from kompakt import FEESVC, CompactSVC, SpSVC
+from kompakt.plots import ConvergenceDisplay, ParetoDisplay, SizePathDisplay
+from kompakt.plots.curves import front
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -62,58 +62,18 @@ class TestConvergence:
         with pytest.raises(ValueError, match="no history_"):
             ConvergenceDisplay.from_estimator(machine.model_)
 
+    def test_the_axis_that_is_asked_for(self):
+        machine = SpSVC(4, random_state=0).fit(X, y)
+        display = ConvergenceDisplay.from_estimator(machine, against="time")
+        assert display.ax_.get_xlabel() == "seconds"
+        np.testing.assert_allclose(display.steps, [record["time"] for record in machine.history_])
+        assert ConvergenceDisplay.from_estimator(machine, against="step").steps.tolist() == [1, 2, 3, 4]
+        with pytest.raises(ValueError, match=r"against must be a field of every record .* got 'n_train'"):
+            ConvergenceDisplay.from_estimator(machine, against="n_train")
+
     def test_given_values(self):
         display = ConvergenceDisplay.from_predictions([1, 2, 3], [100.0, 10.0, 1.0])
         assert display.ax_.get_yscale() == "log"
-
-
-class TestVectors:
-    def test_two_features_are_scattered_on_the_boundary(self):
-        machine = CompactSVC(8, random_state=0).fit(X, y)
-        display = BasisVectorsDisplay.from_estimator(machine, X, y, ax=_axes())
-        drawn = np.concatenate([artist.get_offsets() for artist in display.artists_])
-        np.testing.assert_allclose(np.sort(drawn, axis=0), np.sort(machine.basis_vectors_, axis=0))
-        boundary = display.ax_.collections[1].get_paths()[0].vertices
-        assert np.abs(machine.decision_function(boundary)).max() < 0.05 * np.abs(machine.decision_function(X)).max()
-
-    def test_the_side_of_a_vector_is_the_class_it_speaks_for(self):
-        iris = load_iris()
-        names = iris.target_names[iris.target]
-        machine = CompactSVC(6, random_state=0).fit(iris.data[:, 2:], names)
-        display = BasisVectorsDisplay.from_estimator(machine, iris.data[:, 2:], names)
-        each = machine.model_.scores(machine.model_.weights)
-        order = np.argsort(-np.linalg.norm(machine.model_.weights, axis=1), kind="stable")
-        assert display.sides.tolist() == np.argmax(each, axis=1)[order].tolist()
-
-    def test_pictures_where_rows_look_like_them(self):
-        digits = load_digits()
-        machine = CompactSVC(10, refine=False, random_state=0).fit(digits.data, digits.target)
-        display = BasisVectorsDisplay.from_estimator(machine, digits.data)
-        assert display.kind == "images"
-        assert len(display.artists_) == 10
-        assert display.artists_[0].get_array().shape == (8, 8)
-        inside = BasisVectorsDisplay.from_estimator(machine.model_, image_shape=(4, 16), max_vectors=3, ax=_axes())
-        assert [artist.get_array().shape for artist in inside.artists_] == [(4, 16)] * 3
-        with pytest.raises(ValueError, match="does not hold 64 features"):
-            BasisVectorsDisplay.from_estimator(machine, image_shape=(5, 5))
-
-    def test_lines_across_the_features_otherwise(self):
-        rng = np.random.default_rng(0)
-        rows = rng.normal(size=(80, 60))
-        machine = CompactSVR(5, refine=False, random_state=0).fit(rows, rows[:, 3])
-        display = BasisVectorsDisplay.from_estimator(machine, rows)
-        assert (display.kind, len(display.artists_)) == ("parallel", 5)
-        assert len(display.artists_[0].get_xdata()) == 40
-        assert "40 of 60 features" in display.ax_.get_title()
-        with pytest.raises(ValueError, match="two features"):
-            BasisVectorsDisplay.from_estimator(machine, kind="scatter")
-        with pytest.raises(ValueError, match="kind must be one of"):
-            BasisVectorsDisplay.from_estimator(machine, kind="pie")
-
-    def test_a_precomputed_kernel_has_nothing_to_draw(self):
-        machine = CompactSVC(5, kernel="precomputed", refine=False).fit(X @ X.T, y)
-        with pytest.raises(ValueError, match="precomputed"):
-            BasisVectorsDisplay.from_estimator(machine)
 
 
 class TestPareto:
@@ -170,3 +130,16 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(ImportError, match=r"kompakt\[plot\]"):
         ConvergenceDisplay.from_predictions([1], [1.0])
+
+
+def test_given_errors_are_drawn_into_given_axes():
+    ax = _axes()
+    display = SizePathDisplay.from_predictions([5, 10, 20], [[0.3, 0.2], [0.2, 0.1], [0.1, 0.2]], 10, ax=ax)
+    assert display.ax_ is ax
+    np.testing.assert_allclose(display.line_.get_ydata(), [0.25, 0.15, 0.15])
+    assert "chosen: 10" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_a_machine_without_a_path_says_so():
+    with pytest.raises(ValueError, match="n_basis='auto'"):
+        SizePathDisplay.from_estimator(CompactSVC())
