@@ -18,7 +18,7 @@ def inspect(options: Any) -> int | None:
     if not is_model(options.model):
         _inspect_libsvm(options.model, console)
         return None
-    from kompakt.formats import load, read_header
+    from kompakt.io import load, read_header
 
     header, model = read_header(options.model), load(options.model)
     arrays = header["arrays"]

@@ -25,8 +25,8 @@ from kompakt.cli.tables import (
     open_for_training,
     target_file,
 )
-from kompakt.formats import load, read_range
-from kompakt.formats.files import replacing, write_atomically
+from kompakt.io import load, read_range
+from kompakt.io.files import replacing, write_atomically
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import showing
@@ -181,7 +181,7 @@ def load_model(path: str) -> Model:
     """A kompakt model, or a LIBSVM text model, by content."""
     if is_model(path):
         return load(path)
-    from kompakt.formats import ModelFileError, read_libsvm, to_model
+    from kompakt.io import ModelFileError, read_libsvm, to_model
 
     try:
         return to_model(read_libsvm(path))

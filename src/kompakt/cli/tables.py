@@ -18,7 +18,7 @@ from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.checks import missing
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
-from kompakt.formats.files import check_writable
+from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import task
 

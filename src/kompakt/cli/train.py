@@ -33,7 +33,7 @@ from kompakt.cli.tables import (
     task_in_words,
     task_of,
 )
-from kompakt.formats import save
+from kompakt.io import save
 from kompakt.model import Model
 
 Array = np.ndarray

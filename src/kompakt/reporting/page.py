@@ -20,7 +20,7 @@ import sklearn
 from scipy import sparse
 
 import kompakt
-from kompakt.formats.files import write_atomically
+from kompakt.io.files import write_atomically
 from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
 from kompakt.reporting import measure, text, training

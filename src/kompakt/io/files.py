@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from kompakt.formats import container, schema
-from kompakt.formats.errors import ModelFileError
-from kompakt.formats.folding import fold_steps
+from kompakt.io import container, schema
+from kompakt.io.container import ModelFileError
+from kompakt.io.folding import fold_steps
 from kompakt.model import Model
 
 try:
@@ -120,7 +120,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
     Examples
     --------
     >>> import tempfile, pathlib, kompakt, numpy as np
-    >>> from kompakt.formats import read_header
+    >>> from kompakt.io import read_header
     >>> from kompakt.kernels import Linear
     >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -140,8 +140,9 @@ def model_of(estimator_or_model: Any) -> Model:
     given = estimator_or_model
     if isinstance(given, Model):
         return given
-    if isinstance(getattr(given, "model_", None), Model):
-        return given.model_
+    model = getattr(given, "model_", None)
+    if isinstance(model, Model):
+        return model
     if hasattr(given, "best_estimator_"):
         return model_of(given.best_estimator_)
     if hasattr(given, "steps") and isinstance(given.steps, list):

@@ -18,10 +18,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
-from tests.formats.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
+from tests.io.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
 import kompakt
-from kompakt.formats import ModelFileError, container, files, read_header
+from kompakt.io import ModelFileError, container, files, read_header
 from kompakt.kernels import RBF, CallableKernel, Constant, Kernel, Laplacian, Linear, Polynomial, Precomputed
 
 X = rows()

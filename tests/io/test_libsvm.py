@@ -1,4 +1,4 @@
-"""LIBSVM text models: read, written, and compared with the rule, with scikit-learn and with the tools themselves."""
+"""LIBSVM text models: read, and compared with the rule, with scikit-learn and with the tools themselves."""
 
 import dataclasses
 import json
@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.datasets import dump_svmlight_file, load_iris, make_blobs
+from sklearn.datasets import dump_svmlight_file, make_blobs
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.formats.samples import libsvm_labels, libsvm_values, make_model, rows
+from tests.io.samples import libsvm_labels, libsvm_values, write_libsvm
 
 import kompakt
-from kompakt.formats import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model, write_libsvm
-from kompakt.formats.libsvm import record_of
-from kompakt.formats.libsvm_text import format_libsvm
-from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
+from kompakt.export.libsvm_file import format_libsvm
+from kompakt.io import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
 
 FOLDER = Path(__file__).parent / "libsvm"
 ANSWERS = json.loads((FOLDER / "answers.json").read_text())
@@ -83,8 +81,9 @@ def test_model_saved_and_written_back_decides_the_same(name, tmp_path):
     record = read_libsvm(FOLDER / f"{name}.model")
     model = to_model(record)
     kompakt.save(model, tmp_path / "own")
-    written, scaling, names = record_of(kompakt.load(tmp_path / "own"))
-    assert scaling is names is None
+    files = write_libsvm(kompakt.load(tmp_path / "own"), tmp_path / "back")
+    assert files.range is files.labels is None
+    written = read_libsvm(files.model)
     X = np.array(ANSWERS["X"])
     assert written.vectors.shape[0] == record.vectors.shape[0]  # one-vs-one needs no copies
     np.testing.assert_array_equal(written.labels, record.labels)
@@ -145,102 +144,6 @@ def test_regression_and_one_class_agree_with_scikit_learn():
         model = to_model(record)
         np.testing.assert_allclose(model.outputs(X)[:, 0], getattr(machine, "decision_function", machine.predict)(X))
         np.testing.assert_allclose(model.predict(X), machine.predict(X))
-
-
-# ---- writing, against the rule
-
-BLOBS, TARGET = make_blobs(300, centers=4, n_features=4, cluster_std=2.5, random_state=1)
-
-
-@pytest.mark.parametrize("classes", [[3, 8], [1, 2, 3], list(range(6))])
-@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
-@pytest.mark.parametrize("kernel", [RBF(0.3), Linear(), Polynomial(0.4, 1.0, 3), 2.0 + RBF(0.2) * 3.0], ids=repr)
-def test_written_classifier_decides_as_the_model(classes, coding, kernel, tmp_path):
-    model = make_model(classes=classes, coding=coding, kernel=kernel)
-    files = write_libsvm(model, tmp_path / "model")
-    assert files.range is files.labels is None
-    record, X = read_libsvm(files.model), rows(200)
-    labels, tied = libsvm_labels(record, X)
-    if coding == "one_vs_rest":
-        assert not tied.any()
-    np.testing.assert_array_equal(labels[~tied], model.predict(X)[~tied])
-    again = to_model(record)
-    if coding == "one_vs_one" or len(classes) == 2:
-        np.testing.assert_allclose(again.outputs(X), model.outputs(X), rtol=1e-9, atol=1e-10)
-    else:
-        assert record.vectors.shape[0] == len(classes) * model.n_basis_
-        first, second = np.triu_indices(len(classes), 1)
-        F = model.outputs(X)
-        np.testing.assert_allclose(again.outputs(X), F[:, second] - F[:, first], rtol=1e-9, atol=1e-10)
-
-
-def test_exact_zeros_go_to_the_same_class(tmp_path):
-    model = dataclasses.replace(make_model(classes=[4, 5, 6]), weights=np.zeros((7, 3)), intercept=np.zeros(3))
-    record = read_libsvm(write_libsvm(model, tmp_path / "model").model)
-    assert libsvm_labels(record, BLOBS)[0].tolist() == model.predict(BLOBS).tolist()
-
-
-def test_calibration_of_two_classes_is_written(tmp_path):
-    model = make_model(classes=[0, 1], calibration={"a": np.array([-2.0]), "b": np.array([0.3])})
-    again = to_model(read_libsvm(write_libsvm(model, tmp_path / "model").model))
-    np.testing.assert_allclose(again.predict_proba(BLOBS), model.predict_proba(BLOBS), rtol=1e-9)
-    with pytest.warns(UserWarning, match="calibration is not written"):
-        write_libsvm(make_model(calibration={"a": -np.ones(3), "b": np.zeros(3)}), tmp_path / "model")
-
-
-def test_text_labels_are_numbered_and_named_beside_the_model(tmp_path):
-    model = make_model(classes=["ä", "b", "c"])
-    files = write_libsvm(model, tmp_path / "model")
-    names = json.loads(files.labels.read_text())
-    labels, _ = libsvm_labels(read_libsvm(files.model), BLOBS)
-    assert [names[label] for label in labels] == model.predict(BLOBS).tolist()
-    halves = write_libsvm(make_model(classes=[0.5, 1.5]), tmp_path / "model")
-    assert json.loads(halves.labels.read_text()) == [0.5, 1.5]
-
-
-def range_scaled(path, X):
-    """What svm-scale does with a range file, without its rounding to six digits."""
-    lines = path.read_text().split("\n")
-    assert lines[:2] == ["x", "0 1"]
-    low, high = np.array([line.split()[1:] for line in lines[2:-1]], dtype=float).T
-    constant = low == high
-    return np.where(constant, 0.0, (X - low) / np.where(constant, 1.0, high - low))
-
-
-@pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Polynomial(0.2, 1.0, 2)], ids=repr)
-def test_scaled_models_and_widths_per_feature_get_a_range_file(kernel, tmp_path):
-    model = make_model(
-        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
-    )
-    files = write_libsvm(model, tmp_path / "model")
-    X = rows(100) * model.input_scale + model.input_shift
-    again = to_model(read_libsvm(files.model), n_features=4)
-    F = model.outputs(X)
-    np.testing.assert_allclose(
-        again.outputs(range_scaled(files.range, X)), F[:, [1, 2, 2]] - F[:, [0, 0, 1]], rtol=1e-8, atol=1e-9
-    )
-
-
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (make_model(kernel=Laplacian(1.0)), UnsupportedModelError, "no laplacian kernel"),
-        (make_model(kernel=RBF(1.0) + Linear()), UnsupportedModelError, "no sum kernel"),
-        (make_model(kernel=CallableKernel(np.dot)), TypeError, "hold code"),
-        (make_model(coding="minimum_output"), UnsupportedModelError, "minimum_output"),
-        (make_model("regressor", n_outputs=2), UnsupportedModelError, "one regression output"),
-        (make_model(input_shift=np.full(4, 1e18)), UnsupportedModelError, "Centre"),
-    ],
-)
-def test_what_libsvm_lacks_is_named(model, error, message, tmp_path):
-    with pytest.raises(error, match=message):
-        write_libsvm(model, tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_imputation_is_not_lost_silently(tmp_path):
-    with pytest.warns(UserWarning, match="does not impute"):
-        write_libsvm(make_model(input_fill=np.zeros(4)), tmp_path / "model")
 
 
 # ---- reading what is wrong
@@ -306,6 +209,8 @@ def test_features_counted_from_zero_and_wider_data(tmp_path):
 
 # ---- the tools themselves
 
+BLOBS, TARGET = make_blobs(300, centers=4, n_features=4, cluster_std=2.5, random_state=1)
+
 
 def svm_predict(model, X, folder, scale=None):
     data, out = folder / "data", folder / "out"
@@ -315,55 +220,6 @@ def svm_predict(model, X, folder, scale=None):
         data.write_bytes(scaled)
     subprocess.run(["svm-predict", "-q", str(data), str(model), str(out)], check=True, capture_output=True)
     return np.loadtxt(out)
-
-
-@needs_tools
-@pytest.mark.parametrize("kernel", [RBF(0.3), Linear(), Polynomial(0.4, 1.0, 2), 1.0 + RBF(0.2)], ids=repr)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"classes": [3, -8]}, {"classes": [5, 2, 9]}, {"classes": [5, 2, 9, 1], "coding": "one_vs_one"},
-        {"classes": range(12)}, {"classes": [6]}, {"kind": "regressor"}, {"kind": "outlier"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_svm_predict_answers_as_the_model(kernel, options, tmp_path):
-    model, X = make_model(kernel=kernel, **options), rows(200)
-    files = write_libsvm(model, tmp_path / "model")
-    answers = svm_predict(files.model, X, tmp_path)
-    if model.kind == "regressor":
-        np.testing.assert_allclose(answers, model.predict(X), rtol=1e-5, atol=1e-5)
-        return
-    same = np.full(len(X), True)
-    if options.get("coding") == "one_vs_one":
-        same = ~libsvm_labels(read_libsvm(files.model), X)[1]
-        assert same.mean() > 0.3
-    np.testing.assert_array_equal(answers[same], model.predict(X)[same])
-
-
-@needs_tools
-@pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Linear()], ids=repr)
-def test_svm_scale_and_svm_predict_answer_as_a_scaled_model(kernel, tmp_path):
-    model = make_model(
-        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
-    )
-    files = write_libsvm(model, tmp_path / "model")
-    X = rows(200) * model.input_scale + model.input_shift
-    scores = np.sort(model.decision_function(X), axis=1)
-    clear = scores[:, -1] - scores[:, -2] > 1e-4  # svm-scale prints six digits
-    assert clear.mean() > 0.95
-    answers = svm_predict(files.model, X, tmp_path, scale=files.range)
-    np.testing.assert_array_equal(answers[clear], model.predict(X)[clear])
-
-
-@needs_tools
-@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
-def test_fitted_estimator_in_svm_predict(coding, tmp_path):
-    X, y = load_iris(return_X_y=True)
-    machine = kompakt.CompactSVC(n_basis=20, coding=coding, random_state=0).fit(X, y)
-    files = write_libsvm(machine, tmp_path / "model")
-    answers = svm_predict(files.model, X, tmp_path, scale=files.range)
-    np.testing.assert_array_equal(answers, machine.predict(X))
 
 
 @needs_tools

@@ -1,13 +1,13 @@
 """Wrote the golden files of version 1. They are kept as they are: run it only to see how they were made.
 
-Usage: python -m tests.formats.golden.make_v1 FOLDER
+Usage: python -m tests.io.golden.make_v1 FOLDER
 """
 
 import json
 import sys
 from pathlib import Path
 
-from tests.formats.samples import float32_regressor, full_classifier, outlier_detector, rows
+from tests.io.samples import float32_regressor, full_classifier, outlier_detector, rows
 
 import kompakt
 

@@ -9,12 +9,12 @@ import time
 
 import numpy as np
 import pytest
-from tests.formats.samples import make_model
-from tests.formats.test_files import entry, rewrite
+from tests.io.samples import make_model
+from tests.io.test_files import entry, rewrite
 
 import kompakt
 from kompakt.checkpoint import CheckpointError
-from kompakt.formats import ModelFileError, files
+from kompakt.io import ModelFileError, files
 from kompakt.kernels import Linear
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes, modes and locks of Unix")
@@ -110,7 +110,7 @@ def test_new_files_follow_the_mask(path):
 
 KILLED = """
 import os, signal, sys
-from kompakt.formats import files
+from kompakt.io import files
 def stop(*_):
     {stop}
 files.os.{function} = stop
@@ -168,7 +168,7 @@ def test_only_our_own_leftovers_are_removed(path, tmp_path):
 
 def test_processes_that_save_at_once_do_not_disturb_each_other(path):
     code = (
-        "import sys; from kompakt.formats.files import write_atomically\n"
+        "import sys; from kompakt.io.files import write_atomically\n"
         "for _ in range(150): write_atomically(sys.argv[1], [sys.argv[2].encode() * 1000])"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code, str(path), letter]) for letter in "abc"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kompakt
-from kompakt.formats import ModelFileError, read_header, read_libsvm, to_model
+from kompakt.io import ModelFileError, read_header, read_libsvm, to_model
 from kompakt.testing.mutators import mutate_libsvm, mutate_model_file
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kompakt
-from kompakt.formats import read_header
+from kompakt.io import read_header
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPECTED = json.loads((GOLDEN / "v1.json").read_text())

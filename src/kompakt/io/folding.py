@@ -33,7 +33,7 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     >>> import numpy as np
     >>> from sklearn.preprocessing import StandardScaler
     >>> from kompakt import Model
-    >>> from kompakt.formats.folding import fold_steps
+    >>> from kompakt.io.folding import fold_steps
     >>> from kompakt.kernels import Linear
     >>> model = Model(Linear(), np.ones((1, 1)), np.ones((1, 1)), np.zeros(1), "regressor", n_features=1)
     >>> scaler = StandardScaler().fit([[1.0], [3.0]])

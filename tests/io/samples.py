@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from kompakt import Model
+from kompakt import Model, to_libsvm
 from kompakt.codings import get_coding
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 
@@ -59,6 +61,13 @@ def outlier_detector():
 
 def rows(n=40, d=4, seed=1):
     return np.random.default_rng(seed).normal(size=(n, d)) * 1.5
+
+
+def write_libsvm(model, path):
+    """The report of `to_libsvm`, and its files: `model`, `range` and `labels`, None where one was not needed."""
+    report = to_libsvm(model, path)
+    files = {str(file).removeprefix(str(path)): file for file in report.files}
+    return SimpleNamespace(report=report, model=files[""], range=files.get(".range"), labels=files.get(".labels"))
 
 
 def libsvm_values(record, X):

@@ -29,8 +29,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 import kompakt
-from kompakt.formats.errors import ModelFileError
-from kompakt.formats.plain import parse_json
 
 MAGIC = b"\x89KMPKT\r\n"
 VERSION = 1
@@ -45,6 +43,37 @@ _DIGEST = slice(24, 56)
 _CHUNK = 1 << 20
 
 
+class ModelFileError(ValueError):
+    """A model file that cannot be read: damaged, cut short, contradicting itself, or of an unknown version.
+
+    Every malformed input, in kompakt's own format or in LIBSVM's, ends in this exception.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt
+    >>> from kompakt.io import ModelFileError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "notes.txt")
+    ...     _ = path.write_text("no model")
+    ...     try:
+    ...         kompakt.load(path)
+    ...     except ModelFileError as error:
+    ...         print("not loaded:", str(error).split(": ", 1)[1])
+    not loaded: not a kompakt model file: it has 8 bytes, and a model file has at least 64.
+    """
+
+
+class UnsupportedModelError(ModelFileError):
+    """A sound model that the other side cannot express, such as a Laplacian kernel in LIBSVM's format.
+
+    Examples
+    --------
+    >>> from kompakt.io import ModelFileError, UnsupportedModelError
+    >>> issubclass(UnsupportedModelError, ModelFileError)
+    True
+    """
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of the table of arrays; `offset` counts from the end of the padded header."""
@@ -53,11 +82,6 @@ class Entry:
     dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
-
-    @property
-    def end(self) -> int:
-        """Where the array's bytes stop."""
-        return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
 
 def padded(length: int) -> int:
@@ -121,21 +145,36 @@ def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[
     if length > MAX_HEADER or begin > size:
         raise ModelFileError(f"header length {length} does not fit: at most {MAX_HEADER}, in a file of {size} bytes.")
     text = file.read(length)
-    if _digest_of(preamble, text, file) != digest:
+    found = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :] + text)
+    while chunk := file.read(_CHUNK):
+        found.update(chunk)
+    if found.digest() != digest:
         raise ModelFileError("the checksum does not match: the file was damaged after it was written.")
     header = parse_json(text)
     if not isinstance(header, dict):
         raise ModelFileError("the header must be a JSON object.")
-    entries = _check_table(header.pop("arrays", None), size - begin)
-    return header, entries, begin
+    return header, _check_table(header.pop("arrays", None), size - begin), begin
 
 
-def _digest_of(preamble: bytes, text: bytes, file: BinaryIO) -> bytes:
-    digest = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :])
-    digest.update(text)
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-    return digest.digest()
+def parse_json(raw: bytes) -> Any:
+    """JSON as the standard has it: no NaN, no number beyond float64, no key twice."""
+
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(result := dict(pairs)) != len(pairs):
+            raise ValueError("a key appears twice in one object")
+        return result
+
+    def finite(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"{text[:40]} is no number of JSON, or beyond the numbers of float64")
+        return value
+
+    try:
+        text = raw.decode("utf-8")
+        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=finite, parse_float=finite)
+    except (ValueError, RecursionError) as error:
+        cause = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(f"the header is not valid JSON: {cause}.") from None
 
 
 def _check_table(table: Any, available: int) -> list[Entry]:
@@ -145,39 +184,29 @@ def _check_table(table: Any, available: int) -> list[Entry]:
     entries: list[Entry] = []
     end = 0
     for row in table:
-        entry = _check_entry(row)
-        if entry.offset != padded(end):
-            raise ModelFileError(f"array {entry.name!r} is at offset {entry.offset}; expected {padded(end)}.")
-        end = entry.end
+        if not isinstance(row, dict) or set(row) != {"name", "dtype", "shape", "offset"}:
+            raise ModelFileError("an entry of 'arrays' must have exactly name, dtype, shape and offset.")
+        name, dtype, shape, offset = row["name"], row["dtype"], row["shape"], row["offset"]
+        if not isinstance(name, str) or len(name) > 200:
+            raise ModelFileError("the name of an array must be a string of at most 200 characters.")
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise ModelFileError(f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
+        sizes = shape if isinstance(shape, list) and 1 <= len(shape) <= 2 else [-1]
+        if not all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in sizes):
+            raise ModelFileError(f"array {name!r} needs a shape of one or two lengths from 0 to {MAX_DIMENSION}.")
+        if type(offset) is not int or offset != padded(end):
+            raise ModelFileError(f"array {name!r} is at offset {str(offset)[:40]}; expected {padded(end)}.")
+        entries.append(Entry(name, np.dtype(dtype), tuple(shape), offset))
+        end = offset + math.prod(shape) * np.dtype(dtype).itemsize
         if end > available:
             raise ModelFileError(
-                f"array {entry.name!r} of shape {entry.shape} ends at byte {end}, beyond the {available} in the file."
+                f"array {name!r} of shape {tuple(shape)} ends at byte {end}, beyond the {available} in the file."
             )
-        entries.append(entry)
     if end != available:
         raise ModelFileError(f"the arrays end at byte {end}, but the file has {available}.")
     if len({entry.name for entry in entries}) != len(entries):
         raise ModelFileError("two arrays have the same name.")
     return entries
-
-
-def _check_entry(row: Any) -> Entry:
-    if not isinstance(row, dict) or set(row) != {"name", "dtype", "shape", "offset"}:
-        raise ModelFileError("an entry of 'arrays' must have exactly name, dtype, shape and offset.")
-    name, dtype, shape, offset = row["name"], row["dtype"], row["shape"], row["offset"]
-    if not isinstance(name, str) or len(name) > 200:
-        raise ModelFileError("the name of an array must be a string of at most 200 characters.")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ModelFileError(f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
-    if not isinstance(shape, list) or not 1 <= len(shape) <= 2 or not all(_is_size(length) for length in shape):
-        raise ModelFileError(f"array {name!r} needs a shape of one or two lengths from 0 to {MAX_DIMENSION}.")
-    if not isinstance(offset, int) or isinstance(offset, bool):
-        raise ModelFileError(f"array {name!r} has no whole number as offset.")
-    return Entry(name, np.dtype(dtype), tuple(shape), offset)
-
-
-def _is_size(length: Any) -> bool:
-    return isinstance(length, int) and not isinstance(length, bool) and 0 <= length <= MAX_DIMENSION
 
 
 def read_arrays(file: BinaryIO, entries: list[Entry], begin: int) -> Iterator[tuple[str, np.ndarray]]:

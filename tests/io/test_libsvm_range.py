@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from kompakt.formats import ModelFileError, read_range
+from kompakt.io import ModelFileError, read_range
 
 needs_svm_scale = pytest.mark.skipif(shutil.which("svm-scale") is None, reason="svm-scale is not installed")
 

@@ -1,6 +1,6 @@
 """Made the committed LIBSVM models and svm-predict's answers, with the tools of LIBSVM 3.24.
 
-Usage: python -m tests.formats.libsvm.make_models FOLDER
+Usage: python -m tests.io.libsvm.make_models FOLDER
 """
 
 import json
