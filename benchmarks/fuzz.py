@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks import mutators
 from benchmarks.harness import Run, at_most
-from kompakt.formats import ModelFileError
+from kompakt.io import ModelFileError
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20261115
@@ -84,20 +84,20 @@ def _use(model: Any) -> None:
 
 def _read_model_file(path: str) -> None:
     import kompakt
-    from kompakt.formats import read_header
+    from kompakt.io import read_header
 
     read_header(path)
     _use(kompakt.load(path))
 
 
 def _read_libsvm(path: str) -> None:
-    from kompakt.formats import read_libsvm, to_model
+    from kompakt.io import read_libsvm, to_model
 
     _use(to_model(read_libsvm(path), memory_budget=1 << 20))
 
 
 def _read_range(path: str) -> None:
-    from kompakt.formats import read_range
+    from kompakt.io import read_range
 
     ranges = read_range(path)
     if len(ranges.index) and ranges.index[-1] < 1000:
@@ -141,7 +141,7 @@ def _mutate_rows(raw: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _files(pattern: str) -> Callable[[], list[bytes]]:
-    return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "formats").glob(pattern))]
+    return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "io").glob(pattern))]
 
 
 def _svmlight_samples() -> list[bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.formats.container import MAGIC, padded
+from kompakt.io.container import MAGIC, padded
 
 ODD_NUMBERS = [
     0, 1, -1, 2, 3, 4, 7, 8, 28, 64, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308,

@@ -19,7 +19,7 @@ X, y = make_ringnorm(6000, random_state=0)
 X_train, y_train, X_test, y_test = X[:1500], y[:1500], X[1500:], y[1500:]
 
 plain = CompactSVC(10, C=100.0, random_state=0).fit(X_train, y_train)
-tuned = CompactSVC(10, tune=True, max_time=20.0, random_state=0).fit(X_train, y_train)
+tuned = CompactSVC(10, tune=True, random_state=0).fit(X_train, y_train)
 print(f"C = 100 (too large):  test error {100 * (1 - plain.score(X_test, y_test)):.2f} %")
 print(f"tuned, C = {tuned.C_:g}: test error {100 * (1 - tuned.score(X_test, y_test)):.2f} %  (best possible: 1.24 %)")
 results = tuned.cv_results_

@@ -28,7 +28,7 @@ def shared_data():
 @pytest.fixture(params=["numba", "numpy"], scope="module")
 def engine(request):
     """Run a test on the compiled inner loops and again on the NumPy ones, as without the extra `fast`."""
-    from kompakt.design import factor
+    from kompakt import linalg as factor
     from kompakt.kernels import _exp, laplacian
 
     chosen = [_exp.gaussian_finisher, laplacian._city_block, factor._rotation]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.linalg import lapack
+from sklearn.datasets import make_blobs
 
 from kompakt import GreedyProjection
 from kompakt.basis import ProjectionSelector
@@ -212,3 +213,9 @@ def test_wide_kernels_end_where_every_error_is_rounding(seed):
     # errors within one step of the ordering above the rounding level were neither taken nor given up: an endless loop
     X = np.random.default_rng(seed).standard_t(2, size=(112, 5)).round(1)
     assert GreedyProjection(100, gamma=1e-4, random_state=0).fit(X).n_basis_ <= 100
+
+
+def test_many_rows_at_the_rounding_level_are_given_up_in_turn():
+    X = make_blobs(4800, centers=3, cluster_std=3.0, random_state=0)[0]
+    for gamma in (1e-5, 1e-4, 1e-3):
+        assert GreedyProjection(20, gamma=gamma, random_state=0).fit(X).n_basis_ <= 20

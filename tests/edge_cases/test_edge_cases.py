@@ -245,7 +245,7 @@ def test_switches_are_true_or_false(machine, name, value):
 def test_probabilities_without_calibration_name_the_parameter():
     machine = CompactSVC(5, refine=False).fit(X, Y)
     assert not hasattr(machine, "predict_proba")
-    with pytest.raises(AttributeError, match="CompactSVC has no predict_proba .*pass calibrate=True"):
+    with pytest.raises(AttributeError, match=r"CompactSVC has no predict_proba .*pass calibrate=True"):
         machine.predict_proba(X)
     assert hasattr(CompactSVC(calibrate=True), "predict_proba")
     assert "probabilities" in CompactSVC.predict_proba.__doc__

@@ -391,7 +391,7 @@ def test_a_small_memory_budget_recomputes_and_gives_the_same(data):
         ({"memory_budget": -1}, "memory_budget must be"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"n_jobs": "two"}, "n_jobs must be"),
-        ({"gamma": -1.0}, "gamma must be positive"),
+        ({"gamma": -1.0}, "gamma must be .* a positive number"),
         ({"gamma": "scales"}, "gamma must be"),
         ({"gamma": np.ones(3)}, "4 numbers"),
         ({"kernel": "rfb"}, "kernel must be one of"),

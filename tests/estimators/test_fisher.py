@@ -162,6 +162,9 @@ def test_tuning_takes_weights_codings_rare_classes_and_splits():
     for coding in ("one_vs_rest", "one_vs_one", "minimum_output"):
         machine = ProjectedKernelFisher(15, coding=coding, tune=True, cv=3, random_state=0)
         assert machine.fit(X, y, sample_weight=weight).score(X, y) > 0.9
+    K = rbf_kernel(X, gamma=0.1)
+    for kind in (KernelFisher, ProjectedKernelFisher):
+        assert kind(kernel="precomputed", tune=True, random_state=0).fit(K, y).score(K, y) > 0.9
     rows = np.flatnonzero(y < 2)
     splits = list(StratifiedKFold(3).split(X[rows], y[rows]))
     assert KernelFisher(tune=True, cv=splits).fit(X[rows], y[rows], sample_weight=weight[rows]).cv_error_ < 0.1

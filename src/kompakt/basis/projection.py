@@ -175,6 +175,8 @@ class _State:
     def finished(self) -> bool:
         """Every row is represented: below epsilon, or down to rounding."""
         largest = float(self.errors.max(initial=0.0))
+        if not np.isfinite(largest):  # it would never fall, and the choice never end
+            raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")
         return largest <= self.noise or largest < self.rule.epsilon
 
     def _room(self) -> int:
@@ -204,8 +206,9 @@ class _State:
             left = np.maximum(left - column * column, 0.0)
             left[best] = 0.0
             chosen.append(best)
-        if not chosen:  # computed anew, the largest errors are rounding; those within a quantum of the floor are too
-            self.errors[pool] = np.minimum(self.errors[pool], np.minimum(left, floor))
+        if not chosen:  # computed anew, the largest errors are rounding: these rows now rank below the others
+            below = np.maximum(np.minimum(left, floor) - self.quantum, 0.0)
+            self.errors[pool] = np.minimum(self.errors[pool], below)
         return pool[chosen]
 
     def _pool(self) -> tuple[Array, tuple[float, Any]]:
@@ -379,7 +382,8 @@ def row_diagonal(rows: ArrayRows, kernel: Kernel) -> Array:
     if isinstance(kernel, Precomputed):
         if kernel.training is None:
             raise TypeError("greedy projection with kernel='precomputed' needs the square matrix of the training rows.")
-        return np.asarray(kernel.training.diagonal(), dtype=np.float64)
+        diagonal = np.asarray(kernel.training.diagonal(), dtype=np.float64)
+        return diagonal if rows.numbers is None else diagonal[rows.numbers]  # rows may be some of those of the matrix
     result = np.empty(rows.n_rows)
 
     def one(block: RowBlock) -> None:

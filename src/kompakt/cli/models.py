@@ -10,7 +10,7 @@ import kompakt
 from kompakt.cli.console import Console, UsageError, two_columns
 from kompakt.cli.predict import comparable, load_model
 from kompakt.cli.tables import check_output, dense_if_small, is_model, missing_targets, open_table, target_file
-from kompakt.formats import read_header
+from kompakt.io import read_header
 from kompakt.model import Model
 
 _ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".libsvm": "libsvm", ".txt": "libsvm"}

@@ -16,8 +16,8 @@ from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.tables import Table, check_output, is_model, is_stream, missing_targets, open_table, target_file
-from kompakt.formats import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
-from kompakt.formats.files import replacing, write_atomically
+from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
+from kompakt.io.files import replacing, write_atomically
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import showing

@@ -21,7 +21,7 @@ from kompakt.data.checks import missing
 from kompakt.data.files import pyarrow_module
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
-from kompakt.formats.files import check_writable
+from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import tracked
 

@@ -23,8 +23,8 @@ from kompakt.cli.predict import Measures, PredictionWriter, text_output
 from kompakt.cli.tables import Table, check_output, open_table, target_file, task_in_words, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.estimators.base import InterruptedWarning
-from kompakt.formats import save
-from kompakt.formats.files import model_of
+from kompakt.io import save
+from kompakt.io.files import model_of
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.validation import holdout

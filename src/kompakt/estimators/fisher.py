@@ -218,7 +218,7 @@ class KernelFisher(_Fisher):
     memory_budget : int, default=None
     n_jobs : int, default=None
     random_state : int, RandomState or None, default=None
-        Not used by the fit; for a common interface.
+        Cuts the folds of `tune`; not used otherwise.
     verbose : int, default=0
 
     Attributes

@@ -117,7 +117,6 @@ def check_rows(
         if y is None:
             X = validate_data(estimator, X, **options)
         else:
-            refuse_missing(y)
             X, y = validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
     except ValueError as error:
         if "Input X contains NaN" in str(error):
@@ -133,18 +132,6 @@ def check_rows(
     if numeric_y and y is not None:
         refuse_extreme_targets(float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0)))
     return X, y
-
-
-def refuse_missing(y: Any) -> None:
-    """None among the targets: scikit-learn lets it through, as NaN for numbers and as a label for classes."""
-    values = np.asarray(y, dtype=object) if not hasattr(y, "dtype") else np.asarray(y)
-    if values.dtype == object:
-        missing = np.flatnonzero([value is None for value in values.ravel()])
-        if len(missing):
-            raise ValueError(
-                f"y contains None, {len(missing)} times, first at position {missing[0]}; expected a target for every "
-                "row. Drop the rows without one."
-            )
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:

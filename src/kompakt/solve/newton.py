@@ -104,9 +104,10 @@ def minimise_squares(problem: Problem, start: Array | None = None, settings: Set
             active=sums.active,
         )
         optimality = relative_gradient(problem, theta, at)
-        # residuals that are all rounding have no direction left; targets are measured from the intercept, since those
-        # far from zero would hide what is left of them in single precision
-        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * problem.C * apart, 0.0, optimality)
+        # residuals that are all rounding have no direction left: that of the features' type, for targets measured from
+        # the intercept, and that of the targets themselves, which are in double precision
+        rounding = eps * problem.C * apart + float(np.finfo(np.float64).eps) * sums.magnitude
+        optimality = np.where(_norm(problem, theta, at) <= 100 * rounding, 0.0, optimality)
         objective = penalised(problem, theta, at.losses[0])
         coordinates = theta
         if np.all(optimality <= 1e-13):
