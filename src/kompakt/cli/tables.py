@@ -55,7 +55,7 @@ _FEW_LABELS, _LABEL_SHARE = 10, 0.05
 
 @dataclass(frozen=True)
 class FileKind:
-    """A format, and for CSV the delimiter, the names of the columns and whether the first line holds them."""
+    """A format, and for tables the names of their columns and whether the file gives them; the delimiter of CSV."""
 
     format: str
     delimiter: str = ","
@@ -88,6 +88,12 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
     """
     start = _beginning(path)
     format = format or _binary_format(path, start)
+    if format == "parquet":
+        try:
+            names = tuple(pyarrow_module("pyarrow.parquet").ParquetFile(path).schema_arrow.names)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} is a damaged Parquet file: {error}") from error
+        return FileKind(format, header=True, names=names)
     if format not in (None, "csv"):
         return FileKind(format)
     try:
@@ -381,7 +387,7 @@ class Table:
         if column is None:
             return f"{where}, column {self.target!r}" if self.target else where
         if self.kind.format == "svmlight":
-            return f"{where}, feature '{column + 1}'"
+            return f"{where}, feature '{column + self.first_feature}'"
         return f"{where}, column {self.names[column] if self.names else str(column)!r}"
 
 
@@ -411,9 +417,8 @@ def open_table(
         is_column = target is not None and kind.format == "npy" and target.lstrip("-").isdigit()
         settings["target"] = int(target) if is_column else target
     else:
-        names = kind.names if kind.format == "csv" else _parquet_names(path)
-        target = _target_column(options, console, path, kind, names, model)
-        features = _feature_columns(options, path, names, target, model)
+        target = _target_column(options, console, path, kind, model)
+        features = _feature_columns(options, path, kind.names, target, model)
         settings |= {"target": target, "columns": list(features)}
         if kind.format == "csv":
             settings |= {"delimiter": kind.delimiter, "header": kind.header}
@@ -437,24 +442,14 @@ def open_table(
     return Table(path, kind, source, target, features)
 
 
-def _parquet_names(path: str) -> tuple[str, ...]:
-    try:
-        return tuple(pyarrow_module("pyarrow.parquet").ParquetFile(path).schema_arrow.names)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is a damaged Parquet file: {error}") from error
-
-
-def _target_column(
-    options: Namespace, console: Console, path: str, kind: FileKind, names: tuple[str, ...], model: Model | None
-) -> str | None:
+def _target_column(options: Namespace, console: Console, path: str, kind: FileKind, model: Model | None) -> str | None:
     if options.target is not None:
-        return _column(path, names, options.target, "--target")
+        return _column(path, kind.names, options.target, "--target")
     if model is not None:
-        stored = model.meta.get("target")
-        has_names = kind.header or kind.format == "parquet"
-        return str(stored) if stored in names and (has_names or len(names) > model.n_features) else None
-    usual = [name for name in names if name.strip().lower() in _TARGET_NAMES]
-    target = usual[0] if len(usual) == 1 else names[-1]
+        target = model.meta.get("target")
+        return target if target in kind.names and (kind.header or len(kind.names) > model.n_features) else None
+    usual = [name for name in kind.names if name.strip().lower() in _TARGET_NAMES]
+    target = usual[0] if len(usual) == 1 else kind.names[-1]
     console.remark(f"target: column {target!r} of {path} (choose another with --target)")
     return target
 
