@@ -109,7 +109,7 @@ class BasisVectorsDisplay:
         **options
             For the artists of the vectors.
         """
-        from kompakt.io.files import model_of
+        from kompakt.io.fitted import model_of
 
         model = model_of(estimator)
         vectors = model.basis_vectors_
