@@ -1,4 +1,6 @@
-"""How exact and how good the fast error estimate of seed 000 is, and what growing costs beside an exact SVM.
+"""How exact and how good the fast error estimate is, and what growing costs beside an exact SVM.
+
+The estimate is that of Navia-Vazquez and Diaz-Morales 2010.
 
     python -m benchmarks.fee_estimate [--quick] [--fresh] [--only TEXT]
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import time
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -35,10 +38,8 @@ class Growth:
     """A growing machine on the first rows of a set, with access to what its steps see."""
 
     def __init__(self, name: str, solver: str, n_rows: int = 500) -> None:
-        from kompakt.basis.candidates import Candidates
-        from kompakt.basis.judges import ClassJudge
-        from kompakt.basis.kernel_values import RowValues, class_means, column_source
-        from kompakt.basis.semiparametric import SemiparametricMachine
+        from kompakt.basis.columns import KernelColumns
+        from kompakt.basis.fee import ClassJudge, FeeCandidates, FirstVectors, SemiparametricMachine, class_means
         from kompakt.data import ArrayRows, hash_rows
         from kompakt.kernels import RBF
         from kompakt.losses import Hinge
@@ -50,35 +51,35 @@ class Growth:
         train, held = number[number % 5 != 0], number[number % 5 == 0]
         rows, self.kernel = ArrayRows(X), RBF(0.5 / (4.0**exponent * X.shape[1]))
         self.vectors = class_means(rows, self.kernel, labels, train)
-        values = RowValues(column_source(rows, self.kernel), train, held, self.vectors)
+        columns = KernelColumns(rows.subset(np.concatenate([train, held])), self.kernel)
+        first = FirstVectors.of(columns, self.vectors)
         self.y = np.where(labels == 1, 1.0, -1.0)
         self.X, self.train, self.held = X, train, held
         weights = np.ones((1, len(train)))
+        targets = self.y[None, train].copy()
         self.machine = SemiparametricMachine(
-            values, self.y[None, train].copy(), weights, len(held), Hinge(), C, capacity=40, solver=solver
+            columns, targets, weights, Hinge(), C, capacity=40, first_vectors=first, solver=solver
         )
         self.machine.append_vectors()
-        self.candidates = Candidates.of(hash_rows(X, 0), train, 0)
+        self.candidates = FeeCandidates(hash_rows(X, 0), train, 0)
         self.judge = ClassJudge(labels[held], self.y[None, held], np.ones(len(held)), 2)
-        self.taken: set[int] = set()
         self.max_iter = 100 if solver == "irwls" else 50
 
     def step(self) -> tuple[Any, np.ndarray]:
         """Train and draw: the candidates of this step and their estimated predictions of the held-out rows."""
-        from kompakt.basis.fee import estimate, try_rows
+        from kompakt.basis.fee import estimate
 
         self.machine.train(self.max_iter)
-        support = self.machine.support()
-        drawn = self.candidates.draw(len(self.machine.indices), 10, support, self.taken)
-        trial = try_rows(self.machine, drawn)
+        drawn = self.candidates.draw(len(self.machine.indices), 10, self.machine.active)
+        trial = self.machine.try_rows(drawn)
         return trial, estimate(self.machine, trial)
 
     def add(self, trial: Any, F: np.ndarray) -> None:
         from kompakt.basis.fee import pick
 
         winner = pick(*self.judge.errors(F))
-        self.machine.append_row(int(trial.indices[winner]), trial.columns[winner])
-        self.taken.add(int(self.candidates.distinct[trial.indices[winner]]))
+        self.machine.append_row(int(trial.indices[winner]), trial, winner)
+        self.candidates.take(trial.indices[[winner]])
 
     @property
     def basis(self) -> np.ndarray:
@@ -134,9 +135,9 @@ def exactness(name: str, n_steps: int) -> dict[str, Any]:
     worst, largest, count = 0.0, 0.0, 0
     for _ in range(n_steps):
         trial, F = growth.step()
-        factor = growth.machine.hold()[0]
+        fit = growth.machine.fits()[0]
         a = np.zeros(len(growth.train))
-        a[factor.rows] = factor.root**2
+        a[fit.rows] = fit.root**2
         largest = max(largest, float(a.max()))
         for place, index in enumerate(trial.indices):
             expected = direct(growth, int(index), a)
@@ -151,15 +152,12 @@ def exactness(name: str, n_steps: int) -> dict[str, Any]:
 
 def retrained_errors(growth: Growth, trial: Any) -> np.ndarray:
     """Validation error of every candidate's machine after training it."""
-    machine = growth.machine
-    theta, f, factors = machine.theta.copy(), machine.f.copy(), machine.factors
     errors = []
-    for index, column in zip(trial.indices, trial.columns, strict=True):
-        machine.append_row(int(index), column)
+    for place, index in enumerate(trial.indices):
+        machine = deepcopy(growth.machine)
+        machine.append_row(int(index), trial, place)
         machine.train(growth.max_iter)
-        errors.append(float(growth.judge.errors(machine.held_out[None])[0][0]))
-        machine.indices.pop()
-        machine.theta[...], machine.f[...], machine.factors = theta, f, factors
+        errors.append(float(growth.judge.errors(machine.validation_outputs[None])[0][0]))
     return np.array(errors)
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz            # 200,000 model files and 200,000 files of rows, and more
     python -m benchmarks.fuzz --quick    # 2,000 of each kind
 
-Each case is a sound file that a seeded mutator has changed (kompakt.testing.mutators); the case number alone makes it
+Each case is a sound file that a seeded mutator has changed (benchmarks/mutators.py); the case number alone makes it
 again: `damaged(TARGETS["model files"], 17)`.  Batches run in forked processes under a limit on memory, with a timer of
 processor seconds for each case and a watchdog for the batch.
 """
@@ -29,9 +29,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from benchmarks import mutators
 from benchmarks.harness import Run, at_most
 from kompakt.io import ModelFileError
-from kompakt.testing import mutators
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20261115
@@ -124,10 +124,10 @@ def _read_for_command(path: str) -> None:
     from argparse import Namespace
 
     from kompakt.cli.console import Console
-    from kompakt.cli.tables import open_for_training
+    from kompakt.cli.tables import open_table
 
-    options = Namespace(data=path, header=None, format=None, target=None, ignore=[], quiet=True, memory=1000)
-    open_for_training(options, Console(options)).read()
+    options = Namespace(header=None, format=None, target=None, ignore=[])
+    open_table(options, Console(quiet=True), path).read()
 
 
 def _refusals_of_commands() -> tuple[type[BaseException], ...]:

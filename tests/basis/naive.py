@@ -1,12 +1,11 @@
-"""Slow, obvious versions of what `kompakt.basis` computes: eq. 4 of seed 001 with a general-purpose minimiser."""
+"""Slow, obvious versions of what `kompakt.basis` computes: Keerthi et al. 2006, eq. 4, with a general minimiser."""
 
 import numpy as np
 from scipy.optimize import minimize
 
-from kompakt.basis.candidates import CandidateStream
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.machine import GrowingMachine
+from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
+from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
 
 
@@ -19,13 +18,13 @@ def data(n=60, outputs=1, seed=0):
 
 
 def machine_for(X, y, kernel, loss, C, weights=None, capacity=30, **options):
-    columns = KernelColumns(ArrayRows(X, y), kernel, 16)  # blocks that do not divide the rows
-    return GrowingMachine(columns, loss, C, weights, capacity=capacity, **options)
+    columns = KernelColumns(ArrayRows(X, y), kernel, block_rows=16)  # blocks that do not divide the rows
+    return GrowingMachine.on_rows(columns, loss, C, weights, capacity=capacity, **options)
 
 
 def grown(machine, size, selection="sp2", key=1, **options):
     """The machine after growing, trained to the end, and its records."""
-    stream = CandidateStream.of(hash_rows(machine.rows.X, key), key)
+    stream = CandidateStream.of(hash_rows(machine.columns.rows.X, key), key)
     plan = GrowthPlan(machine.n_basis + size, selection, retraining="always", **options)
     return machine, grow(machine, stream, plan)
 

@@ -5,21 +5,25 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import solve_triangular
 
-from kompakt.basis import rounded_pieces
-from kompakt.basis.candidates import Candidates
+from kompakt.basis import fee, growing
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
+    ClassJudge,
+    FeeCandidates,
     FeePlan,
+    FirstVectors,
+    SemiparametricMachine,
+    ValueJudge,
+    WeightedFit,
+    class_means,
     estimate,
     fast_weights,
-    grow,
+    grow_fee,
     pick,
+    quadratic_weights,
     score_sgma,
-    try_rows,
+    table_weights,
 )
-from kompakt.basis.held import held_quadratic, hold, table_weights
-from kompakt.basis.judges import ClassJudge, ValueJudge
-from kompakt.basis.kernel_values import RowValues, class_means, column_source
-from kompakt.basis.semiparametric import SemiparametricMachine
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard, make_ringnorm, make_spirals
 from kompakt.kernels import RBF
@@ -44,15 +48,14 @@ class Setup:
         self.train, self.held = number[number % every != 0], number[number % every == 0]
         self.kernel = RBF(gamma)
         rows = ArrayRows(self.X)
-        self.columns = column_source(rows, self.kernel)
+        self.columns = KernelColumns(rows.subset(np.concatenate([self.train, self.held])), self.kernel)
         self.vectors = class_means(rows, self.kernel, labels, self.train)
-        values = RowValues(self.columns, self.train, self.held, self.vectors)
         weights = np.ones((1, len(self.train)))
         targets = self.y[None, self.train].copy()
-        self.machine = SemiparametricMachine(
-            values, targets, weights, len(self.held), loss or Hinge(), C, 60, solver, **options
-        )
-        self.candidates = Candidates.of(hash_rows(self.X, 1), self.train, 1)
+        first = FirstVectors.of(self.columns, self.vectors)
+        options |= {"capacity": 60, "first_vectors": first, "solver": solver}
+        self.machine = SemiparametricMachine(self.columns, targets, weights, loss or Hinge(), C, **options)
+        self.candidates = FeeCandidates(hash_rows(self.X, 1), self.train, 1)
         self.judge = ClassJudge(labels[self.held], self.y[None, self.held], np.ones(len(self.held)), 2)
 
     def basis(self):
@@ -80,16 +83,16 @@ def test_fast_weights_equal_a_direct_solve_of_eq_10(name, solver):
     setup = Setup(name, solver)
     machine = setup.machine
     machine.append_vectors()
-    largest, taken = 0.0, set()
+    largest = 0.0
     for step in range(20):
         machine.train(40)
-        factor = machine.hold()[0]
+        fit = machine.fits()[0]
         a = np.zeros(len(setup.train))
-        a[factor.rows] = factor.root**2
+        a[fit.rows] = fit.root**2
         z = setup.y[setup.train]
         if solver == "newton":
-            z = held_quadratic(machine.loss, machine.widths[0], z, machine.f[0], machine.cost[0])[1]
-        trial = try_rows(machine, setup.candidates.draw(step, 10, machine.support(), taken))
+            z = quadratic_weights(machine.plain_loss, machine.widths[0], z, machine.f[0], machine.cost[0])[1]
+        trial = machine.try_rows(setup.candidates.draw(step, 10, machine.active))
         F = estimate(machine, trial)[:, 0]
         intercept, beta = fast_weights(machine, trial)
         for place, index in enumerate(trial.indices):
@@ -100,8 +103,8 @@ def test_fast_weights_equal_a_direct_solve_of_eq_10(name, solver):
             assert_allclose(values, expected, atol=1e-6)  # the weights themselves may be large and of both signs
         largest = max(largest, a.max())
         winner = pick(*setup.judge.errors(F[:, None]))
-        machine.append_row(int(trial.indices[winner]), trial.columns[winner])
-        taken.add(int(setup.candidates.distinct[trial.indices[winner]]))
+        machine.append_row(int(trial.indices[winner]), trial, winner)
+        setup.candidates.take(trial.indices[[winner]])
     assert largest >= (1e8 if solver == "irwls" else 1e3), "no row was near the margin: the test has lost its point"
 
 
@@ -111,14 +114,15 @@ def test_the_cost_of_a_candidate_is_rows_times_size():
     for every in (2, 5):
         for size in (10, 20, 40):
             setup = Setup("ringnorm", every=every)
-            grow(setup.machine, setup.candidates, FeePlan(size, patience=None), setup.judge)
-            setup.machine.hold()
-            before, evals = setup.machine.work.scoring, setup.columns.n_evals
-            indices = setup.candidates.draw(99, 5, np.ones(len(setup.train), dtype=bool), set())
-            trial = try_rows(setup.machine, indices)
+            grow_fee(setup.machine, setup.candidates, FeePlan(size, patience=None), setup.judge)
+            setup.machine.fits()
+            before, evals = setup.machine.scoring, setup.columns.n_evals
+            setup.candidates.taken[:] = False
+            indices = setup.candidates.draw(99, 5, np.arange(len(setup.train)))
+            trial = setup.machine.try_rows(indices)
             estimate(setup.machine, trial)
             k, rows, width = len(indices), len(setup.X), setup.machine.width
-            costs[every, size] = (setup.machine.work.scoring - before) / k
+            costs[every, size] = (setup.machine.scoring - before) / k
             assert costs[every, size] <= 4.0 * rows * width
             assert setup.columns.n_evals - evals == k * (rows + 1)
     for every in (2, 5):
@@ -130,12 +134,11 @@ def test_candidates_are_support_vectors_and_never_in_the_basis():
     seen = []
 
     def look(machine, trial, winner):
-        support = machine.support()
-        assert support[trial.indices].all()
+        assert np.isin(trial.indices, machine.active).all()
         assert not set(trial.indices) & set(machine.indices)
         seen.append(len(trial.indices))
 
-    grow(setup.machine, setup.candidates, FeePlan(30, patience=None), setup.judge, look)
+    grow_fee(setup.machine, setup.candidates, FeePlan(30, patience=None), setup.judge, look)
     assert len(seen) == 28
     assert max(seen) == 10
 
@@ -144,20 +147,20 @@ def test_a_row_equal_to_a_basis_vector_is_left_out():
     setup = Setup()
     setup.machine.append_vectors()
     setup.machine.append_row(3)
-    trial = try_rows(setup.machine, np.array([3, 4]))
+    trial = setup.machine.try_rows(np.array([3, 4]))
     assert trial.indices.tolist() == [4]
 
 
 def test_equal_rows_are_one_candidate():
     X = np.repeat(np.arange(6.0)[:, None], 3, axis=0)
-    candidates = Candidates.of(hash_rows(X, 0), np.arange(18), 0)
-    drawn = candidates.draw(0, 10, np.ones(18, dtype=bool), set())
+    candidates = FeeCandidates(hash_rows(X, 0), np.arange(18), 0)
+    drawn = candidates.draw(0, 10, np.arange(18))
     assert sorted(X[drawn, 0]) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_growth_stops_patience_steps_after_the_first_minimum():
     setup = Setup("ringnorm", C=1.0)
-    growth = grow(setup.machine, setup.candidates, FeePlan(60, patience=7), setup.judge)
+    growth = grow_fee(setup.machine, setup.candidates, FeePlan(60, patience=7), setup.judge)
     errors = [record["validation_error"] for record in growth.records]
     sizes = [record["n_basis"] for record in growth.records]
     best = int(np.argmin(errors))
@@ -177,25 +180,26 @@ def test_the_winner_has_the_lowest_estimated_error_then_margin_then_order():
 def test_compiled_and_array_newton_agree(monkeypatch, C):
     pytest.importorskip("numba")
     fast = Setup(C=C)
-    a = grow(fast.machine, fast.candidates, FeePlan(15, patience=None, max_iter=100), fast.judge)
-    from kompakt.basis import semiparametric
-
-    monkeypatch.setattr(semiparametric, "compiled_newton", lambda: None)
+    a = grow_fee(fast.machine, fast.candidates, FeePlan(15, patience=None, max_iter=100), fast.judge)
+    monkeypatch.setattr(growing, "compiled", lambda: None)
     slow = Setup(C=C)
-    b = grow(slow.machine, slow.candidates, FeePlan(15, patience=None, max_iter=100), slow.judge)
+    b = grow_fee(slow.machine, slow.candidates, FeePlan(15, patience=None, max_iter=100), slow.judge)
     assert fast.machine.indices == slow.machine.indices
     assert_allclose(a.coordinates, b.coordinates, atol=2e-3 * np.abs(b.coordinates).max())
 
 
-@pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), LeastSquares()])
-def test_the_trained_machine_is_its_own_held_fit(loss):
-    """Holding the weights of a converged machine and solving again changes nothing (eq. 9)."""
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("loss", [Hinge(), SquaredHinge(), LeastSquares(), EpsilonInsensitive(0.1), Absolute()])
+def test_the_trained_machine_is_its_own_weighted_fit(monkeypatch, loss, compiled):
+    """Fixing the weights of a converged machine and solving again changes nothing (eq. 9)."""
+    if not compiled:
+        monkeypatch.setattr(growing, "compiled", lambda: None)
     setup = Setup(loss=loss, C=5.0)
     setup.machine.append_vectors()
     for index in range(10):
         setup.machine.append_row(index)
     setup.machine.train(200, tol=1e-10)
-    theta = setup.machine.hold()[0].theta
+    theta = setup.machine.fits()[0].theta
     assert_allclose(theta, setup.machine.theta[0, : setup.machine.width], atol=1e-6)
 
 
@@ -207,17 +211,17 @@ def test_newton_and_reweighting_reach_the_same_machine():
         for index in range(6):
             setup.machine.append_row(index)
         setup.machine.train(400)
-        found.append(setup.machine.held_out[0])
+        found.append(setup.machine.validation_outputs[0])
     assert_allclose(found[0], found[1], atol=0.03)  # kinks are rounded to 2 % of the margin while growing
 
 
 @pytest.mark.parametrize("loss", [EpsilonInsensitive(0.1), Absolute(), Huber(0.5), LeastSquares(), SquaredHinge()])
-def test_held_quadratic_has_the_gradient_of_the_loss(loss):
+def test_quadratic_weights_have_the_gradient_of_the_loss(loss):
     rng = np.random.default_rng(0)
     f = rng.normal(size=50)
     y = rng.choice([-1.0, 1.0], size=50) if loss.for_classes else rng.normal(size=50)
     cost = rng.uniform(1, 2, size=50)
-    a, z = held_quadratic(loss, 1e-9, y, f, cost)
+    a, z = quadratic_weights(loss, 1e-9, y, f, cost)
     assert np.all(a >= 0)
     assert_allclose(a * (f - z), cost * loss.gradient(y, f), atol=1e-12)
 
@@ -230,17 +234,15 @@ def test_table_weights_are_those_of_table_1():
 
 
 def test_factoring_by_parts_gives_the_same_factor(monkeypatch):
-    from kompakt.basis import held
-
     rng = np.random.default_rng(0)
     A, a, z = rng.normal(size=(6, 500)), 10.0 ** rng.uniform(-2, 9, 500), rng.normal(size=500)
     penalty = np.array([0.0, 1, 1, 1, 1, 1])
-    whole = hold(A, penalty, a, z)
-    monkeypatch.setattr(held, "_QR_ROWS", 64)
-    parts = hold(A, penalty, a, z)
+    whole = WeightedFit(A, penalty, a, z)
+    monkeypatch.setattr(fee, "_QR_ROWS", 64)
+    parts = WeightedFit(A, penalty, a, z)
     columns = rng.normal(size=(3, 500))
     assert_allclose(parts.theta, whole.theta, atol=1e-10)
-    assert_allclose(parts.border(columns).coordinates, whole.border(columns).coordinates, atol=1e-10)
+    assert_allclose(parts.bordered_coordinates(columns), whole.bordered_coordinates(columns), atol=1e-10)
 
 
 def test_sgma_is_the_decrease_of_the_representation_error():
@@ -249,23 +251,22 @@ def test_sgma_is_the_decrease_of_the_representation_error():
     machine.append_vectors()
     machine.append_row(5)
     machine.train()
-    support = machine.support()
-    trial = try_rows(machine, np.arange(10, 16))
+    trial = machine.try_rows(np.arange(10, 16))
 
     def error(basis):
-        S = X[support]
+        S = X[machine.active]
         K = kernel.block(S, basis)
         return np.sum(1.0 - np.einsum("ij,ji->i", K, np.linalg.solve(kernel.gram(basis), K.T)))
 
     before = error(setup.basis())
     naive = [before - error(np.concatenate([setup.basis(), X[[i]]])) for i in trial.indices]
-    assert_allclose(score_sgma(machine, trial, support), naive, rtol=1e-8)
+    assert_allclose(score_sgma(machine, trial), naive, rtol=1e-8)
 
 
 @pytest.mark.parametrize("selection", ["sgma", "gsvc"])
 def test_other_criteria_grow_too(selection):
     setup = Setup()
-    growth = grow(setup.machine, setup.candidates, FeePlan(20, selection, patience=None), setup.judge)
+    growth = grow_fee(setup.machine, setup.candidates, FeePlan(20, selection, patience=None), setup.judge)
     assert growth.size == 20
     assert len(set(setup.machine.indices)) == 18
     assert growth.records[-1]["estimated_error"] is None
@@ -274,13 +275,13 @@ def test_other_criteria_grow_too(selection):
 def test_gsvc_takes_the_support_vector_least_like_the_basis():
     setup = Setup()
     machine = setup.machine
-    grow(machine, setup.candidates, FeePlan(3, "gsvc", patience=None), setup.judge)
+    grow_fee(machine, setup.candidates, FeePlan(3, "gsvc", patience=None), setup.judge)
     other = Setup()
     other.machine.append_vectors()
     other.machine.train()
     X = other.X[other.train]
     likeness = other.kernel.block(X, other.vectors).max(axis=1)
-    likeness[~other.machine.support()] = np.inf
+    likeness[np.setdiff1d(np.arange(len(X)), other.machine.active)] = np.inf
     assert machine.indices == [int(np.argmin(likeness))]
 
 
@@ -288,21 +289,6 @@ def test_least_squares_estimates_are_exact():
     """With constant weights the estimate is the error after retraining."""
     setup = Setup(loss=LeastSquares())
     judge = ValueJudge(setup.y[None, setup.held], np.ones(len(setup.held)))
-    growth = grow(setup.machine, setup.candidates, FeePlan(12, patience=None), judge)
+    growth = grow_fee(setup.machine, setup.candidates, FeePlan(12, patience=None), judge)
     for record in growth.records[1:]:
         assert record["estimated_error"] == pytest.approx(record["validation_error"], rel=1e-6)
-
-
-def test_step_length_is_the_minimiser_along_the_step():
-    rng = np.random.default_rng(1)
-    y, f, change = rng.choice([-1.0, 1.0], 40), rng.normal(size=40), 5 * rng.normal(size=40)
-    cost, width = np.ones(40), 0.1
-
-    def objective(t):
-        return rounded_pieces.pieces(Hinge(), y, f + t * change, cost, width)[0] + 0.5 * 3.0 * t * t
-
-    descent = (objective(1e-7) - objective(-1e-7)) / 2e-7
-    change = change if descent < 0 else -change
-    t = rounded_pieces.step_length(Hinge(), y, f, cost, change, width, 3.0, -abs(descent))
-    grid = np.linspace(0, 1, 4001)
-    assert objective(t) <= min(objective(s) for s in grid) + 1e-6

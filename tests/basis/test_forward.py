@@ -5,12 +5,16 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.basis.naive import data, grown, machine_for
 
-from kompakt.basis.candidates import CandidateStream
 from kompakt.basis.columns import ColumnCache, KernelColumns
-from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.machine import GrowingMachine
-from kompakt.basis.schedules import Adaptive, expected_best_of_half, make_schedule
-from kompakt.basis.selector import GrowthSelector
+from kompakt.basis.forward import (
+    CandidateStream,
+    GrowthPlan,
+    GrowthSelector,
+    Schedule,
+    expected_best_of_half,
+    grow,
+)
+from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Hinge, SquaredHinge
@@ -83,11 +87,11 @@ def test_folds_share_the_stream():
 
 
 def test_fixed_schedules():
-    assert [d for d in range(1, 40) if make_schedule("powers", 5).retrain_at(d)] == [1, 2, 4, 8, 16, 32]
+    assert [d for d in range(1, 40) if Schedule("powers", 5).retrain_at(d)] == [1, 2, 4, 8, 16, 32]
     quarter = sorted({int(2 ** (p / 4) + 1e-9) for p in range(40)} & set(range(1, 600)))
-    assert [d for d in range(1, 600) if make_schedule("quarter_powers", 5).retrain_at(d)] == quarter
+    assert [d for d in range(1, 600) if Schedule("quarter_powers", 5).retrain_at(d)] == quarter
     with pytest.raises(ValueError, match="retraining must be one of"):
-        make_schedule("sometimes", 5)
+        Schedule("sometimes", 5)
 
 
 def test_expected_best_of_half():
@@ -98,7 +102,7 @@ def test_expected_best_of_half():
 
 
 def test_adaptive_schedule_tries_more_where_scores_differ():
-    varied, equal = Adaptive("adaptive", 16), Adaptive("adaptive", 16)
+    varied, equal = Schedule("adaptive", 16), Schedule("adaptive", 16)
     for _ in range(6):
         varied.learn(np.r_[np.zeros(15), 10.0], 10.0, scoring=1.0, training=9.0, retraining=0.0)
         equal.learn(np.ones(16), 1.0, scoring=9.0, training=1.0, retraining=0.0)
@@ -122,14 +126,14 @@ def test_stale_gain_is_what_a_newton_step_promises():
     X, y, _ = data(300)
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0)
     for index in range(12):
-        if not machine.append(index, machine.columns_of.column(index), 1.0):
+        if not machine.append(index, machine.columns.column(index), 1.0):
             machine.retrain(1e-14, thorough=True)
-    A, p = machine.A[:, : machine.width], machine.penalty[: machine.width]
-    slopes = machine.s * machine.loss.gradient(machine.y, machine.f)
-    gradient = p[:, None] * machine.theta + machine.C * A.T @ slopes
-    H = np.diag(p) + machine.C * A.T @ (machine.curvatures * A)
+    A, p = machine.lines, machine.penalty[: machine.width]
+    slopes = machine.cost * machine.loss.gradient(machine.y, machine.f)
+    gradient = p * machine.theta[0, : machine.width] + A @ slopes[0]
+    H = np.diag(p) + (machine.curvatures * A) @ A.T
     assert machine.stale_gain() > 0
-    assert_allclose(machine.stale_gain(), 0.5 * (gradient.T @ np.linalg.solve(H, gradient)).item(), rtol=1e-6)
+    assert_allclose(machine.stale_gain(), 0.5 * gradient @ np.linalg.solve(H, gradient), rtol=1e-6)
     machine.retrain(1e-12, thorough=True)
     assert machine.stale_gain() < 1e-9
 
@@ -145,7 +149,7 @@ def test_kernel_evaluations_per_step(kappa):
         n_active, before = len(machine.active), kernel.count
         grow(machine, stream, GrowthPlan(d + 1, n_candidates=kappa, retraining="always"))
         assert kernel.count - before <= kappa * (n_active + d) + 400 + d + 1
-    assert kernel.count == machine.columns_of.n_evals
+    assert kernel.count == machine.columns.n_evals
 
 
 def test_whole_row_criteria_evaluate_one_column_per_step():
@@ -161,8 +165,8 @@ def test_cache_keeps_columns_and_changes_nothing():
     for slots in (0, 3, 100):
         kernel = Counting(0.5)
         cache = ColumnCache(100, slots) if slots else None
-        columns = KernelColumns(ArrayRows(X, y), kernel, 16, cache)
-        machine = GrowingMachine(columns, SquaredHinge(), 3.0, capacity=40)
+        columns = KernelColumns(ArrayRows(X, y), kernel, cache, 16)
+        machine = GrowingMachine.on_rows(columns, SquaredHinge(), 3.0, capacity=40)
         grown(machine, 40)
         results[slots] = machine.indices, float(machine.objective()[0]), kernel.count
     assert results[0][0] == results[3][0] == results[100][0]

@@ -1,4 +1,4 @@
-"""Every criterion of seed 001 against a naive version on small data."""
+"""Every criterion of Keerthi et al. 2006 against a naive version on small data."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,8 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from tests.basis.naive import data, full_fit, grown, machine_for
 
-from kompakt.basis.candidates import CandidateStream
-from kompakt.basis.forward import GrowthPlan, _Growth
-from kompakt.basis.scores import TRIALS, WholeRows, pivots, score_sp1
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan
+from kompakt.basis.scores import TRIALS, WholeRows, score_sp1
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
@@ -83,7 +82,7 @@ def test_sp1_holds_while_the_active_set_is_stale():
     X, y, s = data()
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0, s)
     for index in range(6):  # never retrained: the machine is not at its optimum
-        machine.append(index, machine.columns_of.column(index), 1.0)
+        machine.append(index, machine.columns.column(index), 1.0)
     got = score_sp1(machine, np.array([20, 30]))
     before = float(np.sum(machine.objective()))
     for position, row in enumerate((20, 30)):
@@ -99,7 +98,7 @@ def test_racing_candidates_end_with_the_same_winner(loss, C):
     machine = machine_for(X, y, RBF(0.5), loss, C)
     for size in range(0, 30, 3):
         grown(machine, size - machine.n_basis)
-        tried = np.array([row for row in range(300) if row not in machine.taken][:: 6])
+        tried = np.array([row for row in range(300) if row not in machine.taken][::6])
         full, raced = score_sp1(machine, tried), score_sp1(machine, tried, race=True)
         assert np.argmax(raced.scores) == np.argmax(full.scores)
         assert_allclose(raced.scores.max(), full.scores.max(), rtol=1e-6)
@@ -154,11 +153,11 @@ def test_criteria_over_all_rows(name):
     machine = machine_for(X, y, kernel, SquaredHinge(), 3.0, s, fit_intercept=False)
     hashes = hash_rows(X, 1)
     order = np.argsort(hashes)
-    growth = _Growth(machine, CandidateStream.of(hashes, 1), GrowthPlan(12, name, retraining="always"))
+    growth = Growth(machine, CandidateStream.of(hashes, 1), GrowthPlan(12, name, retraining="always"))
     for _ in range(12):
         taken = list(machine.indices)
         free = np.setdiff1d(np.arange(60), taken)
-        active = np.array([row for row in free if np.any(machine.loss.gradient(y[row], machine.f[row]) != 0)])
+        active = np.array([row for row in free if np.any(machine.loss.gradient(y[row], machine.f[:, row]) != 0)])
         distances = brute_distances(kernel, X, taken)
         if name == "cholesky":
             score = {row: distances[row] for row in free}
@@ -166,7 +165,7 @@ def test_criteria_over_all_rows(name):
             K = np.abs(kernel.gram(X))
             score = {row: -max((K[row, j] for j in taken), default=0.0) for row in active}
         else:  # eq. 9, summed over the outputs
-            short = np.maximum(0.0, 1.0 - y * machine.f)
+            short = np.maximum(0.0, 1.0 - y * machine.f.T)
             score = {row: np.sum(short[row] ** 2) * distances[row] for row in active}
         best = max(score.values())
         ties = [row for row in order if row in score and score[row] >= best - 1e-12]
@@ -176,12 +175,12 @@ def test_criteria_over_all_rows(name):
     assert_allclose(growth.whole.squares, brute_distances(kernel, X, machine.indices), atol=1e-9)
 
 
-def test_pivots_are_distances_from_the_span():
+def test_distances_from_the_span():
     X, y, _ = data()
     machine, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 8)
     rows = np.array([row for row in range(60) if row not in machine.taken])
     expected = brute_distances(RBF(0.5), X, machine.indices)[rows]
-    assert_allclose(pivots(machine, rows, np.ones(len(rows))), expected, atol=1e-9)
+    assert_allclose(machine.distances(machine.features(rows), np.ones(len(rows))), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["sp1", "sp2", "mark"])
@@ -189,7 +188,7 @@ def test_a_step_takes_the_best_candidate(name):
     X, y, s = data()
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, s)
     stream = CandidateStream.of(hash_rows(X, 1), 1)
-    growth = _Growth(machine, stream, GrowthPlan(6, name, 7, retraining="always"))
+    growth = Growth(machine, stream, GrowthPlan(6, name, 7, retraining="always"))
     for step in range(6):
         tried = TRIALS[name](machine, stream.draw(step, 7, machine.taken), "active")
         best = tried.indices[np.argmax(tried.scores)]

@@ -7,10 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.basis.naive import data, machine_for
 
-from kompakt.basis import sizes
-from kompakt.basis.batch import grow_batch
+from kompakt.basis import growing
 from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.sizes import SizeProblem, Tuned, fold_errors, size_errors, tune_grid
+from kompakt.basis.sizes import SizeProblem, Tuned, fold_errors, grow_batch, size_errors, tune_grid
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
@@ -35,8 +34,11 @@ def problem(loss=None, n=90, intercept=False, **plan):
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), HuberHinge(0.8), LeastSquares()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("intercept", "score_rows"), [(True, "active"), (False, "active"), (False, "all")])
-def test_machines_side_by_side_are_the_machines_alone(loss, intercept, score_rows):
+def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, intercept, score_rows, compiled):
+    if not compiled:
+        monkeypatch.setattr(growing, "compiled", lambda: None)
     at = problem(loss, intercept=intercept, score_rows=score_rows)
     X, y = at.rows.X, at.rows.targets
     kernel = RBF(0.5) if intercept else 1 + RBF(0.5)
@@ -53,7 +55,7 @@ def test_machines_side_by_side_are_the_machines_alone(loss, intercept, score_row
 
             def note(machine, alone=alone):
                 machine.retrain(1e-11, thorough=True)
-                alone.append(machine.f[:, 0].copy())
+                alone.append(machine.f[0].copy())
                 return {}
 
             grow(machine, streams[fold], at.plan, note)
@@ -72,14 +74,13 @@ def test_held_out_rows_have_no_influence():
     assert errors.shape == (2, 8)
 
 
-def test_tuning_is_the_same_by_every_road(monkeypatch):
+def test_tuning_is_the_same_by_every_road():
     at = problem()
     kernels, C = [RBF(g) for g in (0.1, 1.0, 5.0)], np.array([0.1, 1.0, 10.0])
     together = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
     recomputed = tune_grid(at, kernels, C, plus_one=True, memory_budget=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(sizes, "_can_batch", lambda problem: False)
-        by_matrix = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
+    timed = replace(at, plan=replace(at.plan, deadline=np.inf))  # such machines are grown one by one
+    by_matrix = tune_grid(timed, kernels, C, plus_one=True, memory_budget=1 << 30)
     with block_threads(3):
         threads = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
     assert np.array_equal(threads.errors, together.errors)

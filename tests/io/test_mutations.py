@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.mutators import mutate_libsvm, mutate_model_file
 
 import kompakt
 from kompakt.io import ModelFileError, read_header, read_libsvm, to_model
-from kompakt.testing.mutators import mutate_libsvm, mutate_model_file
 
 HERE = Path(__file__).parent
 N_CASES = 2000

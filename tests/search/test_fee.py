@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kompakt.basis.candidates import Candidates
-from kompakt.basis.fee import FeePlan, grow
-from kompakt.basis.kernel_values import RowValues, class_means, column_source
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.fee import FeeCandidates, FeePlan, FirstVectors, class_means, grow_fee
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard
 from kompakt.kernels import RBF
@@ -85,10 +84,10 @@ def test_confirmed_errors_are_those_of_a_machine_that_never_saw_the_rows(problem
         for (train, held), error in zip(problem.splits, point.confirmed, strict=True):
             rows = ArrayRows(X[train])
             vectors = class_means(rows, kernel, problem.labels[train], np.arange(len(train)))
-            values = RowValues(column_source(rows, kernel), np.arange(len(train)), np.empty(0, dtype=int), vectors)
-            machine = problem.machine(values, train, 0, point.C, point.size)
+            columns = KernelColumns(rows, kernel)
+            machine = problem.machine(columns, FirstVectors.of(columns, vectors), train, point.C, point.size)
             plan = FeePlan(point.size, patience=None)
-            grow(machine, Candidates.of(problem.hashes, train, 0), plan, problem.judge(train))
+            grow_fee(machine, FeeCandidates(problem.hashes, train, 0), plan, problem.judge(train))
             basis = np.concatenate([vectors[machine.used_vectors], X[train[machine.indices]]])
             beta = np.linalg.solve(machine.factor_R, machine.theta[0, 1 : machine.width])
             scores = machine.theta[0, 0] + kernel.block(X[held], basis) @ beta

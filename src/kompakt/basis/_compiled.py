@@ -1,89 +1,245 @@
-"""The one-dimensional minimisation for hinge losses as a compiled loop.
+"""Compiled loops of growing machines: the minimiser along one direction, and Newton's method for small problems.
 
-Scoring candidates is most of the work of growing small machines, and the loop over rows is too short for array
-operations.  Numba is optional (extra `fast`); `line.py` does the same with NumPy.
+A growth of a small machine is thousands of trainings of some hundred rows and some ten vectors: array operations would
+spend their time on being called.  This module needs Numba, the extra `fast`; `growing.py` imports it where that is
+there, and does the same with NumPy where not.  Functions are global, so that compiled code is found on disk again.
+
+A loss is handed over as its derivative with respect to the residual r, a sum of ramps (see `growing.Pieces`):
+base + sum_k rate_k (clip(r, low_k, high_k) - anchor_k).  With `regression`, r = y - f, else r = 1 - y f.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
 
-from kompakt.parallel import numba_available
+# Fused multiply-adds only: sums keep their order, so results do not depend on the vector width.
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy", "cache": True}
 
-Array = np.ndarray
 
+@numba.njit(**_OPTIONS)
+def _minimise(r, z, weight, n, a, q, base, ramps, tol):  # type: ignore[no-untyped-def]
+    """Minimiser t >= or <= 0 of a t + q t^2 / 2 + sum_i weight_i loss(r_i - t z_i), and the decrease it brings.
 
-@cache
-def hinge_minimiser() -> Callable[..., None] | None:
-    """`minimise(y, f, s, columns, group, linear, quadratic, C, limit, tol, t, decrease)`, or None without Numba.
-
-    The loss is max(0, r)^2 / 2 for the shortfall r = 1 - y f up to `limit` and linear beyond: squared hinge for an
-    infinite limit, else the Huber-type loss of seed 001, section 8.
+    Newton steps kept inside a shrinking bracket; `tol` is the derivative at the end against that at 0.
     """
-    if not numba_available():
-        return None
-    import numba
+    if base != 0.0:
+        for i in range(n):
+            a -= base * weight[i] * z[i]
+    t, length, low, high, sign = 0.0, 0.0, 0.0, np.inf, 1.0
+    start, first, value = 0.0, 0.0, 0.0
+    for evaluation in range(101):
+        slope, curvature, value = a + q * t, q, 0.0
+        for k in range(len(ramps)):
+            bottom, top, rate, anchor = ramps[k, 0], ramps[k, 1], ramps[k, 2], ramps[k, 3]
+            rise, bend, total = 0.0, 0.0, 0.0
+            for i in range(n):
+                at = r[i] - t * z[i]
+                c = min(max(at, bottom), top)
+                wz = weight[i] * z[i]
+                rise += wz * (c - anchor)
+                bend += wz * z[i] * (1.0 if bottom < at < top else 0.0)
+                total += weight[i] * (c - anchor) * (at - 0.5 * (c + anchor))
+            slope -= rate * rise
+            curvature += rate * bend
+            value += rate * total
+        if evaluation == 0:
+            start, first = slope, value
+            if start == 0.0:
+                return 0.0, 0.0
+            sign = -1.0 if start > 0.0 else 1.0
+        slope *= sign  # along the direction of travel
+        small = abs(slope) <= tol * abs(start)
+        if small or (high < np.inf and high - low <= 1e-14 * high):
+            break
+        if slope < 0.0:
+            low = length
+        else:
+            high = length
+        length -= slope / curvature
+        if not (low < length < high):
+            length = 0.5 * (low + high) if high < np.inf else 2.0 * low
+        t = sign * length
+    return t, max(0.0, first - value - t * (a + 0.5 * q * t))
 
-    # Fused multiply-adds only: sums keep their order, so results do not depend on the vector width.
-    compiled = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)(_minimise)
 
-    def minimise(*arguments: Array | float) -> None:
-        # one signature for all callers: contiguous, writable arrays
-        arrays = [np.require(a, requirements=["C", "W"]) if isinstance(a, np.ndarray) else float(a) for a in arguments]
-        compiled(*arrays)
-
-    return minimise
-
-
-def _minimise(y, f, s, columns, group, linear, quadratic, C, limit, tol, t, decrease):  # type: ignore[no-untyped-def]
+@numba.njit(**_OPTIONS)
+def minimise(y, f, s, columns, group, linear, quadratic, C, regression, base, ramps, tol, t, decrease):  # type: ignore[no-untyped-def]
+    """Fill t and decrease (B, k): B machines, k directions each; see `growing.minimise_along`."""
     n = y.shape[1]
     rows = np.empty(n, dtype=np.int64)
-    short, weight, z = np.empty(n), np.empty(n), np.empty(n)
-    for b in range(y.shape[0]):
+    r, weight, z = np.empty(n), np.empty(n), np.empty(n)
+    for b in range(len(y)):
         m = 0
         for i in range(n):  # only rows that count
             if s[b, i] != 0.0:
                 rows[m] = i
-                short[m] = 1.0 - y[b, i] * f[b, i]
+                r[m] = y[b, i] - f[b, i] if regression else 1.0 - y[b, i] * f[b, i]
                 weight[m] = C[b] * s[b, i]
                 m += 1
         for j in range(columns.shape[1]):
             for i in range(m):
-                z[i] = y[b, rows[i]] * columns[group[b], j, rows[i]]
+                column = columns[group[b], j, rows[i]]
+                z[i] = column if regression else y[b, rows[i]] * column
             a, q = linear[b, j], quadratic[b, j]
-            at, length, low, high, sign = 0.0, 0.0, 0.0, np.inf, 1.0
-            start, base, value = 0.0, 0.0, 0.0
-            for evaluation in range(101):
-                slope, curvature, value = 0.0, 0.0, 0.0
-                for i in range(m):
-                    r = short[i] - at * z[i]
-                    positive = max(r, 0.0)
-                    clipped = min(positive, limit)
-                    wz = weight[i] * z[i]
-                    slope += wz * clipped
-                    curvature += wz * z[i] * (1.0 if 0.0 < r < limit else 0.0)
-                    value += weight[i] * clipped * (positive - 0.5 * clipped)
-                slope = a + q * at - slope
-                curvature += q
-                if evaluation == 0:
-                    start, base = slope, value
-                    if start == 0.0:
-                        break
-                    sign = -1.0 if start > 0.0 else 1.0
-                slope *= sign  # along the direction of travel
-                small = abs(slope) <= tol * abs(start)
-                if small or (high < np.inf and high - low <= 1e-14 * high):
-                    break
-                if slope < 0.0:
-                    low = length
-                else:
-                    high = length
-                length -= slope / curvature
-                if not (low < length < high):
-                    length = 0.5 * (low + high) if high < np.inf else 2.0 * low
-                at = sign * length
-            t[b, j] = at
-            decrease[b, j] = max(0.0, base - value - at * (a + 0.5 * q * at))
+            t[b, j], decrease[b, j] = _minimise(r, z, weight, m, a, q, base[b, 0], ramps[b], tol)
+
+
+@numba.njit(**_OPTIONS)
+def _evaluate(y, cost, f, regression, base, ramps, r, slope, curvature):  # type: ignore[no-untyped-def]
+    """Sum of the losses; fills residuals, and slopes and curvatures of the rows times their cost."""
+    value = 0.0
+    for i in range(len(y)):
+        r[i] = y[i] - f[i] if regression else 1.0 - y[i] * f[i]
+        slope[i], curvature[i] = base[0], 0.0
+        value += cost[i] * base[0] * (r[i] - base[1])
+    for k in range(len(ramps)):
+        bottom, top, rate, anchor = ramps[k, 0], ramps[k, 1], ramps[k, 2], ramps[k, 3]
+        total = 0.0
+        for i in range(len(y)):
+            c = min(max(r[i], bottom), top)
+            slope[i] += rate * (c - anchor)
+            if bottom < r[i] < top:
+                curvature[i] += rate
+            total += cost[i] * (c - anchor) * (r[i] - 0.5 * (c + anchor))
+        value += rate * total
+    for i in range(len(y)):
+        slope[i] *= -cost[i] if regression else -cost[i] * y[i]
+        curvature[i] *= cost[i]
+    return value
+
+
+@numba.njit(**_OPTIONS)
+def _change_hessian(A, p, penalty, held, fresh, H):  # type: ignore[no-untyped-def]
+    """H after the curvatures of the rows changed from `held`, which is overwritten; returns how many did."""
+    n = len(held)
+    rows, change = np.empty(n, dtype=np.int64), np.empty(n)
+    count, n_active = 0, 0
+    for i in range(n):
+        if fresh[i] != 0.0:
+            n_active += 1
+        if fresh[i] != held[i]:
+            rows[count], change[count] = i, fresh[i] - held[i]
+            held[i] = fresh[i]
+            count += 1
+    changed = count
+    anew = count > 0.7 * n_active
+    if anew:
+        count = 0
+        for i in range(n):
+            if fresh[i] != 0.0:
+                rows[count], change[count] = i, fresh[i]
+                count += 1
+    if count:
+        part, scaled = np.empty((p, count)), np.empty((p, count))
+        for j in range(p):
+            for k in range(count):
+                part[j, k] = A[j, rows[k]]
+                scaled[j, k] = part[j, k] * change[k]
+        sums = np.dot(scaled, part.T)
+    else:
+        sums = np.zeros((p, p))
+    if changed:
+        for j in range(p):
+            for k in range(p):
+                H[j, k] = (0.0 if anew else H[j, k]) + sums[j, k]
+            if anew:
+                H[j, j] += penalty[j]
+    return changed
+
+
+@numba.njit(**_OPTIONS)
+def _solve(H, b):  # type: ignore[no-untyped-def]
+    """H^-1 b in place of b by Cholesky, H overwritten; False where a pivot vanishes."""
+    p = len(b)
+    for j in range(p):
+        pivot = H[j, j]
+        for k in range(j):
+            pivot -= H[j, k] * H[j, k]
+        if not pivot > 1e-14 * abs(H[j, j]):
+            return False
+        root = np.sqrt(pivot)
+        H[j, j] = root
+        for i in range(j + 1, p):
+            total = H[i, j]
+            for k in range(j):
+                total -= H[i, k] * H[j, k]
+            H[i, j] = total / root
+    for j in range(p):
+        total = b[j]
+        for k in range(j):
+            total -= H[j, k] * b[k]
+        b[j] = total / H[j, j]
+    for j in range(p - 1, -1, -1):
+        total = b[j]
+        for k in range(j + 1, p):
+            total -= H[k, j] * b[k]
+        b[j] = total / H[j, j]
+    return True
+
+
+@numba.njit(**_OPTIONS)
+def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, base, ramps, max_iter, enough, settled):  # type: ignore[no-untyped-def]
+    """Minimise from theta (L, p), in place, with predictions f (L, n): one problem after the other.
+
+    A (1 or L, width, n) are whitened features, of which p lines are in use; curvatures (L, n) are those that H
+    (L, width, width) was formed with, and both are up to date at the end, as are the slopes.  A problem is settled when
+    a full step changed no row's piece, or when a step gains less than the share `enough` of the objective; where the
+    Hessian is singular, or steps have run out, it is not, and the caller must go on.  Fills settled (L,); returns the
+    sums of steps and of changes of a row's curvature over the problems, and the most steps of one.
+    """
+    n = y.shape[1]
+    all_steps, all_changes, most = 0, 0, 0
+    r, fresh, trial, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for b in range(len(y)):
+        features = A[b if len(A) > 1 else 0][:p]
+        own = cost[b if len(cost) > 1 else 0]
+        at, slope = theta[b][:p], slopes[b]
+        value = _evaluate(y[b], own, f[b], regression, base[b], ramps[b], r, slope, fresh)
+        objective = value + 0.5 * np.sum(penalty * at * at)
+        settled[b] = False
+        iteration, full, done = 0, False, False
+        while True:
+            changed = _change_hessian(features, p, penalty, curvatures[b], fresh, H[b])
+            all_changes += changed
+            if done or (full and changed == 0):
+                settled[b] = True
+                break
+            gradient = penalty * at + np.dot(features, slope)
+            step = -gradient
+            if not _solve(H[b, :p, :p].copy(), step):
+                break
+            descent = np.dot(gradient, step)
+            if -descent <= enough * abs(objective):
+                settled[b] = True
+                break
+            if iteration == max_iter:
+                break
+            change = np.dot(step, features)
+            for i in range(n):
+                trial[i] = f[b, i] + change[i]
+            moved = at + step
+            value = _evaluate(y[b], own, trial, regression, base[b], ramps[b], r, slope, fresh)
+            reached = value + 0.5 * np.sum(penalty * moved * moved)
+            full = reached <= objective + 1e-4 * descent + 1e-14 * abs(objective)
+            if not full:
+                for i in range(n):
+                    r[i] = y[b, i] - f[b, i] if regression else 1.0 - y[b, i] * f[b, i]
+                    z[i] = change[i] if regression else y[b, i] * change[i]
+                a, q = np.sum(penalty * at * step), np.sum(penalty * step * step)
+                t, _ = _minimise(r, z, own, n, a, q, base[b, 0], ramps[b], 1e-6)
+                for i in range(n):
+                    trial[i] = f[b, i] + t * change[i]
+                moved = at + t * step
+                value = _evaluate(y[b], own, trial, regression, base[b], ramps[b], r, slope, fresh)
+                reached = value + 0.5 * np.sum(penalty * moved * moved)
+            done = not (objective - reached > enough * abs(objective))
+            objective = reached
+            at[:] = moved
+            f[b][:] = trial
+            iteration += 1
+        all_steps += iteration
+        most = max(most, iteration)
+    return all_steps, all_changes, most

@@ -1,22 +1,50 @@
-"""Kernel values that growth asks for: counted, computed by blocks, and kept where a cache is given.
+"""Kernel values that growth asks for, counted and kept where a cache is given, and the blocks of rows they come in.
 
 Growth needs two shapes: the column of a chosen row against all rows, and candidates against the active rows.  With a
-cache, the full columns of candidates that were tried are kept (seed 001, section 3.3) until its memory is full; then
-the column used longest ago makes room.
+cache, the full columns of candidates that were tried are kept (Keerthi et al. 2006, section 3.3) until its memory is
+full; then the column used longest ago makes room.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from scipy import sparse
 
-from kompakt.basis.blocks import RowBlocks
-from kompakt.data import ArrayRows
+from kompakt.data import ArrayRows, tree_sum
+from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
+from kompakt.parallel import ordered_map
 
 Array = np.ndarray
+
+
+class RowBlocks:
+    """Row ranges of `size` rows each; sums over them do not depend on the number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.columns import RowBlocks
+    >>> values = np.arange(5.0)
+    >>> RowBlocks(5, 2).total(lambda rows: (values[rows].sum(keepdims=True),))
+    (array([10.]),)
+    """
+
+    def __init__(self, n_rows: int, size: int) -> None:
+        self._slices = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)] or [slice(0, 0)]
+
+    def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
+        """Sum the arrays that `function(rows)` returns."""
+        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
+
+    def each(self, function: Callable[[slice], None]) -> None:
+        """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
+        if len(self._slices) == 1:
+            function(self._slices[0])
+            return
+        for _ in ordered_map(function, self._slices):
+            pass
 
 
 class ColumnCache:
@@ -62,24 +90,26 @@ class KernelColumns:
     ----------
     rows : ArrayRows
     kernel : Kernel
-    block_rows : int
-        Rows per block.
     cache : ColumnCache, optional
+    block_rows : int, optional
+        Rows per block.
     """
 
-    def __init__(self, rows: ArrayRows, kernel: Kernel, block_rows: int, cache: ColumnCache | None = None) -> None:
+    def __init__(
+        self, rows: ArrayRows, kernel: Kernel, cache: ColumnCache | None = None, block_rows: int | None = None
+    ) -> None:
         self.rows, self.kernel, self.cache = rows, kernel, cache
         self.n_evals = 0
-        self._block_rows = block_rows
+        self._block_rows = choose_block_rows(rows.n_features) if block_rows is None else block_rows
         self._live = rows
         self._live_index: Array | None = None
-        self._gathered: tuple[Array | None, Any] = (None, None)
+        self._gathered: tuple[Array | None, ArrayRows] = (None, rows)
 
     def narrow(self, live: Array | None) -> None:
         """Compute columns for these rows only (shrinking); None for all rows."""
         self._live_index = live
         self._live = self.rows if live is None else ArrayRows(self.rows.X[live], offset=self.rows.offset)
-        self._gathered = (None, None)
+        self._gathered = (None, self._live)
 
     def vectors(self, indices: Array) -> Array:
         """Rows as basis vectors."""
@@ -89,9 +119,8 @@ class KernelColumns:
         """k(x, x) of some rows; one evaluation each."""
         self.n_evals += len(indices)
         if isinstance(self.kernel, Precomputed):
-            matrix = self.kernel.training
-            picked = matrix[indices, indices]
-            return np.asarray(picked, dtype=np.float64).ravel()
+            numbers = self.vectors(indices).ravel().astype(np.intp)
+            return np.asarray(self.kernel.training[numbers, numbers], dtype=np.float64).ravel()
         return np.asarray(self.kernel.diag(self.rows.take(np.asarray(indices))), dtype=np.float64)
 
     def column(self, index: int) -> Array:
@@ -120,6 +149,10 @@ class KernelColumns:
         """Some rows against given vectors, (len(rows), m)."""
         return self._values(ArrayRows(self.rows.X[rows], offset=self.rows.offset), vectors)
 
+    def against(self, vectors: Array) -> Array:
+        """All rows against given vectors, transposed: (m, n)."""
+        return np.ascontiguousarray(self._values(self.rows, vectors).T)
+
     def _cached(self, index: int) -> Array:
         assert self.cache is not None
         column = self.cache.get(index)
@@ -140,9 +173,3 @@ class KernelColumns:
         if source.n_rows:
             RowBlocks(source.n_rows, self._block_rows).each(one)
         return values
-
-
-def kernel_matrix(rows: ArrayRows, kernel: Kernel) -> Array:
-    """The whole kernel matrix of the rows, symmetric, in float64."""
-    X = rows.take(np.arange(rows.n_rows))
-    return kernel.gram(X.toarray() if sparse.issparse(X) else np.asarray(X))

@@ -1,8 +1,15 @@
-"""Growing by fast error estimation (seed 000, Table 1), and by the criteria it is compared with.
+"""Growing by fast error estimation (Navia-Vazquez and Diaz-Morales 2010, Table 1), and by SGMA and GSVC.
 
-A step trains the machine, looks at its validation error, draws candidates among its support vectors and adds one:
-the one whose machine, estimated with the weights a_i held, has the lowest validation error (`fee`); the one that
-represents the support vectors best (`sgma`); or the support vector least like the basis (`gsvc`).
+The basis starts from class means and goes on with training rows; validation rows are followed but not trained on.  A
+step trains the machine, looks at its validation error, draws candidates among its support vectors and adds one: the one
+whose machine, estimated with the weights a_i fixed, has the lowest validation error (`fee`); the one that represents
+the support vectors best (`sgma`); or the support vector least like the basis (`gsvc`).
+
+The estimate: the trained machine minimises 1/2 |w|^2 + 1/2 sum_i a_i (z_i - f_i)^2 with weights a_i that depend on it
+(eq. 6).  With these fixed, a machine with one more basis vector is one bordered system (eq. 10), so the factor of the
+present one answers for every candidate in O(P R).  Features are whitened, so the rows below the weighted ones, R_c of
+[sqrt(a) K~ ; R_c] with R_c' R_c = K_c, are the identity (and zero for the intercept).  Weights reach 1e9 on rows at the
+margin: normal equations would square that, so the factor is a QR factor.
 """
 
 from __future__ import annotations
@@ -10,117 +17,548 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy import sparse
+from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.candidates import Candidates
-from kompakt.basis.judges import Judge
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.forward import CandidateStream, Record
+from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import WholeRows
-from kompakt.basis.semiparametric import SemiparametricMachine
+from kompakt.codings import get_coding
+from kompakt.data import ArrayRows, RowBlock
+from kompakt.design import choose_block_rows
+from kompakt.kernels import Kernel, Precomputed
+from kompakt.losses import Hinge, Loss, PiecewiseLinear
+from kompakt.parallel import ordered_map
 from kompakt.run import is_over, keeps_on_interrupt, task
+from kompakt.solve.kinks import Rounded
 
 Array = np.ndarray
-Record = dict[str, Any]
 
 SELECTIONS = ("fee", "sgma", "gsvc")
+SOLVERS = ("newton", "irwls")
+
+#: widths of the rounded kinks, as shares of the margin or of the targets' spread: cold start, then every step
+_COLD = (2.0, 0.5, 0.1)
+_WIDTH = 0.02
+#: largest weight, as a multiple of C s: M of Table 1 is 1e9 whatever C is
+_LARGEST = 1e9
+#: weighted rows factored at a time; the factors of the parts are then factored together
+_QR_ROWS = 2048
+
+
+# -- errors -------------------------------------------------------------------------------------------------
+
+
+class Judge(Protocol):
+    """Errors of several machines from their predictions (k, L, n): what is minimised, and what breaks ties."""
+
+    def errors(self, F: Array) -> tuple[Array, Array]:
+        """Error and mean shortfall of the margin, (k,) each."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClassJudge:
+    """Weighted share of wrong labels; ties go to the smaller mean shortfall max(0, 1 - y f).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.fee import ClassJudge
+    >>> judge = ClassJudge(np.array([0, 1]), np.array([[-1.0, 1.0]]), np.ones(2), 2)
+    >>> [part.tolist() for part in judge.errors(np.array([[[-1.0, 0.5]], [[0.5, 2.0]]]))]
+    [[0.0, 0.5], [0.25, 0.75]]
+    """
+
+    labels: Array  # (n,) class indices
+    targets: Array  # (L, n)
+    weights: Array  # (n,)
+    n_classes: int
+    coding: str = "one_vs_rest"
+
+    def errors(self, F: Array) -> tuple[Array, Array]:
+        """Error and mean shortfall of every machine."""
+        share = self.weights / self.weights.sum()
+        if self.n_classes == 2:
+            scores = F[:, 0]
+            wrong = (scores > 0.0) != (self.labels == 1)
+            return wrong @ share, np.maximum(0.0, 1.0 - self.targets[0] * scores) @ share
+        coding = get_coding(self.coding)
+        wrong = np.stack([coding.decode(scores.T, self.n_classes) != self.labels for scores in F])
+        short = np.where(self.targets != 0.0, np.maximum(0.0, 1.0 - self.targets * F), 0.0)
+        return wrong @ share, np.mean(short, axis=1) @ share
+
+
+@dataclass(frozen=True)
+class ValueJudge:
+    """Weighted mean squared error over rows and outputs."""
+
+    targets: Array  # (L, n)
+    weights: Array  # (n,)
+
+    def errors(self, F: Array) -> tuple[Array, Array]:
+        """Mean squared error; nothing breaks ties but the order of the candidates."""
+        share = self.weights / self.weights.sum()
+        squares = np.mean(np.square(F - self.targets), axis=1) @ share
+        return squares, np.zeros(len(F))
+
+
+# -- the trained machine as a weighted least-squares fit ----------------------------------------------------
+
+
+def quadratic_weights(loss: Loss, width: float, y: Array, f: Array, cost: Array) -> tuple[Array, Array]:
+    """Weights a and targets z for which the machine with predictions f is a weighted least-squares fit.
+
+    Where the loss has curvature (the rounded part of a kink of `width`, or a quadratic loss) a is C s times it and z
+    is where the parabola ends; on a linear piece a is C s |slope| over the distance from its root, as in eq. (6).
+    `cost` is C s, per row; a is 0 exactly where the loss has no slope.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.fee import quadratic_weights
+    >>> from kompakt.losses import Hinge
+    >>> a, z = quadratic_weights(Hinge(), 0.1, np.ones(3), np.array([-1.0, 1.0, 2.0]), np.full(3, 10.0))
+    >>> a.tolist(), z.round(3).tolist()
+    ([5.0, 100.0, 0.0], [1.0, 1.05, 1.0])
+    """
+    if isinstance(loss, Hinge):  # the same as below, without the generality: this is the inner loop of growth
+        short = 1.0 - y * f
+        inside = np.abs(short) < 0.5 * width
+        a = np.where(short > 0.0, cost / np.maximum(short, 0.5 * width), 0.0)
+        a[inside] = cost[inside] / width
+        return a, np.where(inside, (1.0 + 0.5 * width) * y, y)
+    smooth = Rounded(loss, width) if isinstance(loss, PiecewiseLinear) else loss
+    gradient, curvature = smooth.gradient(y, f), smooth.curvature(y, f)
+    curved = curvature > 0.0
+    safe = np.where(curved, curvature, 1.0)
+    a = np.where(curved, cost * curvature, 0.0)
+    z = np.where(curved, f - gradient / safe, y)
+    linear = ~curved & (gradient != 0.0)
+    if linear.any():
+        if isinstance(loss, PiecewiseLinear):
+            r = loss.residual(y, f)
+            roots = np.array([root for _, root in loss._lines()])[np.searchsorted(loss.kinks, r)]
+            z = np.where(linear, f + (roots - r) / loss.orientation(y), z)
+        a[linear] = cost[linear] * np.abs(gradient[linear]) / np.abs(z - f)[linear]
+    return a, z
+
+
+def table_weights(loss: PiecewiseLinear, y: Array, f: Array, cost: Array) -> tuple[Array, Array]:
+    """Weights of Table 1, step 1.4: 0, C s / (distance from the kink), or M next to it; and their targets.
+
+    The same for every piecewise linear loss, with the distance from the root of the line that a row lies on.
+    """
+    r = loss.residual(y, f)
+    lines = np.array(loss._lines())
+    slope, root = lines[np.searchsorted(loss.kinks, r, side="left")].T
+    # a row on the kink itself counts as beyond it, where the table has M
+    near = (slope == 0.0) & np.isin(r, loss.kinks)
+    distance = np.abs(r - root)
+    pull = np.where(near, 1.0, np.abs(slope))
+    a = np.where(pull > 0.0, np.minimum(cost * pull / np.maximum(distance, 1e-300), _LARGEST), 0.0)
+    return np.where(cost > 0.0, a, 0.0), f + (root - r) / loss.orientation(y)
+
+
+class WeightedFit:
+    """QR factor of [sqrt(a) A' ; P] for the rows with a > 0, and the least-squares fit it gives.
+
+    Features A (p, P), penalty (p,) of 0 and 1, weights a (P,) and targets z (P,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.fee import WeightedFit
+    >>> WeightedFit(np.ones((1, 2)), np.zeros(1), np.array([1.0, 3.0]), np.array([0.0, 4.0])).theta
+    array([3.])
+    """
+
+    def __init__(self, A: Array, penalty: Array, a: Array, z: Array) -> None:
+        self.rows = np.flatnonzero(a > 0.0)  # (S,): the support vectors
+        self.root = np.sqrt(a[self.rows])
+        used = np.flatnonzero(penalty > 0.0)
+        bottom = np.zeros((len(A), len(used)))
+        bottom[used, np.arange(len(used))] = np.sqrt(penalty[used])
+        weighted = A[:, self.rows] * self.root
+        if len(self.rows) <= 2 * _QR_ROWS:
+            Q, self.T = _qr(np.concatenate([weighted, bottom], axis=1))
+        else:
+            Q, self.T = _qr_by_parts(weighted, bottom)
+        self.Q, self.below = Q[: len(self.rows)], Q[len(self.rows) :]  # (S, p), and the part at the penalty
+        target = self.root * z[self.rows]
+        image = self.Q.T @ target
+        self.theta = solve_triangular(self.T, image, check_finite=False)
+        self.rest, self.rest_below = target - self.Q @ image, -(self.below @ image)  # what the fit leaves
+
+    def border(self, columns: Array) -> tuple[Array, Array]:
+        """Fit anew with one more column, for each of several columns (k, P) on its own: O(S p) each.
+
+        Returns h (k, p), how the new columns load on the old ones, and the new weights (k,).  The new coordinate is
+        penalised by 1, apart from the old ones: in whitened coordinates k_c of eq. (10) is 0.
+        """
+        V = columns[:, self.rows] * self.root
+        h = V @ self.Q
+        V -= h @ self.Q.T
+        under = -(h @ self.below.T)
+        # eq. (14): 1 / r = c - b' A^-1 b, as the squared length of what is left of the new column
+        squares = np.einsum("ks,ks->k", V, V) + np.einsum("kq,kq->k", under, under) + 1.0
+        # eq. (17), last row: (s - b' beta) r
+        return h, (V @ self.rest + under @ self.rest_below) / squares
+
+    def bordered_coordinates(self, columns: Array) -> Array:
+        """All weights, (k, p + 1): eq. (17), beta - A^-1 b beta_new above beta_new."""
+        h, new = self.border(columns)
+        change = solve_triangular(self.T, h.T, check_finite=False).T
+        return np.column_stack([self.theta - change * new[:, None], new])
+
+    def bordered_predictions(self, columns: Array, A: Array, others: Array) -> Array:
+        """Predictions at other rows, (k, n): A (p, n) their features, others (k, n) their new ones."""
+        h, new = self.border(columns)
+        shared = solve_triangular(self.T, A, trans="T", check_finite=False)
+        return self.theta @ A + new[:, None] * (others - h @ shared)
+
+
+def _qr(transposed: Array) -> tuple[Array, Array]:
+    """Q (n, p) and T (p, p) of the transpose of a C-ordered (p, n) array, which is overwritten."""
+    p = len(transposed)
+    packed, tau, _, info = lapack.dgeqrf(transposed.T, lwork=32 * p, overwrite_a=1)
+    T = np.triu(packed[:p])
+    Q, _, failed = lapack.dorgqr(packed, tau, lwork=32 * p, overwrite_a=1)
+    if info or failed:
+        raise np.linalg.LinAlgError("the QR factorisation of the weighted features failed.")
+    return Q, T
+
+
+def _qr_by_parts(weighted: Array, bottom: Array) -> tuple[Array, Array]:
+    """The same by parts of rows: first each part, then their triangles; the order is fixed on any number of threads."""
+    p, n = weighted.shape
+    step = max(_QR_ROWS, p)
+    starts = range(0, n - n % step if 0 < n % step < p else n, step)
+    bounds = [(start, min(start + step, n)) for start in starts]
+    bounds[-1] = (bounds[-1][0], n)  # a last part of fewer rows than columns joins the one before
+    parts = list(ordered_map(lambda b: _qr(np.ascontiguousarray(weighted[:, b[0] : b[1]])), bounds))
+    joint, T = _qr(np.concatenate([*(part[1].T for part in parts), bottom], axis=1))
+    Q = np.empty((n + bottom.shape[1], p), order="F")
+
+    def place(number: int) -> None:
+        start, stop = bounds[number]
+        Q[start:stop] = parts[number][0] @ joint[number * p : (number + 1) * p]
+
+    for _ in ordered_map(place, range(len(bounds))):
+        pass
+    Q[n:] = joint[len(bounds) * p :]
+    return Q, T
+
+
+# -- kernel values and first vectors ------------------------------------------------------------------------
+
+
+@dataclass
+class MatrixColumns:
+    """Kernel values of one fold, read from a matrix (P, P + H) that many machines share.
+
+    The training rows against all of them and, after them, the validation rows; as `KernelColumns` computes them.
+    """
+
+    matrix: Array
+    n_evals: int = 0
+
+    def columns(self, indices: Array) -> Array:
+        """Some training rows against training rows and validation rows, (k, P + H)."""
+        return self.matrix[indices]
+
+    def diagonal(self, indices: Array) -> Array:
+        """k(x, x) of training rows."""
+        return self.matrix[indices, indices]
+
+
+class FirstVectors(NamedTuple):
+    """The vectors that the basis starts from, and their kernel values."""
+
+    vectors: Array  # (m, d), in the rows' (centred) coordinates
+    values: Array  # (m, P + H): against the training rows and, after them, the validation rows
+    gram: Array  # (m, m)
+
+    @classmethod
+    def of(cls, columns: KernelColumns, vectors: Array) -> FirstVectors:
+        """Vectors against the rows that these columns are of."""
+        columns.n_evals += len(vectors) ** 2
+        return cls(vectors, columns.against(vectors), columns.kernel.gram(vectors))
+
+
+def class_means(rows: ArrayRows, kernel: Kernel, labels: Array | None, train: Array) -> Array:
+    """Weighted mean of the training rows of every class (Table 1, step 0); of all rows without classes.
+
+    A precomputed kernel knows no mean: the row nearest to it in the kernel's space stands in.
+    """
+    groups = [train] if labels is None else [train[labels[train] == c] for c in np.unique(labels[train])]
+    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    weights = weights if weights.ndim == 1 else weights.max(axis=1)
+    if not isinstance(kernel, Precomputed):
+        return np.stack([_mean(rows, group, weights[group]) for group in groups])
+    nearest = []
+    for group in groups:
+        numbers = kernel.take_basis(rows, group).ravel().astype(np.intp)
+        K = kernel.training[numbers][:, numbers]
+        K = np.asarray(K.toarray() if sparse.issparse(K) else K, dtype=np.float64)
+        distance = np.diag(K) - 2.0 * (K @ weights[group]) / weights[group].sum()
+        nearest.append(group[int(np.argmin(distance))])
+    return kernel.take_basis(rows, np.array(nearest))
+
+
+def _mean(rows: ArrayRows, group: Array, weights: Array) -> Array:
+    def one(block: RowBlock) -> tuple[Array, ...]:
+        return (np.asarray(block.X.T @ weights[block.start : block.stop], dtype=np.float64).ravel(),)
+
+    part = ArrayRows(rows.X[group], offset=rows.offset)
+    total = part.map_reduce(one, choose_block_rows(rows.n_features))[0]
+    return (total / weights.sum()).astype(rows.dtype)
+
+
+# -- the machine --------------------------------------------------------------------------------------------
+
+
+class SemiparametricMachine(GrowingMachine):
+    """A growing machine that starts from given vectors, takes any loss, and keeps the features of validation rows.
+
+    Two trainers reach the same machine: Newton's method on the loss with narrowly rounded kinks (a few cheap steps from
+    a warm start), and the reweighted least squares of Table 1 (`solver="irwls"`), from the least-squares fit at every
+    size.  Rows are numbered as `columns` has them: training rows first, then validation rows.
+
+    Parameters
+    ----------
+    columns : KernelColumns or MatrixColumns
+    y : ndarray of shape (L, P)
+        Targets of the training rows.
+    weights : ndarray of shape (1, P) or (L, P)
+        Row weights.
+    loss : Loss
+    C : float
+    first_vectors : FirstVectors
+    solver : {"newton", "irwls"}
+    capacity, fit_intercept, penalize_intercept, memory_budget, noise
+        As for `GrowingMachine`.
+    """
+
+    def __init__(
+        self,
+        columns: KernelColumns | MatrixColumns,
+        y: Array,
+        weights: Array,
+        loss: Loss,
+        C: float,
+        *,
+        capacity: int,
+        first_vectors: FirstVectors,
+        solver: str = "newton",
+        memory_budget: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.plain_loss, self.weights, self.first_vectors = loss, weights, first_vectors
+        self.rounds = isinstance(loss, PiecewiseLinear)
+        self.solver = solver if self.rounds else "newton"
+        # what a width is a share of: the margin, or the targets' spread
+        self.scales = np.ones(len(y))
+        if not loss.for_classes or loss.for_regression:
+            mass = np.broadcast_to(weights, y.shape)
+            mean = np.sum(mass * y, axis=1) / np.sum(mass, axis=1)
+            spread = np.sqrt(np.sum(mass * (y - mean[:, None]) ** 2, axis=1) / np.sum(mass, axis=1))
+            self.scales = np.where(spread > 0.0, spread, 1.0)
+        self.widths = _WIDTH * self.scales
+        super().__init__(
+            columns, y, weights, self._rounded(_WIDTH), C, capacity=capacity, memory_budget=memory_budget, **options
+        )
+        require_memory(first_vectors.values.shape[1], self.A.shape[1], memory_budget)
+        self.n_validation = first_vectors.values.shape[1] - y.shape[1]
+        self.B = np.ones((self.A.shape[1], self.n_validation))  # features of the validation rows
+        self.used_vectors: list[int] = []  # first vectors in the basis
+        self.cold = True
+        self._fits: list[WeightedFit] = []
+
+    def _rounded(self, share: float) -> Loss:
+        loss = self.plain_loss
+        return Rounded(loss, share * self.scales[:, None]) if isinstance(loss, PiecewiseLinear) else loss
+
+    @property
+    def validation_outputs(self) -> Array:
+        """Predictions of the validation rows, (L, H)."""
+        return self.theta[:, : self.width] @ self.B[: self.width]
+
+    @property
+    def active(self) -> Array:
+        """Numbers of the support vectors: rows with a positive weight in some output."""
+        if self.solver == "irwls":
+            return np.unique(np.concatenate([fit.rows for fit in self._fits]))
+        return super().active
+
+    # -- growing -------------------------------------------------------------------------------------
+
+    def append_vectors(self) -> None:
+        """Put the first vectors into the basis; one that lies in the span of those before it is left out."""
+        _, values, gram = self.first_vectors
+        P = self.y.shape[1]
+        for number in range(len(gram)):
+            if self.n_basis == len(self.R):
+                break
+            side = gram[self.used_vectors, number]
+            phi = solve_triangular(self.factor_R, side, trans="T", check_finite=False) if len(side) else side
+            square = self.distances(phi, gram[number, number])
+            if square > 0.0:
+                pivot = np.sqrt(square)
+                self.B[self.width] = (values[number, P:] - phi @ self.B[self.first : self.width]) / pivot
+                self.border(values[[number], :P], phi[None], np.array([pivot]))
+                self.used_vectors.append(number)
+
+    def append_row(self, index: int, trial: Trial | None = None, place: int = 0) -> None:
+        """Add a training row to the basis; where it was tried, as candidate `place` of the trial."""
+        trial = self.try_rows(np.array([index]), in_span=True) if trial is None else trial
+        phi = self.A[0, self.first : self.width, index].copy()
+        pivot = np.sqrt(max(float(trial.distances[place]), np.finfo(float).tiny))
+        self.B[self.width] = trial.validation_lines[place]
+        self.border(trial.lines[[place]], phi[None], np.array([pivot]), whitened=True)
+        self.indices.append(int(index))
+
+    def try_rows(self, indices: Array, in_span: bool = False) -> Trial:
+        """Candidates with the features that they would add; without those `in_span`, which equal a basis vector."""
+        P, basis = self.y.shape[1], slice(self.first, self.width)
+        Phi = self.A[0, basis, indices]
+        distances = self.distances(Phi, self.columns.diagonal(indices))
+        columns = self.columns.columns(indices)
+        free = distances > 0.0
+        self.scoring += columns.size * (self.n_basis + 1.0)
+        if not (in_span or free.all()):
+            indices, Phi, distances, columns = indices[free], Phi[free], distances[free], columns[free]
+        validation = columns[:, P:] - Phi @ self.B[basis]
+        validation /= np.sqrt(np.where(distances > 0.0, distances, 1.0))[:, None]
+        return Trial(indices, self.whitened(columns[:, :P], Phi, distances), validation, distances)
+
+    # -- training ------------------------------------------------------------------------------------
+
+    def train(self, max_iter: int = 20, tol: float = 1e-4) -> None:
+        """Weights for the present basis; at most `max_iter` steps."""
+        self._fits = []
+        if self.solver == "irwls":
+            settled = [self._reweight(output, max_iter) for output in range(self.n_outputs)]
+            self.converged = all(settled)
+            return
+        shares = [*_COLD, _WIDTH] if self.rounds and self.cold else [_WIDTH]
+        left = max(max_iter, len(shares))
+        for share in shares:
+            if self.rounds and len(shares) > 1:
+                self.set_loss(self._rounded(share))
+            before = self.n_iter
+            self.retrain(0.0, left if share == _WIDTH else max(1, left // 3), enough=tol * tol)
+            left = max(1, left - (self.n_iter - before))
+        self.cold = False
+
+    def _direction(self, problem: int, gradient: Array) -> Array:
+        """Newton's step; the step of reweighted least squares where no row has curvature for the intercept."""
+        p = self.width
+        if self.first and not self.penalty[0] and not self.curvatures[problem].any():
+            a, z = self._weights(problem)
+            if np.any(a > 0.0):
+                return WeightedFit(self.lines, self.penalty[:p], a, z).theta - self.theta[problem, :p]
+        return super()._direction(problem, gradient)
+
+    def _weights(self, output: int) -> tuple[Array, Array]:
+        cost = self.cost[min(output, len(self.cost) - 1)]
+        return quadratic_weights(self.plain_loss, float(self.widths[output]), self.y[output], self.f[output], cost)
+
+    def fits(self) -> list[WeightedFit]:
+        """The machine as a weighted least-squares fit, one per output; kept until the next training."""
+        for output in range(len(self._fits), self.n_outputs):
+            self._fits.append(WeightedFit(self.lines, self.penalty[: self.width], *self._weights(output)))
+            if not len(self._fits[-1].rows):
+                break
+        return self._fits
+
+    def _reweight(self, output: int, max_iter: int) -> bool:
+        """Table 1, step 1: from a = 1, solve and reweight until the weights beta settle; returns whether they did."""
+        assert isinstance(self.plain_loss, PiecewiseLinear)
+        p, A = self.width, self.lines
+        y, cost = self.y[output], self.cost[min(output, len(self.cost) - 1)]
+        a, z = np.where(cost > 0.0, 1.0, 0.0), y
+        before, settled = np.full(p, np.inf), False
+        for _ in range(max_iter):
+            fit = WeightedFit(A, self.penalty[:p], a, z)
+            self.theta[output, :p], self.f[output] = fit.theta, fit.theta @ A
+            beta = fit.theta.copy()
+            beta[self.first :] = solve_triangular(self.factor_R, beta[self.first :], check_finite=False)
+            self.n_iter += 1
+            settled = bool(np.linalg.norm(beta - before) < 1e-5)
+            before = beta
+            if settled:
+                break
+            a, z = table_weights(self.plain_loss, y, self.f[output], cost)
+            if not np.any(a > 0.0):
+                settled = True
+                break
+        # the factor of the weights that produced the machine, as eq. (10) asks
+        self._fits.append(fit)
+        return settled
 
 
 # -- scores -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Candidates of one step that do not lie in the span of the basis."""
+class Trial(NamedTuple):
+    """Candidates of one step that do not lie in the span of the basis, and the lines they would append."""
 
-    indices: Array  # (k,) places
-    columns: Array  # (k, P + H), whitened
-    squares: Array  # (k,), squared distances from the span of the basis
-
-
-def try_rows(machine: SemiparametricMachine, indices: Array) -> Trial:
-    """New features of the candidates; those that equal a basis vector (or a combination) are left out."""
-    columns, squares = machine.whitened(indices)
-    free = squares > 0.0
-    return Trial(indices, columns, squares) if free.all() else Trial(indices[free], columns[free], squares[free])
+    indices: Array  # (k,) row numbers
+    lines: Array  # (k, P), at the training rows
+    validation_lines: Array  # (k, H)
+    distances: Array  # (k,), squared, from the span of the basis
 
 
-def estimate(machine: SemiparametricMachine, trial: Trial, *, held: bool = True) -> Array:
-    """Predictions of every candidate's machine with the weights a_i held (eq. 14 to 17), (k, L, n).
+def estimate(machine: SemiparametricMachine, trial: Trial, *, validation: bool = True) -> Array:
+    """Predictions of every candidate's machine with the weights a_i fixed (eq. 14 to 17), (k, L, n).
 
-    At the held-out rows, or at the training rows.
+    At the validation rows, or at the training rows.
     """
-    p, P = machine.width, machine.y.shape[1]
-    A = machine.B[:p] if held else machine.A[:p]
-    new = trial.columns[:, P:] if held else trial.columns[:, :P]
+    p = machine.width
+    A, new = (machine.B[:p], trial.validation_lines) if validation else (machine.lines, trial.lines)
     F = np.empty((len(trial.indices), machine.n_outputs, A.shape[1]))
-    for output, factor in enumerate(machine.hold()):
-        F[:, output] = factor.border(trial.columns[:, :P]).predictions(A, new)
-        machine.work.scoring += len(new) * (2.0 * len(factor.rows) + A.shape[1]) * p
+    for output, fit in enumerate(machine.fits()):
+        F[:, output] = fit.bordered_predictions(trial.lines, A, new)
+        machine.scoring += len(new) * (2.0 * len(fit.rows) + A.shape[1]) * p
     return F
 
 
 def fast_weights(machine: SemiparametricMachine, trial: Trial) -> tuple[Array, Array]:
     """Eq. (17) itself: intercepts (k, L) and weights beta of the basis and the candidate, (k, L, m + 1)."""
-    P, m, first = machine.y.shape[1], machine.n_basis, machine.first
+    m, first = machine.n_basis, machine.first
     beta = np.empty((len(trial.indices), machine.n_outputs, m + 1))
     intercept = np.zeros(beta.shape[:2])
-    phi = machine.A[first : machine.width, trial.indices].T
-    for output, factor in enumerate(machine.hold()):
-        theta = factor.border(trial.columns[:, :P]).coordinates
+    phi = machine.features(trial.indices)
+    for output, fit in enumerate(machine.fits()):
+        theta = fit.bordered_coordinates(trial.lines)
         if first:
             intercept[:, output] = theta[:, 0]
-        beta[:, output, m] = theta[:, -1] / np.sqrt(trial.squares)
+        beta[:, output, m] = theta[:, -1] / np.sqrt(trial.distances)
         old = theta[:, first:-1] - phi * beta[:, output, m:]
         beta[:, output, :m] = solve_triangular(machine.factor_R, old.T, check_finite=False).T if m else old
     return intercept, beta
 
 
-def score_sgma(machine: SemiparametricMachine, trial: Trial, support: Array) -> Array:
+def score_sgma(machine: SemiparametricMachine, trial: Trial) -> Array:
     """Decrease of the representation error of the support vectors, sum_i |phi(x_i) - projection|^2 (larger is better).
 
     The whitened new feature of row i is the length of phi(x_i) along the new direction.
     """
-    rows = np.flatnonzero(support)
-    mass = machine.weights.max(axis=0)[rows]
-    machine.work.scoring += trial.columns.shape[0] * len(rows)
-    return np.square(trial.columns[:, rows]) @ mass
+    rows = machine.active
+    machine.scoring += len(trial.lines) * len(rows)
+    return np.square(trial.lines[:, rows]) @ machine.weights.max(axis=0)[rows]
 
 
 def pick(errors: Array, shortfalls: Array) -> int:
-    """The lowest error; ties by margin, then the first, whose place is the seed's."""
+    """The lowest error; ties by margin, then the first, whose place is the key's."""
     tied = np.flatnonzero(errors <= errors.min() + 1e-12 * max(1.0, abs(float(errors.min()))))
     short = shortfalls[tied]
     return int(tied[np.flatnonzero(short <= short.min() * (1.0 + 1e-9))[0]])
-
-
-class _Shared:
-    """The machine as `scores.WholeRows` knows machines: features by row, active rows, columns."""
-
-    def __init__(self, machine: SemiparametricMachine) -> None:
-        self.machine, self.columns_of, self.rows = machine, machine.values, self
-        self.noise, self.n_rows = machine.noise, machine.y.shape[1]
-
-    @property
-    def n_basis(self) -> int:
-        return self.machine.n_basis
-
-    @property
-    def width(self) -> int:
-        return self.machine.width
-
-    @property
-    def indices(self) -> list[int]:
-        return self.machine.indices
-
-    @property
-    def A(self) -> Array:
-        return self.machine.A.T
-
-    @property
-    def active(self) -> Array:
-        return np.flatnonzero(self.machine.support())
 
 
 # -- the loop -----------------------------------------------------------------------------------------------
@@ -141,8 +579,12 @@ class FeePlan:
         Stop so many steps after the lowest validation error; None grows to `n_basis`.
     max_iter : int
         Training steps per size and output.
+    tol : float
+        Share of the objective whose square a training step must gain.
     deadline : float, optional
         On the clock of time.monotonic.
+    interruptible : bool
+        Whether Ctrl-C ends the growth with the best machine so far, instead of passing through.
 
     Examples
     --------
@@ -158,16 +600,53 @@ class FeePlan:
     max_iter: int = 20
     tol: float = 1e-4
     deadline: float | None = None
-    interruptible: bool = False  # Ctrl-C ends the growth with the best machine so far, instead of passing through
+    interruptible: bool = False
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}; got {self.selection!r}.")
 
+
+class FeeCandidates:
+    """Candidate rows of every step: support vectors of the present machine (Table 1, step 2.1), from one stream.
+
+    Machines that share a stream (folds, values of C) try the same rows in the same order, as far as these are support
+    vectors of theirs.
+
+    Parameters
+    ----------
+    hashes : ndarray of shape (n,)
+        Keyed hashes of all rows.
+    train : ndarray of shape (P,)
+        Numbers of the training rows among them; candidates are places in this list.
+    key : int
+        Seed.
+    orders : dict, optional
+        Orders by step, to be shared between machines of the same stream.
+    """
+
+    def __init__(self, hashes: Array, train: Array, key: int, orders: dict[int, Array] | None = None) -> None:
+        self.distinct = np.unique(hashes, return_inverse=True)[1][train]  # which distinct row each training row equals
+        rows = CandidateStream.of(hashes, key).within(hashes, train).rows
+        place = np.full(len(hashes), -1, dtype=np.intp)
+        place[train] = np.arange(len(train))
+        self.stream = CandidateStream(np.where(rows >= 0, place[rows], -1), key, {} if orders is None else orders)
+        self.taken = np.zeros(len(rows), dtype=bool)  # distinct rows
+
     @property
-    def late(self) -> bool:
-        """Whether the deadline has passed."""
-        return is_over(self.deadline)
+    def n_rows(self) -> int:
+        """Number of distinct training rows."""
+        return int(np.sum(self.stream.rows >= 0))
+
+    def draw(self, step: int, count: int, support: Array) -> Array:
+        """Up to `count` training rows among the support vectors (row numbers) that are not taken."""
+        free = np.zeros(len(self.taken), dtype=bool)
+        free[self.distinct[support]] = True
+        return self.stream.draw_among(step, count, free & ~self.taken)
+
+    def take(self, indices: Array) -> None:
+        """Rows that are not to be drawn again, nor rows equal to them."""
+        self.taken[self.distinct[indices]] = True
 
 
 #: sees machine, candidates and winner of a step
@@ -175,7 +654,7 @@ Observer = Callable[[SemiparametricMachine, Trial, int], None]
 
 
 @dataclass(frozen=True)
-class Growth:
+class FeeGrowth:
     """What a growth found: one record per size, the best size, and the coordinates of its machine."""
 
     records: list[Record]
@@ -185,141 +664,94 @@ class Growth:
     interrupted: bool = False
 
 
-def grow(
+def grow_fee(
     machine: SemiparametricMachine,
-    candidates: Candidates,
+    candidates: FeeCandidates,
     plan: FeePlan,
     judge: Judge,
     observe: Observer | None = None,
     guide: Judge | None = None,
-) -> Growth:
+) -> FeeGrowth:
     """Table 1 from step 0: grow until the error has not fallen for `patience` steps, or to the plan's size.
 
-    The judge sees the held-out rows, or the training rows where none are held out.  `observe` is handed the machine,
-    its candidates and the winner's place among them before each vector is added (not with `gsvc`, which tries none).
-    A `guide` judges the candidates by the training rows instead, as if no rows were held out: then the judge's error
-    is of rows that had no say in the choice of vectors.
+    The judge sees the validation rows, or the training rows where there are none.  `observe` is handed the machine, its
+    candidates and the winner's place among them before each vector is added (not with `gsvc`, which tries none).  A
+    `guide` judges the candidates by the training rows instead, as if there were no validation rows: then the judge's
+    error is of rows that had no say in the choice of vectors.
     """
     start = time.perf_counter()
     machine.append_vectors()
-    chooser = _Chooser(machine, candidates, plan, guide or judge, observe, held=machine.n_held > 0 and guide is None)
-    what = "validation_error" if machine.n_held else "train_error"
+    candidates.taken[:] = False  # machines of one fold share them
+    whole: WholeRows | None = None
+    if plan.selection == "gsvc":
+        rows = candidates.stream.rows
+        whole = WholeRows("gsvc", machine, rows[rows >= 0])
+        whole.added(machine.first_vectors.values[machine.used_vectors][:, : machine.y.shape[1]])
+    validation = machine.n_validation > 0
     records: list[Record] = []
     best: tuple[float, int, Array] | None = None
-    estimated: float | None = None
+    estimated, n_tried = None, 0
     try:
         with task("growth", plan.n_basis - machine.n_basis + 1) as step:
             while True:
                 machine.train(plan.max_iter, plan.tol)
-                F = machine.held_out if machine.n_held else machine.f
+                F = machine.validation_outputs if validation else machine.f
                 error = float(judge.errors(F[None])[0][0])
                 records.append(
                     {
                         "n_basis": machine.n_basis,
                         "estimated_error": estimated,
-                        what: error,
-                        "n_candidates": chooser.n_tried,
+                        "validation_error" if validation else "train_error": error,
+                        "n_candidates": n_tried,
                         "converged": machine.converged,
                         "time": time.perf_counter() - start,
                     }
                 )
                 if best is None or error < best[0] - 1e-12 * max(1.0, abs(best[0])) or plan.patience is None:
-                    best = (error, *machine.snapshot())
+                    best = (error, machine.n_basis, machine.theta[:, : machine.width].copy())
                 waited = plan.patience is not None and machine.n_basis - best[1] >= plan.patience
-                if step() or machine.n_basis >= plan.n_basis or waited or plan.late:
+                if step() or machine.n_basis >= plan.n_basis or waited or is_over(plan.deadline):
                     break
-                estimated = chooser.add()
-                if chooser.empty:
+                if whole is not None:
+                    index = whole.choose()
+                    if index is None:
+                        break
+                    n_tried = 1
+                    machine.append_row(index)
+                    whole.added(machine.columns.columns(np.array([index]))[:, : machine.y.shape[1]])
+                    continue
+                # no weighted fit determines an output without support vectors
+                if plan.selection == "fee" and not all(len(fit.rows) for fit in machine.fits()):
                     break
+                trial, n_tried = _draw(machine, candidates, plan)
+                if trial is None:
+                    break
+                if plan.selection == "sgma":
+                    scores = score_sgma(machine, trial)
+                    winner = int(np.flatnonzero(scores >= scores.max() * (1.0 - 1e-9))[0])
+                else:
+                    by_validation = validation and guide is None
+                    errors, shortfalls = (guide or judge).errors(estimate(machine, trial, validation=by_validation))
+                    winner = pick(errors, shortfalls)
+                    estimated = float(errors[winner])
+                if observe is not None:
+                    observe(machine, trial, winner)
+                machine.append_row(int(trial.indices[winner]), trial, winner)
+                candidates.take(trial.indices[[winner]])
     except KeyboardInterrupt:
         if best is None or not plan.interruptible or not keeps_on_interrupt():
             raise
         records[-1]["interrupted"] = True
-        return Growth(records, best[1], best[0], best[2], interrupted=True)
-    return Growth(records, best[1], best[0], best[2])
+        return FeeGrowth(records, best[1], best[0], best[2], interrupted=True)
+    return FeeGrowth(records, best[1], best[0], best[2])
 
 
-class _Chooser:
-    """Chooses and adds the next vector."""
-
-    def __init__(
-        self,
-        machine: SemiparametricMachine,
-        candidates: Candidates,
-        plan: FeePlan,
-        judge: Judge,
-        observe: Observer | None,
-        held: bool,
-    ) -> None:
-        self.machine, self.candidates, self.plan, self.judge, self.observe = machine, candidates, plan, judge, observe
-        self.held = held  # whether the judge sees the held-out rows
-        self.taken: set[int] = set()  # distinct rows
-        self.empty = False
-        self.n_tried = 0
-        self.whole: WholeRows | None = None
-        if plan.selection == "gsvc":
-            order = candidates.place[candidates.place >= 0]
-            self.whole = WholeRows("gsvc", _Shared(machine), order)  # type: ignore[arg-type]
-            self._note_first_vectors()
-
-    def add(self) -> float | None:
-        """Append the winner; returns its estimated error, None where the selection makes no estimate."""
-        machine = self.machine
-        if self.whole is not None:
-            self._add_whole(self.whole)
-            return None
-        while True:
-            if machine.n_outputs and not self._has_weights():
-                self.empty = True
-                return None
-            support = machine.support()
-            step = len(machine.indices)
-            indices = self.candidates.draw(step, self.plan.n_candidates, support, self.taken)
-            self.n_tried = len(indices)
-            if not len(indices):
-                self.empty = True
-                return None
-            trial = try_rows(machine, indices)
-            if len(trial.indices):
-                break
-            # all of them lie in the span of the basis, now and later
-            self.taken.update(self.candidates.distinct[indices].tolist())
-        error = None
-        if self.plan.selection == "sgma":
-            scores = score_sgma(machine, trial, support)
-            winner = int(np.flatnonzero(scores >= scores.max() * (1.0 - 1e-9))[0])
-        else:
-            errors, shortfalls = self.judge.errors(estimate(machine, trial, held=self.held))
-            winner = pick(errors, shortfalls)
-            error = float(errors[winner])
-        if self.observe is not None:
-            self.observe(machine, trial, winner)
-        self._append(int(trial.indices[winner]), trial.columns[winner])
-        return error
-
-    def _has_weights(self) -> bool:
-        """Whether every output still has rows with a positive weight; else no held problem determines it."""
-        if self.plan.selection == "sgma":
-            return True
-        return all(len(factor.rows) for factor in self.machine.hold())
-
-    def _append(self, index: int, column: Array | None) -> None:
-        self.machine.append_row(index, column)
-        self.taken.add(int(self.candidates.distinct[index]))
-
-    def _note_first_vectors(self) -> None:
-        machine, whole = self.machine, self.whole
-        assert whole is not None
-        train = machine.values.of_vectors()[0]
-        whole.squares -= np.sum(np.square(machine.A[machine.first : machine.width]), axis=0)
-        if machine.n_vectors:
-            np.maximum(whole.likeness, np.abs(train[machine.used_vectors]).max(axis=0), out=whole.likeness)
-
-    def _add_whole(self, whole: WholeRows) -> None:
-        index = whole.choose()
-        if index is None:
-            self.empty = True
-            return
-        self.n_tried = 1
-        self._append(index, None)
-        whole.added(self.machine.values.of_rows(np.array([index]))[0][0])
+def _draw(machine: SemiparametricMachine, candidates: FeeCandidates, plan: FeePlan) -> tuple[Trial | None, int]:
+    """Support vectors to try and how many were drawn; None when there is none left that would change anything."""
+    while True:
+        indices = candidates.draw(len(machine.indices), plan.n_candidates, machine.active)
+        trial = machine.try_rows(indices) if len(indices) else None
+        if trial is None or len(trial.indices):
+            return trial, len(indices)
+        # all of them lie in the span of the basis, now and later
+        candidates.take(indices)

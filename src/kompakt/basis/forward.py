@@ -1,22 +1,24 @@
-"""Forward growth of the basis (seed 001): choose a row, border the factors, retrain on schedule, until told to stop."""
+"""Forward growth of the basis (Keerthi et al. 2006): draw candidates, choose a row, append it, retrain on schedule."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from kompakt.basis.candidates import CandidateStream
-from kompakt.basis.machine import GrowingMachine, Snapshot
-from kompakt.basis.saving import growth_state, restore_growth
-from kompakt.basis.schedules import Schedule, make_schedule
-from kompakt.basis.scores import SELECTIONS, TRIALS, Tried, WholeRows
-from kompakt.basis.shrinking import restore, shrink
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.growing import GrowingMachine
+from kompakt.basis.random import Selection
+from kompakt.basis.scores import SELECTIONS, TRIALS, WHOLE, WholeRows
 from kompakt.checkpoint import Progress, progress
+from kompakt.data import ArrayRows, hash_rows
+from kompakt.kernels import Kernel
+from kompakt.losses import LeastSquares, Loss, SquaredHinge
 from kompakt.run import is_over, keeps_on_interrupt, task
 
 Array = np.ndarray
@@ -24,10 +26,202 @@ logger = logging.getLogger("kompakt")
 
 #: what a step looks like in `history_`
 Record = dict[str, Any]
-#: errors of the machine as it stands (added to the record); asked after every step
-Measure = Callable[[GrowingMachine], dict[str, float]]
-#: whether to stop, given the records so far
-Stop = Callable[[list[Record]], bool]
+
+
+# -- candidates ---------------------------------------------------------------------------------------------
+
+#: up to so many distinct rows a step shuffles all of them; beyond, it draws numbers and drops repetitions
+_SHUFFLED = 512
+
+
+@dataclass(frozen=True)
+class CandidateStream:
+    """Which rows are tried at a step: a random set that depends on the step and the key alone (section 4).
+
+    Distinct rows are put in the order of a keyed hash of their content; the set of step d is drawn as positions in that
+    order by a generator seeded with (key, d).  So it depends neither on C or the kernel, nor on the order of the rows,
+    and cross-validation folds, which filter one common stream, try nearly the same rows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_distinct,)
+        A row number for every distinct row, in the order of the hash; -1 where no row may be used.
+    key : int
+        Seed.
+    orders : dict
+        Orders of all positions by step, as `draw_among` needs them; machines of the same stream may share them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.forward import CandidateStream
+    >>> stream = CandidateStream.of(np.array([7, 3, 3, 9], dtype=np.uint64), key=1)
+    >>> stream.rows.tolist()
+    [1, 0, 3]
+    >>> sorted(stream.draw(0, 5, set()).tolist())
+    [0, 1, 3]
+    """
+
+    rows: Array
+    key: int
+    orders: dict[int, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, hashes: Array, key: int, pool_size: int | None = None) -> CandidateStream:
+        """The stream over the distinct rows with these hashes; `pool_size` keeps only the smallest hashes."""
+        _, first = np.unique(hashes, return_index=True)
+        return cls(first[:pool_size], key)
+
+    def within(self, hashes: Array, allowed: Array) -> CandidateStream:
+        """The same stream restricted to some rows: an equal row that is allowed stands in for one that is not."""
+        own, first = np.unique(hashes[allowed], return_index=True)
+        wanted = hashes[self.rows]
+        place = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
+        return CandidateStream(np.where(own[place] == wanted, allowed[first[place]], -1), self.key, self.orders)
+
+    def draw(self, step: int, count: int, taken: set[int]) -> Array:
+        """Row numbers to try at a step: the step's `count` rows less those taken.
+
+        When nothing is left of them, the stream goes on to the first row that is still free, so that growth can reach
+        the whole training set; empty only when every row is taken.
+        """
+        found: list[int] = []
+        seen = 0
+        for position in self._positions(step):
+            row = int(self.rows[position])
+            if row < 0:
+                continue
+            seen += 1
+            if row not in taken:
+                found.append(row)
+            if seen >= count and found:
+                break
+        return np.array(found, dtype=np.intp)
+
+    def _positions(self, step: int) -> Iterator[int]:
+        """All positions in the order of this step."""
+        rng = np.random.default_rng([self.key, step])
+        n = len(self.rows)
+        if n <= _SHUFFLED:
+            yield from rng.permutation(n).tolist()
+            return
+        seen: set[int] = set()
+        while len(seen) < n // 2:
+            for position in rng.integers(0, n, size=64).tolist():
+                if position not in seen:
+                    seen.add(position)
+                    yield position
+        rest = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
+        yield from rng.permutation(rest).tolist()
+
+    def draw_among(self, step: int, count: int, free: Array) -> Array:
+        """Up to `count` row numbers at a step among the distinct rows that a mask (n_distinct,) leaves free."""
+        order = self.orders.get(step)
+        if order is None:
+            order = self.orders[step] = np.random.default_rng([self.key, step]).permutation(len(self.rows))
+        return self.rows[order[(free & (self.rows >= 0))[order]][:count]]
+
+
+# -- schedules ----------------------------------------------------------------------------------------------
+
+
+def _is_power(size: int, per_doubling: int) -> bool:
+    """Whether size = floor(2^(p / per_doubling)) for a whole p."""
+    p = math.ceil(per_doubling * math.log2(size) - 1e-9)
+    return any(math.floor(2 ** (q / per_doubling) + 1e-9) == size for q in (p, p + 1))
+
+
+SCHEDULES: dict[str, Callable[[int], bool]] = {
+    "always": lambda size: True,
+    "powers": lambda size: _is_power(size, 1),
+    "quarter_powers": lambda size: _is_power(size, 4),
+}
+
+
+@dataclass
+class Schedule:
+    """When to retrain while the basis grows, and how many candidates to try (section 6).
+
+    The named schedules retrain at certain sizes and try the same number of candidates at each step.  The adaptive one
+    decides by decrease of the objective per unit of work.  Retraining is worth what one Newton step would gain now,
+    g' H^-1 g / 2, which only the rows that changed sides contribute to; it is done when that, per unit of work, exceeds
+    the decrease of the last steps.  A larger set of candidates is worth the expected difference between the best of all
+    scores and the best of a random half of them.  While that is a fair share of the best score, candidates are added
+    until trying them costs as much as training (the balance that section 6.2 asks for); where scores hardly differ, or
+    trying is most of the work and buys little, they are taken away.  Work is counted (multiply-adds), not timed, so
+    that growth is reproducible.
+
+    Examples
+    --------
+    >>> from kompakt.basis.forward import Schedule
+    >>> [d for d in range(1, 20) if Schedule("quarter_powers", 10).retrain_at(d)]
+    [1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 19]
+    """
+
+    name: str
+    n_candidates: int
+    rate: float = 0.0  # decrease per unit of work, smoothed
+    retraining: float = 0.0  # work of a retraining, smoothed
+
+    def __post_init__(self) -> None:
+        if self.name not in [*SCHEDULES, "adaptive"]:
+            raise ValueError(f"retraining must be one of {[*SCHEDULES, 'adaptive']}; got {self.name!r}.")
+        self.least, self.most = max(2, self.n_candidates // 4), 8 * self.n_candidates
+
+    def retrain_at(self, size: int, machine: GrowingMachine | None = None) -> bool:
+        """Whether to retrain now that the basis has `size` vectors."""
+        if self.name != "adaptive":
+            return SCHEDULES[self.name](size)
+        if size < 8 or _is_power(size, 1) or machine is None:
+            return True
+        expected = self.retraining or 8.0 * machine.A.shape[2] * machine.width
+        return bool(machine.stale_gain() / expected >= self.rate)
+
+    def learn(self, scores: Array, decrease: float, scoring: float, training: float, retraining: float) -> None:
+        """Take note of a step: the candidates' scores, the decrease of the objective, and the work it took."""
+        if self.name != "adaptive":
+            return
+        total = max(1.0, scoring + training)
+        self.rate = _smooth(self.rate, max(0.0, decrease) / total)
+        if retraining:
+            self.retraining = _smooth(self.retraining, retraining)
+        finite = scores[np.isfinite(scores)]
+        if len(finite) < 4 or not scoring:
+            return
+        best = float(finite.max())
+        worth = best - expected_best_of_half(finite)
+        share = scoring / (total + retraining)
+        if worth > 0.05 * best and share < 0.5:
+            self.n_candidates = min(self.most, math.ceil(1.25 * self.n_candidates))
+        elif worth < 0.02 * best or (share > 0.75 and worth < 0.2 * best):
+            self.n_candidates = max(self.least, math.floor(self.n_candidates / 1.25))
+
+
+def expected_best_of_half(scores: Array) -> float:
+    """Expected largest score in a random half of the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.forward import expected_best_of_half
+    >>> round(expected_best_of_half(np.array([1.0, 2.0, 3.0, 4.0])), 4)  # pairs: 2, 3, 4, 3, 4, 4
+    3.3333
+    """
+    ordered = np.sort(scores)
+    k, half = len(ordered), len(ordered) // 2
+    chance = np.zeros(k)
+    chance[-1] = half / k  # the largest is in the half; each next one is the best with the chance that remains
+    for i in range(k - 2, half - 2, -1):
+        # ratio of C(i, half - 1) to C(i + 1, half - 1)
+        chance[i] = chance[i + 1] * (i + 2 - half) / (i + 1)
+    return float(chance @ ordered)
+
+
+def _smooth(old: float, new: float) -> float:
+    return new if not old else 0.7 * old + 0.3 * new
+
+
+# -- the growth ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,40 +279,38 @@ class GrowthPlan:
             raise ValueError(f"selection must be one of {SELECTIONS}; got {self.selection!r}.")
         if self.score_rows not in ("active", "all"):
             raise ValueError(f"score_rows must be 'active' or 'all'; got {self.score_rows!r}.")
-        if self.shrinking and self.selection in ("cholesky", "gsvc", "bh"):
+        if self.shrinking and self.selection in WHOLE:
             raise ValueError(
                 f"shrinking leaves out rows, but selection={self.selection!r} looks at all of them; "
                 "use shrinking=False, or a selection that tries candidates."
             )
-        make_schedule(self.retraining, self.n_candidates)
-
-    @property
-    def late(self) -> bool:
-        """Whether the deadline has passed."""
-        return is_over(self.deadline)
+        Schedule(self.retraining, self.n_candidates)
 
 
 def grow(
     machine: GrowingMachine,
     stream: CandidateStream,
     plan: GrowthPlan,
-    measure: Measure | None = None,
-    stop: Stop | None = None,
+    measure: Callable[[GrowingMachine], dict[str, float]] | None = None,
+    stop: Callable[[list[Record]], bool] | None = None,
 ) -> list[Record]:
     """Grow the machine in place to the plan's size; returns one record per step.
 
-    Growth ends early when every row left lies in the span of the basis, at the deadline, or when `stop` says so.
-    The last retraining is complete, whatever the schedule.
+    Growth ends early when every row left lies in the span of the basis, at the deadline, or when `stop` says so, given
+    the records so far.  What `measure` returns after every step joins its record.  The last retraining is complete,
+    whatever the schedule.
     """
-    growth = _Growth(machine, stream, plan)
+    growth = Growth(machine, stream, plan)
     records: list[Record] = []
     place = progress("growth") if plan.resumable else Progress()
     if place.last is not None:
-        records = restore_growth(growth, place.last)
-    last: Snapshot | None = None
+        records = growth.set_state(place.last)
+    last: tuple[int, Array, Array] | None = None
     try:
         with task("growth", plan.n_basis - machine.n_basis) as step:
-            while machine.n_basis < plan.n_basis and (not machine.n_basis or not plan.late):
+            while machine.n_basis < plan.n_basis:
+                if machine.n_basis and is_over(plan.deadline):
+                    break
                 record = growth.step()
                 if record is None:
                     logger.info("growth ends at %d basis vectors: all other rows lie in their span.", machine.n_basis)
@@ -130,7 +322,7 @@ def grow(
                 if step() or (stop is not None and stop(records)):
                     break
                 if place.due():
-                    place.save(growth_state(growth, records))
+                    place.save(growth.state(records))
         finish(machine, plan)
     except KeyboardInterrupt:
         if last is None or not plan.interruptible or not keeps_on_interrupt():
@@ -144,7 +336,7 @@ def grow(
         records[-1].update(objective=float(np.sum(machine.objective())), retrained=True)
         if measure is not None:
             records[-1].update(measure(machine))
-        records[-1]["n_kernel_evals"] = machine.columns_of.n_evals
+        records[-1]["n_kernel_evals"] = machine.columns.n_evals
     return records
 
 
@@ -152,67 +344,62 @@ def finish(machine: GrowingMachine, plan: GrowthPlan) -> None:
     """Train to the end and check the rows that were left out."""
     for _ in range(50):
         machine.retrain(plan.tol, plan.max_iter, plan.deadline, thorough=True)
-        if not restore(machine):
+        if not machine.restore():
             break
 
 
 def put_back(machine: GrowingMachine, indices: Array) -> None:
     """Give a machine the basis of an earlier growth, to go on from there."""
     for index in indices:
-        diagonal = machine.columns_of.diagonal(np.array([index]))
-        machine.append(int(index), machine.columns_of.column(int(index)), float(diagonal[0]))
+        diagonal = machine.columns.diagonal(np.array([index]))
+        machine.append(int(index), machine.columns.column(int(index)), float(diagonal[0]))
         machine.retrain()
 
 
-@dataclass
-class _Growth:
+class Growth:
     """The parts of a growth that change from step to step."""
 
-    machine: GrowingMachine
-    stream: CandidateStream
-    plan: GrowthPlan
-    schedule: Schedule = field(init=False)
-    whole: WholeRows | None = field(init=False, default=None)
-    method: str = field(init=False)
-    inside: Array | None = field(init=False, default=None)  # rows far inside at the last retraining
-
-    def __post_init__(self) -> None:
-        plan, machine = self.plan, self.machine
-        self.schedule = make_schedule(plan.retraining, plan.n_candidates)
+    def __init__(self, machine: GrowingMachine, stream: CandidateStream, plan: GrowthPlan) -> None:
+        self.machine, self.stream, self.plan = machine, stream, plan
+        self.schedule = Schedule(plan.retraining, plan.n_candidates)
         self.method = "sp1" if plan.selection == "hybrid" else plan.selection
-        if plan.selection in ("cholesky", "gsvc", "bh"):
-            order = self.stream.rows[self.stream.rows >= 0]
-            self.whole = WholeRows(plan.selection, machine, order)
+        self.whole: WholeRows | None = None
+        if plan.selection in WHOLE:
+            self.whole = WholeRows(plan.selection, machine, stream.rows[stream.rows >= 0])
+        self.inside: Array | None = None  # rows far inside at the last retraining
         self.started = time.perf_counter()
         self.objective = float(np.sum(machine.objective()))
         self.spent = 0.0  # work of method 1 in a hybrid
 
     def step(self) -> Record | None:
         """Add one vector; None when no row is left that would change anything."""
-        machine, work = self.machine, self.machine.work
-        scoring, training = work.scoring, work.training
+        machine, plan = self.machine, self.plan
+        scoring, training = machine.scoring, machine.training
         chosen = self._choose()
         if chosen is None:
             return None
         index, column, diagonal, scores = chosen
         if column is None:
-            column = machine.columns_of.column(index)
-            work.scoring += len(column) * machine.rows.n_features
+            column = machine.columns.column(index)
+            machine.scoring += len(column) * machine.columns.rows.n_features
         sound = machine.append(index, column, diagonal)
         if self.whole is not None:
-            self.whole.added(column)
-        held = work.training
+            self.whole.added(column[None])
+        appended = machine.training
         retrained = self.schedule.retrain_at(machine.n_basis, machine) or not sound
         if retrained:
-            machine.retrain(max(1e-5, self.plan.tol), self.plan.max_iter, self.plan.deadline)
-            if self.plan.shrinking:
+            machine.retrain(max(1e-5, plan.tol), plan.max_iter, plan.deadline)
+            if plan.shrinking:
                 self._shrink()
         before, self.objective = self.objective, float(np.sum(machine.objective()))
-        spent = work.scoring - scoring
-        self.schedule.learn(scores, before - self.objective, spent, held - training, work.training - held)
-        if self.plan.selection == "hybrid" and self.method == "sp1":
+        spent = machine.scoring - scoring
+        self.schedule.learn(scores, before - self.objective, spent, appended - training, machine.training - appended)
+        if plan.selection == "hybrid" and self.method == "sp1":
+            # work that growing to the end by method 2 needs, by the counts of section 6.2
+            n, d, m = machine.columns.rows.n_rows, machine.columns.rows.n_features, plan.n_basis
+            one = plan.n_candidates * len(machine.active) * (d + 20.0) + n * d
             self.spent += spent
-            self.method = "sp1" if self.spent + spent <= self.plan.hybrid_share * self._sp2_work() else "sp2"
+            self.method = "sp1" if self.spent + spent <= plan.hybrid_share * (m * one + 2.0 * n * m * m) else "sp2"
         return {
             "n_basis": machine.n_basis,
             "objective": self.objective,
@@ -220,7 +407,7 @@ class _Growth:
             "n_candidates": max(1, len(scores)),
             "method": self.method,
             "retrained": retrained,
-            "n_kernel_evals": machine.columns_of.n_evals,
+            "n_kernel_evals": machine.columns.n_evals,
             "time": time.perf_counter() - self.started,
         }
 
@@ -231,55 +418,189 @@ class _Growth:
             index = self.whole.choose()
             return None if index is None else (index, None, float(self.whole.diagonal[index]), np.empty(0))
         if self.method == "random":
-            return self._next_random()
+            # the next distinct row in the order of the hash that is not in the span of the basis
+            for row in self.stream.rows.tolist():
+                if row >= 0 and row not in machine.taken:
+                    one = np.array([row])
+                    diagonal = machine.columns.diagonal(one)
+                    if machine.distances(machine.features(one), diagonal)[0] > 0:
+                        return row, None, float(diagonal[0]), np.empty(0)
+                    machine.taken.add(row)
+            return None
         while True:
             indices = self.stream.draw(machine.n_basis, self.schedule.n_candidates, machine.taken)
             if not len(indices):
                 return None
-            tried: Tried = TRIALS[self.method](machine, indices, self.plan.score_rows)
-            best = float(np.max(tried.scores))
+            _, scores, diagonal, columns = TRIALS[self.method](machine, indices, self.plan.score_rows)
+            best = float(np.max(scores))
             if np.isfinite(best):
                 break
             # all of them lie in the span of the basis, now and later
-            machine.taken.update(int(index) for index in indices)
+            machine.taken.update(indices.tolist())
         # equal to rounding: the first in the order of the stream, which does not depend on the order of the rows
-        winner = int(np.flatnonzero(tried.scores >= best - 1e-9 * abs(best))[0])
-        column = None if tried.columns is None else tried.columns[winner]
-        return int(tried.indices[winner]), column, float(tried.diagonal[winner]), tried.scores
-
-    def _next_random(self) -> tuple[int, Array | None, float, Array] | None:
-        """The next distinct row in the order of the hash that is not in the span of the basis."""
-        machine = self.machine
-        for index in self.stream.rows:
-            if index < 0 or int(index) in machine.taken:
-                continue
-            one = np.array([index])
-            diagonal = machine.columns_of.diagonal(one)
-            phi = machine.features(one)[0]
-            if diagonal[0] - phi @ phi > machine.noise * (machine.n_basis + 1) * diagonal[0]:
-                return int(index), None, float(diagonal[0]), np.empty(0)
-            machine.taken.add(int(index))
-        return None
-
-    def _sp2_work(self) -> float:
-        """Work that growing to the end by method 2 needs, by the counts of section 6.2."""
-        machine, m = self.machine, self.plan.n_basis
-        n, features = machine.rows.n_rows, machine.rows.n_features
-        scoring = self.plan.n_candidates * len(machine.active) * (features + 20.0) + n * features
-        return m * scoring + 4.0 * n * m * m / 2
+        winner = int(np.flatnonzero(scores >= best - 1e-9 * abs(best))[0])
+        column = None if columns is None else columns[winner]
+        return int(indices[winner]), column, float(diagonal[winner]), scores
 
     def _shrink(self) -> None:
         """Leave out rows that were well beyond the margin at two retrainings in a row (section 3.4)."""
         machine = self.machine
         if machine.n_basis < 16 or not machine.loss.for_classes or machine.loss.name == "least_squares":
             return
-        margins = np.where(machine.s > 0, machine.y * machine.f, np.inf)
-        far = np.min(margins, axis=1) > 1.5
-        far &= np.any(np.broadcast_to(machine.s, machine.y.shape) > 0, axis=1)  # validation rows stay
+        margins = np.where(machine.cost > 0, machine.y * machine.f, np.inf)
+        far = np.min(margins, axis=0) > 1.5
+        far &= np.any(machine.cost > 0, axis=0)  # validation rows stay
         numbers = np.arange(len(far)) if machine.live is None else machine.live
         if self.inside is not None:
             again = far & np.isin(numbers, self.inside, assume_unique=True)
             if np.count_nonzero(again) > 0.2 * len(far):
-                shrink(machine, ~again)
+                machine.shrink(~again)
                 numbers, far = numbers[~again], far[~again]
         self.inside = numbers[far]
+
+    def state(self, records: list[Record]) -> dict[str, Any]:
+        """The machine, the schedule and what the selection remembers, as plain arrays."""
+        whole, schedule = self.whole, vars(self.schedule).items()
+        return {name: getattr(self, name) for name in _KEPT} | {
+            "machine": self.machine.state(),
+            "records": records,
+            "schedule": {key: value for key, value in schedule if isinstance(value, int | float)},
+            "whole": None if whole is None else (whole.diagonal, whole.squares, whole.likeness),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> list[Record]:
+        """Make a growth that has just begun what it was; returns its records."""
+        self.machine.set_state(state["machine"])
+        vars(self.schedule).update(state["schedule"])
+        if self.whole is not None:
+            self.whole.diagonal, self.whole.squares, self.whole.likeness = state["whole"]
+        for name in _KEPT:
+            setattr(self, name, state[name])
+        records: list[Record] = state["records"]
+        return records
+
+
+#: attributes of a growth that a checkpoint keeps as they are
+_KEPT = ("method", "inside", "objective", "spent")
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Errors of a growing machine on its training rows and on rows that are held out, and when to stop for them.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        True class numbers.
+    decide : callable
+        Class numbers from raw outputs (n, L).
+    weights : ndarray of shape (n,), optional
+    held_out : ndarray, optional
+        Numbers of the rows that are held out.
+    patience : int
+        Steps without a lower validation error after which growth stops.
+    """
+
+    labels: Array
+    decide: Callable[[Array], Array]
+    weights: Array | None = None
+    held_out: Array | None = None
+    patience: int = 20
+
+    def __call__(self, machine: GrowingMachine) -> dict[str, float]:
+        """Errors of the machine as it stands; rows that were shrunk away are far on the right side."""
+        weight = np.ones(len(self.labels)) if self.weights is None else self.weights
+        outside = np.zeros(len(self.labels), dtype=bool)
+        if self.held_out is not None:
+            outside[self.held_out] = True
+        live = slice(None) if machine.live is None else machine.live
+        wrong = weight[live] * (self.decide(machine.f.T) != self.labels[live])
+        errors = {"train_error": float(wrong[~outside[live]].sum() / weight[~outside].sum())}
+        if self.held_out is not None:
+            errors["validation_error"] = float(wrong[outside[live]].sum() / weight[outside].sum())
+        return errors
+
+    def enough(self, records: list[Record]) -> bool:
+        """Whether the validation error has not fallen for `patience` steps."""
+        errors = [record["validation_error"] for record in records]
+        return len(errors) - 1 - int(np.argmin(errors)) >= self.patience
+
+
+# -- as a selector ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GrowthSelector:
+    """Basis vectors chosen one by one as the machine grows: a basis for any estimator, whatever it does with it.
+
+    Parameters
+    ----------
+    selection : str
+        "sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp" or "kmp_prefit".
+    n_candidates : int
+        Rows tried at each step.
+    retraining : str
+        Schedule of retraining.
+    memory_budget : int, optional
+        Bytes that the features may take.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.forward import GrowthSelector
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.losses import SquaredHinge
+    >>> from kompakt.data import ArrayRows
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> rows = ArrayRows(X, targets=np.sign(X))
+    >>> GrowthSelector("sp2").select(rows, RBF(1.0), 5, key=0, loss=SquaredHinge(), C=1.0).n_basis
+    5
+    """
+
+    selection: str = "sp2"
+    n_candidates: int = 10
+    retraining: str = "quarter_powers"
+    memory_budget: int | None = None
+    uses_targets: ClassVar[bool] = True
+
+    def select(
+        self,
+        rows: ArrayRows,
+        kernel: Kernel,
+        n_basis: int,
+        *,
+        key: int,
+        loss: Loss,
+        C: float,
+        fit_intercept: bool = True,
+        penalize_intercept: bool = False,
+    ) -> Selection:
+        """The vectors in the order in which they were chosen.
+
+        A loss that is not piecewise quadratic is stood in for by the squared hinge (classes) or least squares.
+        """
+        if not loss.piecewise_quadratic:
+            loss = SquaredHinge() if loss.for_classes else LeastSquares()
+        if self.selection.startswith("kmp"):
+            loss = LeastSquares()
+        stream = CandidateStream.of(hash_rows(rows.X, key), key)
+        capacity = min(int(n_basis), len(stream.rows))
+        machine = GrowingMachine.on_rows(
+            KernelColumns(rows, kernel),
+            loss,
+            C,
+            fit_intercept=fit_intercept,
+            penalize_intercept=penalize_intercept,
+            capacity=capacity,
+            memory_budget=self.memory_budget,
+        )
+        plan = GrowthPlan(capacity, self.selection, self.n_candidates, retraining=self.retraining)
+        objectives = [record["objective"] for record in grow(machine, stream, plan)]
+        indices = np.array(machine.indices, dtype=np.intp)
+        return Selection(
+            indices=indices,
+            vectors=kernel.take_basis(rows, indices),
+            scores=np.array(objectives),
+            factor=machine.factor_R.copy(),
+            info={"n_kernel_evals": machine.columns.n_evals, "objectives": objectives},
+        )

@@ -1,27 +1,32 @@
-"""Which row joins the basis next: the criteria of seed 001, sections 3 and 5, each a part with a name.
+"""Which row joins the basis next: the criteria of Keerthi, Chapelle, DeCoste 2006, sections 3 and 5.
 
-Criteria that try candidates (`sp1`, `sp2`, `mark`, `kmp`) return a score per candidate.  Criteria that look at all rows
-(`cholesky`, `gsvc`, `bh`) need nothing that the machine does not hold, so they cost no kernel evaluations.
+Criteria that try candidates (`sp1`, `sp2`, `mark`, `kmp`) give a score per candidate.  Criteria that look at all rows
+(`cholesky`, `gsvc`, `bh`) need nothing that the machine does not have, so they cost no kernel evaluations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.line import minimise_along
-from kompakt.basis.machine import GrowingMachine
-from kompakt.basis.refit import refit_gains
+from kompakt.basis.growing import GrowingMachine, minimise_along
+from kompakt.losses import LeastSquares
 
 Array = np.ndarray
 
+#: a candidate of method 1 is done when another step promises less than this share of what it has gained
+_ENOUGH = 1e-7
+#: a candidate is out of the race when even so many times its promise would not bring it to the best
+_SAFETY = 20.0
+_MAX_STEPS = 30
 
-@dataclass(frozen=True)
-class Tried:
-    """Candidates of one step and what their trial told."""
+
+class Scores(NamedTuple):
+    """Candidates of one step and their scores."""
 
     indices: Array  # (k,) row numbers
     scores: Array  # (k,), larger is better; -inf for a row that lies in the span of the basis
@@ -29,92 +34,201 @@ class Tried:
     columns: Array | None = None  # (k, n_live), where the criterion needed them
 
 
-def pivots(machine: GrowingMachine, indices: Array, diagonal: Array) -> Array:
-    """Squared distances of rows from the span of the basis, d_j^2 of eq. 9; 0 where only rounding is left."""
-    squares = diagonal - np.sum(np.square(machine.features(indices)), axis=1)
-    return np.where(squares > machine.noise * (machine.n_basis + 1) * diagonal, squares, 0.0)
-
-
-def score_sp2(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Tried:
+def score_sp2(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Scores:
     """Basis selection method 2 (eq. 7): decrease of the objective by the new weight alone, beta_J fixed.
 
     On the active rows the loss of all other rows counts as constant: their kernel values are never asked for.
     """
-    rows, K, diagonal = _trial_block(machine, indices, score_rows)
-    place = np.arange(len(machine.f)) if rows is None else rows
+    place, K, diagonal, Phi = _candidates(machine, indices, score_rows)
+    y, f = machine.y[:, place], machine.f[:, place]
     # lambda beta_j K_jJ beta_J: the machine's own output at row j, without the intercept
-    linear = _outputs_at(machine, indices).T
-    _, gains = minimise_along(
-        machine.loss,
-        machine.y[place].T,
-        machine.f[place].T,
-        np.broadcast_to(machine.s[place], (len(place), machine.n_outputs)).T,
-        K[None],
-        linear,
-        np.broadcast_to(np.maximum(diagonal, 1e-300), linear.shape),
-        machine.C,
-    )
-    machine.work.scoring += K.size * (machine.rows.n_features + 20.0 * machine.n_outputs)
-    return _tried(machine, indices, np.sum(gains, axis=0), diagonal)
+    linear = machine.theta[:, machine.first : machine.width] @ Phi.T
+    quadratic = np.broadcast_to(np.maximum(diagonal, 1e-300), linear.shape)
+    cost = np.broadcast_to(machine.cost[:, place], y.shape)
+    _, gains = minimise_along(machine.loss, y, f, cost, K[None], linear, quadratic, 1.0)
+    machine.scoring += K.size * (machine.columns.rows.n_features + 20.0 * machine.n_outputs)
+    free = machine.distances(Phi, diagonal) > 0
+    return Scores(indices, np.where(free, np.sum(gains, axis=0), -np.inf), diagonal)
 
 
-def score_mark(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Tried:
+def score_mark(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Scores:
     """MARK (section 5): size of the derivative of the objective with respect to the new weight."""
-    rows, K, diagonal = _trial_block(machine, indices, score_rows)
-    place = np.arange(len(machine.f)) if rows is None else rows
-    slopes = machine.s[place] * machine.loss.gradient(machine.y[place], machine.f[place])
-    gradient = _outputs_at(machine, indices) + machine.C * (K @ slopes)
-    machine.work.scoring += K.size * (machine.rows.n_features + 2.0 * machine.n_outputs)
-    return _tried(machine, indices, np.sum(np.abs(gradient), axis=1), diagonal)
+    place, K, diagonal, Phi = _candidates(machine, indices, score_rows)
+    slopes = machine.cost[:, place] * machine.loss.gradient(machine.y[:, place], machine.f[:, place])
+    gradient = machine.theta[:, machine.first : machine.width] @ Phi.T + slopes @ K.T
+    machine.scoring += K.size * (machine.columns.rows.n_features + 2.0 * machine.n_outputs)
+    free = machine.distances(Phi, diagonal) > 0
+    return Scores(indices, np.where(free, np.sum(np.abs(gradient), axis=0), -np.inf), diagonal)
 
 
-def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active", race: bool = False) -> Tried:
-    """Basis selection method 1: decrease of the objective after full re-optimisation with the new vector.
-
-    `race` stops refining candidates that cannot become the best; the best and its score stay the same.
-    """
-    diagonal = machine.columns_of.diagonal(indices)
-    squares = pivots(machine, indices, diagonal)
-    columns = machine.columns_of.columns(indices)
-    machine.work.scoring += columns.size * machine.rows.n_features
-    gains = np.full(len(indices), -np.inf)
-    free = np.flatnonzero(squares > 0)
-    if len(free):
-        Phi = machine.features(indices[free])
-        gains[free] = refit_gains(machine, columns[free], Phi, np.sqrt(squares[free]), race)
-    return Tried(indices, gains, diagonal, columns)
-
-
-def _trial_block(machine: GrowingMachine, indices: Array, score_rows: str) -> tuple[Array | None, Array, Array]:
-    """Places of the rows that count, kernel values of the candidates at them (k, rows), and k(x_j, x_j)."""
+def _candidates(machine: GrowingMachine, indices: Array, score_rows: str) -> tuple[Array, Array, Array, Array]:
+    """Places of the rows that count, kernel values of the candidates at them (k, rows), k(x_j, x_j), and features."""
+    Phi = machine.features(indices)
     if score_rows == "all":
-        return None, machine.columns_of.columns(indices), machine.columns_of.diagonal(indices)
+        K, diagonal = machine.columns.columns(indices), machine.columns.diagonal(indices)
+        return np.arange(machine.f.shape[1]), K, diagonal, Phi
     active = machine.active
-    K = machine.columns_of.block(active, indices)
+    K = machine.columns.block(active, indices)
     # k(x_j, x_j) of an active candidate is already in the block
     diagonal = np.empty(len(indices))
     where = np.minimum(np.searchsorted(active, indices), max(0, len(active) - 1))
     inside = active[where] == indices if len(active) else np.zeros(len(indices), dtype=bool)
     diagonal[inside] = K[np.flatnonzero(inside), where[inside]]
     if not inside.all():
-        diagonal[~inside] = machine.columns_of.diagonal(indices[~inside])
-    return machine.positions(active)[0], K, diagonal
+        diagonal[~inside] = machine.columns.diagonal(indices[~inside])
+    return machine.places(active)[0], K, diagonal, Phi
 
 
-def _outputs_at(machine: GrowingMachine, indices: Array) -> Array:
-    """K_jJ beta_J for candidate rows, (k, L)."""
-    place, known = machine.positions(indices)
-    if known.all():
-        return machine.f[place] - (machine.theta[0] if machine.first else 0.0)
-    return machine.features(indices) @ machine.theta[machine.first :]
+def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active", race: bool = False) -> Scores:
+    """Basis selection method 1 (section 3.1): decrease of the objective after full re-optimisation.
+
+    `race` stops refining candidates that cannot become the best any more; the best and its score stay the same.  Only
+    with one output, where a candidate's gain is known as it is refined.
+    """
+    diagonal, Phi = machine.columns.diagonal(indices), machine.features(indices)
+    distances = machine.distances(Phi, diagonal)
+    columns = machine.columns.columns(indices)
+    machine.scoring += columns.size * machine.columns.rows.n_features
+    gains = np.full(len(indices), -np.inf)
+    free = np.flatnonzero(distances > 0)
+    if len(free):
+        lines = machine.whitened(columns[free], Phi[free], distances[free])
+        refits = (_Refit(machine, lines, output) for output in range(machine.n_outputs))
+        gains[free] = sum(refit.gains(race and machine.n_outputs == 1) for refit in refits)
+    return Scores(indices, gains, diagonal, columns)
 
 
-def _tried(machine: GrowingMachine, indices: Array, scores: Array, diagonal: Array) -> Tried:
-    free = pivots(machine, indices, diagonal) > 0
-    return Tried(indices, np.where(free, scores, -np.inf), diagonal)
+class _Refit:
+    """Newton's method for k candidates of one output side by side; unknowns (k, p + 1), the new weight last.
+
+    All candidates share the Hessian H of the current machine: one Newton step of the bordered systems is a few matrix
+    products, with one triangular solve for all of them.  Further steps differ only in the rows that changed sides: each
+    candidate's Hessian is H plus few outer products.  So the work of a step is shared in a way that machines with
+    bases of their own cannot share it.
+    """
+
+    def __init__(self, machine: GrowingMachine, lines: Array, output: int) -> None:
+        self.machine, self.lines, self.p, self.k = machine, lines, machine.width, len(lines)
+        self.y, self.cost = machine.y[output], machine.cost[min(output, len(machine.cost) - 1)]
+        self.loss = machine.loss.take_outputs(np.array([output]))
+        self.H = machine.H[min(output, len(machine.H) - 1)]
+        self.R = machine.factor(output).R
+        self.curvature = machine.curvatures[output]  # the curvature that the machine's Hessian was formed with
+        self.penalty = np.append(machine.penalty[: self.p], 1.0)
+        self.theta = np.zeros((self.k, self.p + 1))
+        self.theta[:, : self.p] = machine.theta[output, : self.p]
+        self.f = np.repeat(machine.f[[output]], self.k, axis=0)
+
+        def borders(rows: slice) -> tuple[Array, ...]:
+            weighted = self.curvature[rows] * lines[:, rows]
+            return weighted @ machine.lines[:, rows].T, np.einsum("ki,ki->k", lines[:, rows], weighted)
+
+        self.sides, self.corners = machine.blocks.total(borders)
+        self.corners = self.corners + 1.0
+        machine.scoring += lines.size * self.p
+
+    def gains(self, race: bool) -> Array:
+        start = self._objective(self.theta, self.f)
+        value = start.copy()
+        left = np.arange(self.k)
+        for step_number in range(_MAX_STEPS):
+            gradient = self._gradient(left)
+            step = self._shared_steps(gradient, left)
+            promise = -0.5 * np.sum(gradient * step, axis=1)
+            if race:
+                kept = value[left] - _SAFETY * promise <= np.min(value)
+                left, gradient, step, promise = left[kept], gradient[kept], step[kept], promise[kept]
+            if step_number > 0:
+                step = self._own_steps(gradient, left)
+                promise = -0.5 * np.sum(gradient * step, axis=1)
+            go = promise > _ENOUGH * np.maximum(start[left] - value[left], 1e-12 * np.abs(start[left]))
+            left, step = left[go], step[go]
+            if not len(left):
+                break
+            value[left] = self._advance(step, left)
+            if isinstance(self.loss, LeastSquares):
+                break  # one step solves it
+        return start - value
+
+    def _of(self, values: Array, left: Array) -> Array:
+        """The lines of the candidates `left`, without a copy when these are all."""
+        return values if len(left) == self.k else values[left]
+
+    def _objective(self, theta: Array, f: Array) -> Array:
+        return 0.5 * np.sum(self.penalty * theta * theta, axis=1) + self.loss.value(self.y, f) @ self.cost
+
+    def _gradient(self, left: Array) -> Array:
+        """Gradient for the candidates `left`, (len(left), p + 1), over blocks of rows."""
+        f, lines, A = self._of(self.f, left), self._of(self.lines, left), self.machine.lines
+
+        def one(rows: slice) -> tuple[Array, ...]:
+            slopes = self.cost[rows] * self.loss.gradient(self.y[rows], f[:, rows])
+            return slopes @ A[:, rows].T, np.einsum("ki,ki->k", lines[:, rows], slopes)
+
+        old, new = self.machine.blocks.total(one)
+        self.machine.scoring += lines.size * self.p
+        return self.penalty * self.theta[left] + np.column_stack([old, new])
+
+    def _shared_steps(self, gradient: Array, left: Array) -> Array:
+        """Newton steps of the candidates from the machine's own factor, bordered (section 2.3)."""
+        corners = self.corners[left]
+        if not self.p:
+            return -gradient / corners[:, None]
+        sides = self._of(self.sides, left)
+        both = np.concatenate([sides, gradient[:, :-1]]).T
+        half = solve_triangular(self.R, both, trans="T", check_finite=False)
+        solved = solve_triangular(self.R, half, check_finite=False).T
+        V, g = solved[: len(left)], solved[len(left) :]
+        schur = np.maximum(corners - np.sum(sides * V, axis=1), 1.0)
+        last = -(gradient[:, -1] - np.sum(sides * g, axis=1)) / schur
+        return np.column_stack([-g - V * last[:, None], last])
+
+    def _own_steps(self, gradient: Array, left: Array) -> Array:
+        """Newton steps with every candidate's own active rows: the shared Hessian plus the rows that changed."""
+        p, step = self.p, np.empty_like(gradient)
+        matrix = np.empty((p + 1, p + 1), order="F")
+        for position, candidate in enumerate(left):
+            change = self.cost * self.loss.curvature(self.y, self.f[candidate]) - self.curvature
+            rows = np.flatnonzero(change)
+            A, new = self.machine.lines[:, rows], self.lines[candidate, rows]
+            weighted = A * change[rows]
+            matrix[:p, :p] = self.H[:p, :p]
+            matrix[:p, :p] += weighted @ A.T
+            matrix[:p, p] = self.sides[candidate] + weighted @ new
+            matrix[p, p] = self.corners[candidate] + (new * change[rows]) @ new
+            factor, info = lapack.dpotrf(matrix, lower=0, clean=0)
+            if info:
+                step[position] = -gradient[position] / np.diag(matrix)
+                continue
+            step[position] = -lapack.dpotrs(factor, gradient[position], lower=0)[0]
+            self.machine.scoring += p**3 / 6 + len(rows) * p * p
+        return step
+
+    def _advance(self, step: Array, left: Array) -> Array:
+        """Move along each step, to the minimiser where all of it does not help; returns the objectives."""
+        theta, f, lines = self._of(self.theta, left), self._of(self.f, left), self._of(self.lines, left)
+        change = np.empty_like(f)
+
+        def one(rows: slice) -> None:
+            change[:, rows] = step[:, :-1] @ self.machine.lines[:, rows] + lines[:, rows] * step[:, -1:]
+
+        self.machine.blocks.each(one)
+        self.machine.scoring += lines.size * self.p
+        value, before = self._objective(theta + step, f + change), self._objective(theta, f)
+        lengths = np.ones((len(left), 1))
+        for i in np.flatnonzero(value > before):
+            linear, quadratic = np.sum(self.penalty * step[i] * [theta[i], step[i]], axis=1)
+            t, decrease = minimise_along(
+                self.loss, self.y[None], f[[i]], self.cost[None], change[i][None, None],
+                linear[None, None], quadratic[None, None], 1.0, tol=1e-9,
+            )  # fmt: skip
+            lengths[i], value[i] = t[0, 0], before[i] - decrease[0, 0]
+        self.theta[left] = theta + lengths * step
+        self.f[left] = f + lengths * change
+        return value
 
 
-TRIALS: dict[str, Callable[..., Tried]] = {
+TRIALS: dict[str, Callable[..., Scores]] = {
     "sp1": partial(score_sp1, race=True),
     "sp2": score_sp2,
     "mark": score_mark,
@@ -122,6 +236,11 @@ TRIALS: dict[str, Callable[..., Tried]] = {
     "kmp": score_sp2,
     "kmp_prefit": partial(score_sp1, race=True),
 }
+
+#: criteria that look at all rows, without candidates
+WHOLE = ("cholesky", "gsvc", "bh")
+
+SELECTIONS = ("sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit")
 
 
 class WholeRows:
@@ -134,36 +253,30 @@ class WholeRows:
 
     def __init__(self, name: str, machine: GrowingMachine, order: Array) -> None:
         self.name, self.machine, self.order = name, machine, order
-        self.diagonal = machine.columns_of.diagonal(np.arange(machine.rows.n_rows))
+        self.diagonal = machine.columns.diagonal(np.arange(machine.f.shape[1]))
         self.squares = self.diagonal.copy()  # squared distances from the span
         self.likeness = np.zeros(len(self.diagonal))  # max over the basis of |k|
 
-    def added(self, column: Array) -> None:
-        """Account for a basis vector that was appended; `column` are its raw kernel values."""
-        machine = self.machine
-        self.squares -= np.square(machine.A[:, machine.width - 1])
-        np.maximum(self.likeness, np.abs(column), out=self.likeness)
+    def added(self, columns: Array) -> None:
+        """Account for the basis vectors appended last; `columns` (k, n) are their raw kernel values."""
+        lines = self.machine.lines
+        self.squares -= np.sum(np.square(lines[len(lines) - len(columns) :]), axis=0)
+        np.maximum(self.likeness, np.max(np.abs(columns), axis=0, initial=0.0), out=self.likeness)
 
     def choose(self) -> int | None:
         """The row to add, or None when none is left."""
         machine, order = self.machine, self.order
-        least = machine.noise * (machine.n_basis + 1) * self.diagonal
-        free = self.squares > least
+        free = self.squares > machine.noise * (machine.n_basis + 1) * self.diagonal
         free[machine.indices] = False
-        if self.name == "cholesky":
-            score = self.squares
-        else:
-            active = np.zeros(len(free), dtype=bool)
-            active[machine.active] = True
-            free &= active
+        score = self.squares
+        if self.name != "cholesky":
+            inactive = np.ones(len(free), dtype=bool)
+            inactive[machine.active] = False
+            free[inactive] = False
             if self.name == "gsvc":
                 score = -self.likeness
             else:
-                slopes = machine.loss.gradient(machine.y, machine.f)
-                score = np.sum(np.square(slopes), axis=1) * self.squares
+                score = np.sum(np.square(machine.loss.gradient(machine.y, machine.f)), axis=0) * self.squares
         ordered = np.where(free[order], score[order], -np.inf)
         best = int(np.argmax(ordered))
         return int(order[best]) if np.isfinite(ordered[best]) else None
-
-
-SELECTIONS = ("sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit")

@@ -1,8 +1,8 @@
-"""Size, C and kernel parameter by cross-validation (seed 001, section 4): one growth per fold tells all sizes.
+"""Size, C and kernel parameter by cross-validation (Keerthi et al. 2006, section 4): one growth per fold, all sizes.
 
 Rows that a fold holds out stay in its machine with weight 0, so their predictions come with the growth.  All machines
 of a grid try the same candidates at the same step.  Kernel matrices that fit in memory are made from one matrix of
-distances or products for all widths.
+distances or products for all widths, and the machines of one matrix are grown side by side where they can be.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.batch import grow_batch
-from kompakt.basis.candidates import CandidateStream
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.machine import GrowingMachine
+from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
+from kompakt.basis.growing import GrowingMachine, minimise_along
 from kompakt.data import ArrayRows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Loss
@@ -97,14 +95,14 @@ class SizeProblem:
 
 def fold_errors(problem: SizeProblem, kernel: Kernel, C: float, fold: int, rows: ArrayRows | None = None) -> Array:
     """Validation error and loss of one fold at every size, (2, d_max); infinite where growth ended before."""
-    columns = KernelColumns(problem.rows if rows is None else rows, kernel, 1024)
-    machine = GrowingMachine(
-        columns, problem.loss, C, problem.weights(fold), capacity=problem.plan.n_basis, **problem.options
-    )
+    columns = KernelColumns(problem.rows if rows is None else rows, kernel, block_rows=1024)
     plan = replace(problem.plan, shrinking=False)
+    machine = GrowingMachine.on_rows(
+        columns, problem.loss, C, problem.weights(fold), capacity=plan.n_basis, **problem.options
+    )
 
     def measure(machine: GrowingMachine) -> dict[str, float]:
-        error, loss = problem.errors(machine.f, fold)
+        error, loss = problem.errors(machine.f.T, fold)
         return {"error": error, "loss": loss}
 
     records = grow(machine, problem.stream(fold), plan, measure)
@@ -152,71 +150,149 @@ def tune_grid(
     Kernels must differ only in parameters that `Kernel.finish` applies.  Grid points run in parallel; the result does
     not depend on the number of threads.
     """
-    n = problem.rows.n_rows
+    n, plan = problem.rows.n_rows, problem.plan
     if 3 * 8 * n * n <= memory_budget:
         X = problem.rows.take(np.arange(n))
         dense = kernels[0].take_basis(problem.rows, np.arange(n))
         pre = kernels[0].pre(X, dense).astype(np.float64)
         pre = 0.5 * (pre + pre.T)
+    else:
+        pre = None
+    # side by side: one output, method 2, retraining always
+    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.deadline is None
+    simple = simple and problem.rows.n_outputs == 1
 
-        def matrix(kernel: Kernel) -> Array:
-            K = kernel.finish(pre.copy())
-            np.fill_diagonal(K, kernel.diag(X))
-            return K + float(plus_one)
+    def errors_of(kernel: Kernel) -> Array:
+        """Validation errors and losses (2, nC, d_max)."""
+        if pre is None:
+            return _one_by_one(problem, problem.rows, kernel + 1.0 if plus_one else kernel, C_grid)
+        K = kernel.finish(pre.copy())
+        np.fill_diagonal(K, kernel.diag(X))
+        K += float(plus_one)
+        if simple:
+            return _side_by_side(problem, K, C_grid)
+        return _one_by_one(problem, ArrayRows(K, problem.rows.targets, problem.rows.weights), Precomputed(K), C_grid)
 
-        one = _batched if _can_batch(problem) else _matrix_by_matrix
-        results = ordered_map(lambda kernel: one(problem, matrix(kernel), C_grid), kernels)
-        both = np.stack(list(tracked(results, "search", len(kernels))))
-        return Tuned.best(both[:, 0], both[:, 1])
-    points = [(k, c, v) for k in range(len(kernels)) for c in range(len(C_grid)) for v in range(len(problem.splits))]
-
-    def point(at: tuple[int, int, int]) -> Array:
-        kernel = kernels[at[0]] + 1.0 if plus_one else kernels[at[0]]
-        return fold_errors(problem, kernel, float(C_grid[at[1]]), at[2])
-
-    found = np.stack(list(tracked(ordered_map(point, points), "search", len(points))))
-    shape = (len(kernels), len(C_grid), len(problem.splits), 2, problem.plan.n_basis)
-    both = np.average(found.reshape(shape), axis=2, weights=problem.masses)
-    return Tuned.best(both[:, :, 0], both[:, :, 1])
-
-
-def _can_batch(problem: SizeProblem) -> bool:
-    """Whether the machines can be grown side by side: one output, method 2, retraining always."""
-    plan, rows = problem.plan, problem.rows
-    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always"
-    return simple and rows.n_outputs == 1 and plan.deadline is None
+    both = np.stack(list(tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
+    return Tuned.best(both[:, 0], both[:, 1])
 
 
-def _batched(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """Validation errors and losses (2, nC, d_max) of all C, their folds grown side by side."""
-    plan, F = problem.plan, len(problem.splits)
+def _one_by_one(problem: SizeProblem, rows: ArrayRows, kernel: Kernel, C_grid: Array) -> Array:
+    """Validation errors and losses (2, nC, d_max), one growth after the other."""
+    points = [(float(C), fold) for C in C_grid for fold in range(len(problem.splits))]
+    found = np.stack(list(ordered_map(lambda point: fold_errors(problem, kernel, *point, rows), points)))
+    errors = found.reshape(len(C_grid), len(problem.splits), 2, -1)
+    return np.moveaxis(np.average(errors, axis=1, weights=problem.masses), 1, 0)
+
+
+def _side_by_side(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
+    """The same for all C and folds at once."""
+    plan, F, options = problem.plan, len(problem.splits), problem.options
+    assert problem.rows.targets is not None
     candidates = np.full((F, plan.n_basis, plan.n_candidates), -1, dtype=np.intp)
     for fold in range(F):
         stream = problem.stream(fold)
         for step in range(plan.n_basis):
             drawn = stream.draw(step, plan.n_candidates, set())
             candidates[fold, step, : len(drawn)] = drawn
-    weights = np.stack([problem.weights(fold).reshape(len(K)) for fold in range(F)])
-    assert problem.rows.targets is not None
-    intercept = {name: problem.options[name] for name in ("fit_intercept", "penalize_intercept")}
-    targets = problem.rows.targets[:, 0]
-    options = {**intercept, "score_rows": plan.score_rows}
-    outputs = grow_batch(K, targets, weights, C_grid, candidates, problem.loss, **options)
+    outputs = grow_batch(
+        K,
+        problem.rows.targets[:, 0],
+        np.stack([problem.weights(fold).reshape(len(K)) for fold in range(F)]),
+        C_grid,
+        candidates,
+        problem.loss,
+        fit_intercept=options["fit_intercept"],
+        penalize_intercept=options["penalize_intercept"],
+        score_rows=plan.score_rows,
+    )
     both = np.full((2, len(C_grid), plan.n_basis, F), np.inf)
-    for step in range(plan.n_basis):
-        for fold in range(F):
-            for c in range(len(C_grid)):
-                f = outputs[step, fold, c]
-                if not np.isnan(f[0]):
-                    both[:, c, step, fold] = problem.errors(f[:, None], fold)
+    for step, fold, c in np.ndindex(plan.n_basis, F, len(C_grid)):
+        f = outputs[step, fold, c]
+        if not np.isnan(f[0]):
+            both[:, c, step, fold] = problem.errors(f[:, None], fold)
     return np.average(both, axis=3, weights=problem.masses)
 
 
-def _matrix_by_matrix(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """Validation errors and losses (2, nC, d_max), one growth after the other on a given kernel matrix."""
-    rows = ArrayRows(K, problem.rows.targets, problem.rows.weights)
-    kernel = Precomputed(K)
-    errors = [
-        [fold_errors(problem, kernel, float(C), fold, rows) for fold in range(len(problem.splits))] for C in C_grid
-    ]
-    return np.moveaxis(np.average(errors, axis=1, weights=problem.masses), 1, 0)
+def grow_batch(
+    K: Array,
+    y: Array,
+    weights: Array,
+    C: Array,
+    candidates: Array,
+    loss: Loss,
+    *,
+    fit_intercept: bool = False,
+    penalize_intercept: bool = False,
+    score_rows: str = "active",
+) -> Array:
+    """Predictions of every machine at every size, (d_max, F, nC, n); NaN where a machine could not grow so far.
+
+    Every machine has its own basis but they share kernel values and candidates, and each step is a handful of array
+    operations with a leading axis over the machines.  Method 2 scores, retraining at every step; the result is that of
+    `forward.grow`, machine by machine.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel matrix of all rows.
+    y : ndarray of shape (n,)
+        Targets.
+    weights : ndarray of shape (F, n)
+        Row weights of every fold; 0 for the rows it holds out.
+    C : ndarray of shape (nC,)
+    candidates : ndarray of shape (F, d_max, kappa)
+        Row numbers to try at each step, -1 for none.
+    loss : Loss
+        Piecewise quadratic.
+    fit_intercept, penalize_intercept : bool
+    score_rows : {"active", "all"}
+        Rows that count in the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.sizes import grow_batch
+    >>> from kompakt.losses import SquaredHinge
+    >>> f = grow_batch(np.eye(2), np.array([1.0, -1.0]), np.ones((1, 2)), np.array([1.0]),
+    ...                np.array([[[0, 1], [0, 1]]]), SquaredHinge())
+    >>> f[:, 0, 0]
+    array([[ 0.5,  0. ],
+           [ 0.5, -0.5]])
+    """
+    F, d_max, _ = candidates.shape
+    nC, n = len(C), len(y)
+    fold = np.repeat(np.arange(F), nC)
+    intercept = {"fit_intercept": fit_intercept, "penalize_intercept": penalize_intercept}
+    targets = np.tile(np.asarray(y, dtype=np.float64), (F * nC, 1))
+    batch = GrowingMachine(None, targets, weights[fold], loss, np.tile(C, F), capacity=d_max, batch=True, **intercept)
+    batch.retrain(0.0, 100, enough=1e-12)
+    taken, alive, diagonal = np.zeros((F * nC, n), dtype=bool), np.arange(F * nC), np.diag(K)
+    outputs = np.full((d_max, F * nC, n), np.nan)
+    for step in range(d_max):
+        tried = candidates[fold[alive], step]  # (machines, kappa)
+        index = np.maximum(tried, 0)
+        linear = np.take_along_axis(batch.f, index, axis=1) - (batch.theta[:, :1] if batch.first else 0.0)
+        counted = batch.cost if score_rows == "all" else batch.cost * (loss.gradient(batch.y, batch.f) != 0)
+        columns = K[np.maximum(candidates[:, step], 0)]
+        _, gains = minimise_along(
+            loss, batch.y, batch.f, counted, columns, linear, diagonal[index], 1.0, group=fold[alive]
+        )
+        Phi = batch.A[np.arange(len(alive))[:, None], batch.first : batch.width, index]  # (machines, kappa, m)
+        distances = batch.distances(Phi, diagonal[index])
+        free = (tried >= 0) & (distances > 0) & ~np.take_along_axis(taken[alive], index, axis=1)
+        gains = np.where(free, gains, -np.inf)
+        best = gains.max(axis=1)
+        # equal to rounding: the first in the order of the stream
+        winner = np.argmax(gains >= (best - 1e-9 * np.abs(best))[:, None], axis=1)
+        can = np.flatnonzero(np.isfinite(best))
+        if not len(can):
+            break
+        if len(can) < len(alive):
+            batch.keep_machines(can)
+        at, alive = (can, winner[can]), alive[can]
+        batch.border(K[index[at]], Phi[at], np.sqrt(distances[at]))
+        taken[alive, index[at]] = True
+        batch.retrain(0.0, 100, enough=1e-12)
+        outputs[step, alive] = batch.f
+    return outputs.reshape(d_max, F, nC, n)

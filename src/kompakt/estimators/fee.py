@@ -8,12 +8,22 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from kompakt.basis.candidates import Candidates
-from kompakt.basis.fee import FeePlan, Growth, Observer, Record, Trial, fast_weights, grow
-from kompakt.basis.kernel_values import KernelColumns, RowValues, class_means, column_source
-from kompakt.basis.semiparametric import SOLVERS, SemiparametricMachine
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.fee import (
+    SOLVERS,
+    FeeCandidates,
+    FeeGrowth,
+    FeePlan,
+    FirstVectors,
+    Observer,
+    SemiparametricMachine,
+    Trial,
+    class_means,
+    fast_weights,
+    grow_fee,
+)
+from kompakt.basis.forward import Record
 from kompakt.data import hash_rows
 from kompakt.design import Design
 from kompakt.estimators.base import (
@@ -31,7 +41,7 @@ from kompakt.kernels import RBF
 from kompakt.losses import make_loss
 from kompakt.parallel import block_threads
 from kompakt.search.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, FeeProblem, search_fee
-from kompakt.solve import Problem, Solution, solve
+from kompakt.solve import Problem, solve
 from kompakt.validation import holdout
 
 Array = np.ndarray
@@ -41,11 +51,9 @@ Array = np.ndarray
 class _Grown:
     """A grown machine with what is needed to freeze it."""
 
-    growth: Growth
+    growth: FeeGrowth
     machine: SemiparametricMachine
-    vectors: Array  # first vectors, all of them
     train: Array
-    columns: KernelColumns
 
 
 class FeeMachine(KernelMachine):
@@ -161,23 +169,26 @@ class FeeMachine(KernelMachine):
         self, training: Training, problem: FeeProblem, C: float, observe: Observer | None = None
     ) -> tuple[_Grown, list[Record]]:
         """The machine to be frozen, and the records of all growths; `observe` sees the steps of its growth."""
-        columns = column_source(training.rows, training.kernel)
         everything, none = np.arange(training.rows.n_rows), np.empty(0, dtype=np.intp)
         history: list[Record] = []
+        n_evals = 0
         if self.cv is None and problem.splits:  # one held-out part: the machine at its best step
             problem = replace(problem, plan=replace(problem.plan, interruptible=True))
-            grown = _grow_on(training, problem, columns, *problem.splits[0], C, observe)
+            grown = _grow_on(training, problem, *problem.splits[0], C, observe)
             return grown, grown.growth.records
         plan = replace(problem.plan, patience=None)
         if problem.splits:
-            runs = [_grow_on(training, problem, columns, *split, C).growth for split in problem.splits]
+            folds = [_grow_on(training, problem, *split, C) for split in problem.splits]
+            n_evals = sum(fold.machine.columns.n_evals for fold in folds)
+            runs = [fold.growth for fold in folds]
             for number, run in enumerate(runs):
                 history += [{"fold": number, **record} for record in run.records]
             self.fold_sizes_ = np.array([run.size for run in runs])
             self.fold_errors_ = np.array([run.error for run in runs])
             plan = replace(plan, n_basis=max(1, round(float(self.fold_sizes_.mean()))))
         problem = replace(problem, plan=replace(plan, interruptible=True))
-        grown = _grow_on(training, problem, columns, everything, none, C, observe)
+        grown = _grow_on(training, problem, everything, none, C, observe)
+        grown.machine.columns.n_evals += n_evals
         return grown, history + grown.growth.records
 
     def _freeze(self, training: Training, problem: FeeProblem, C: float, grown: _Grown, deadline: float | None) -> None:
@@ -185,16 +196,16 @@ class FeeMachine(KernelMachine):
         machine, growth = grown.machine, grown.growth
         rows, kernel = training.rows, training.kernel
         first, size = machine.first, growth.size
-        n_vectors = min(machine.n_vectors, size)
+        n_vectors = min(len(machine.used_vectors), size)
         selected = grown.train[np.array(machine.indices[: size - n_vectors], dtype=np.intp)]
-        own = grown.vectors[machine.used_vectors[:n_vectors]]
+        own = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
         basis = np.concatenate([own, kernel.take_basis(rows, selected).astype(own.dtype)]) if len(selected) else own
         if growth.interrupted:
-            solution = _as_it_stands(machine, growth)
+            solution = machine.solution(growth.coordinates)  # at once, not solved to the end
             self._publish(self._build_model(training, basis, solution), solution, training, None)
             self.interrupted_ = True
             self.selected_indices_ = training.original(selected)
-            self.n_kernel_evals_ = grown.columns.n_evals
+            self.n_kernel_evals_ = machine.columns.n_evals
             warn_interrupted(self, f"the best machine so far, with {size} basis vectors, is kept", stacklevel=5)
             return
         part = rows if self.refit or len(grown.train) == rows.n_rows else rows.subset(grown.train)
@@ -217,49 +228,30 @@ class FeeMachine(KernelMachine):
             solution = solve_on_all_rows(training.origin, kernel, basis, problem.loss, C, solution, settings, **words)
         self._publish(self._build_model(training, basis, solution), solution, training, None)
         self.selected_indices_ = training.original(selected)
-        self.n_kernel_evals_ = grown.columns.n_evals + design.n_kernel_evals
+        self.n_kernel_evals_ = machine.columns.n_evals + design.n_kernel_evals
         if moved is not None:
             moved.publish(self)
         if not self.interrupted_:
             self._report(solution, deadline)
 
 
-def _as_it_stands(machine: SemiparametricMachine, growth: Growth) -> Solution:
-    """The best machine of an interrupted growth, at once: with the weights of the growth, not solved to the end."""
-    first, size = machine.first, growth.size
-    w = growth.coordinates[:, first:].T
-    intercept = growth.coordinates[:, 0] if first else np.zeros(machine.n_outputs)
-    return Solution(
-        weights=solve_triangular(machine.R[:size, :size], w, check_finite=False) if size else w,
-        intercept=intercept,
-        coordinates=np.concatenate([w, intercept[None]]),
-        objective=np.full(machine.n_outputs, np.nan),
-        n_iter=max(1, machine.work.n_iter),
-        converged=False,
-        optimality=np.full(machine.n_outputs, np.nan),
-        jitter=0.0,
-    )
-
-
 def _grow_on(
     training: Training,
     problem: FeeProblem,
-    columns: KernelColumns,
     train: Array,
     held: Array,
     C: float,
     observe: Observer | None = None,
 ) -> _Grown:
-    vectors = class_means(training.rows, training.kernel, training.labels, train)
-    values = RowValues(columns, train, held, vectors)
-    candidates = Candidates.of(problem.hashes, train, problem.key)
-    capacity = min(problem.plan.n_basis, int(np.sum(candidates.place >= 0)) + len(vectors))
-    machine = problem.machine(values, train, len(held), C, capacity)
+    rows, kernel, order = training.rows, training.kernel, np.concatenate([train, held])
+    vectors = class_means(rows, kernel, training.labels, train)
+    columns = KernelColumns(rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order), kernel)
+    candidates = FeeCandidates(problem.hashes, train, problem.key)
+    capacity = min(problem.plan.n_basis, candidates.n_rows + len(vectors))
+    machine = problem.machine(columns, FirstVectors.of(columns, vectors), train, C, capacity)
     plan = replace(problem.plan, n_basis=capacity)
-    growth = grow(machine, candidates, plan, problem.judge(held if len(held) else train), observe)
-    return _Grown(growth, machine, vectors, train, columns)
-
-
+    growth = grow_fee(machine, candidates, plan, problem.judge(held if len(held) else train), observe)
+    return _Grown(growth, machine, train)
 
 
 class FEESVC(FeeMachine, MachineClassifier):
@@ -481,12 +473,9 @@ class FEESVC(FeeMachine, MachineClassifier):
             def look(machine: SemiparametricMachine, trial: Trial, winner: int) -> None:
                 if machine.n_basis + 1 not in wanted:
                     return
-                values = machine.values
-                assert isinstance(values, RowValues)
-                own = values.vectors[machine.used_vectors]
-                chosen = kernel.take_basis(rows, values.train[np.array(machine.indices, dtype=np.intp)])
-                tried = kernel.take_basis(rows, values.train[trial.indices])
-                K = kernel.block(points, np.concatenate([own, chosen, tried]))
+                own = machine.first_vectors.vectors[machine.used_vectors]
+                rest = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
+                K = kernel.block(points, np.concatenate([own, rest]))
                 intercept, beta = fast_weights(machine, trial)
                 m = machine.n_basis
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]

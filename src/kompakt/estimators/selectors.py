@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from kompakt.basis import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
+from kompakt.basis.forward import GrowthSelector
 from kompakt.basis.gram import GramSelector
-from kompakt.basis.selector import GrowthSelector
 
 
 def _grown(word: str, n_candidates: int | None) -> GrowthSelector:

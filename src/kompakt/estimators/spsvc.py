@@ -10,17 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kompakt.basis.blocks import require_memory
-from kompakt.basis.candidates import CandidateStream
 from kompakt.basis.columns import ColumnCache, KernelColumns
-from kompakt.basis.forward import GrowthPlan, Record, finish, grow, put_back
-from kompakt.basis.machine import GrowingMachine
-from kompakt.basis.monitor import Monitor
+from kompakt.basis.forward import CandidateStream, GrowthPlan, Monitor, Record, finish, grow, put_back
+from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.sizes import SizeProblem, Tuned, size_errors, tune_grid
 from kompakt.checkpoint import current, step
 from kompakt.codings import get_coding
 from kompakt.data import hash_rows
-from kompakt.design import DEFAULT_BUDGET, choose_block_rows
+from kompakt.design import DEFAULT_BUDGET
 from kompakt.estimators.base import NOT_METADATA, MachineClassifier, checkpoints, deadline_of, warn_interrupted, watched
 from kompakt.estimators.prepare import Training, held_rows, prepare, solve_on_all_rows, splits_of
 from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
@@ -100,7 +97,7 @@ class GreedyFit(MachineClassifier):
         gamma = getattr(parts.kernel.parts[0] if self.plus_one else parts.kernel, "gamma", None)  # type: ignore[attr-defined]
         if gamma is not None:
             self.gamma_ = gamma
-        self.n_kernel_evals_ = machine.columns_of.n_evals
+        self.n_kernel_evals_ = machine.columns.n_evals
         self.history_ = records
         if moved is not None:
             moved.publish(self)
@@ -191,7 +188,7 @@ class GreedyFit(MachineClassifier):
         # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
         wanted = wanted and current() is None
         cache = ColumnCache(rows.n_rows, slots) if pool or (wanted and slots > 0) else None
-        columns = KernelColumns(rows, parts.kernel, choose_block_rows(rows.n_features), cache)
+        columns = KernelColumns(rows, parts.kernel, cache)
         if pool:
             columns.columns(parts.stream.rows)
         return columns
@@ -257,7 +254,7 @@ class GreedyFit(MachineClassifier):
             weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights.copy()
             weights[held] = 0.0
             stream = stream.within(parts.hashes, train)
-        machine = GrowingMachine(
+        machine = GrowingMachine.on_rows(
             self._columns(parts), parts.loss, parts.C, weights, capacity=parts.plan.n_basis, **parts.options
         )
         before = self._continued(machine, training, parts.plan)
@@ -265,7 +262,7 @@ class GreedyFit(MachineClassifier):
             labels=training.labels,
             decide=self._decide(training),
             weights=rows.weights if rows.weights is not None and rows.weights.ndim == 1 else None,
-            held=held,
+            held_out=held,
             patience=int(self.n_iter_no_change),
         )
         plan = replace(parts.plan, interruptible=True, resumable=True)

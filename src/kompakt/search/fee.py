@@ -14,11 +14,19 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from kompakt.basis.candidates import Candidates
-from kompakt.basis.fee import FeePlan, grow
-from kompakt.basis.judges import ClassJudge, Judge, ValueJudge
-from kompakt.basis.kernel_values import KernelColumns, MatrixValues, RowValues, class_means, column_source
-from kompakt.basis.semiparametric import KernelValues, SemiparametricMachine
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.fee import (
+    ClassJudge,
+    FeeCandidates,
+    FeePlan,
+    FirstVectors,
+    Judge,
+    MatrixColumns,
+    SemiparametricMachine,
+    ValueJudge,
+    class_means,
+    grow_fee,
+)
 from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, Loss
@@ -176,15 +184,16 @@ class FeeProblem:
         return ClassJudge(self.labels[rows], targets, mass[rows], self.n_classes, self.coding)
 
     def machine(
-        self, values: KernelValues, train: Array, n_held: int, C: float, capacity: int
+        self, columns: KernelColumns | MatrixColumns, first_vectors: FirstVectors, train: Array, C: float, capacity: int
     ) -> SemiparametricMachine:
-        """An empty machine for these training rows."""
+        """An empty machine for these training rows; the kernel values have the validation rows after them."""
         assert self.rows.targets is not None
         weights = self.rows.weights
-        s = np.ones((1, len(train))) if weights is None else np.atleast_2d(weights[train].T)
+        s = np.ones((1, len(train))) if weights is None else np.ascontiguousarray(np.atleast_2d(weights[train].T))
         y = np.ascontiguousarray(self.rows.targets[train].T, dtype=np.float64)
         noise = float(np.finfo(self.rows.dtype).eps)
-        return SemiparametricMachine(values, y, s, n_held, self.loss, C, capacity, noise=noise, **self.options)
+        given = {"capacity": capacity, "first_vectors": first_vectors, "noise": noise, **self.options}
+        return SemiparametricMachine(columns, y, s, self.loss, C, **given)
 
 
 @dataclass(frozen=True)
@@ -379,9 +388,9 @@ def _train(
     began = time.process_time()
     train, held = problem.splits[fold]
     with block_threads(1):
-        candidates = Candidates.of(problem.hashes, train, problem.key, orders)
+        candidates = FeeCandidates(problem.hashes, train, problem.key, orders)
         judge, guide = problem.judge(held), None if stored is None else problem.judge(train)
-        values = _values(problem, shared, sigma, fold)
+        columns, first_vectors = _kernel_values(problem, shared, sigma, fold)
         errors, sizes, steps = [], [], 0
         for place, C in enumerate(costs):
             capacity = min(problem.plan.n_basis, len(train) + problem.n_classes)
@@ -389,26 +398,25 @@ def _train(
             if stored is not None:
                 capacity = min(capacity, int(stored[place]))
                 plan = replace(plan, n_basis=capacity, patience=None)
-            machine = problem.machine(values, train, len(held), float(C), capacity)
-            growth = grow(machine, candidates, plan, judge, guide=guide)
+            machine = problem.machine(columns, first_vectors, train, float(C), capacity)
+            growth = grow_fee(machine, candidates, plan, judge, guide=guide)
             errors.append(growth.error)
             sizes.append(growth.size)
             steps += len(growth.records)
     return errors, sizes, steps, time.process_time() - began
 
 
-def _values(problem: FeeProblem, shared: _Shared, sigma: float, fold: int) -> KernelValues:
+def _kernel_values(
+    problem: FeeProblem, shared: _Shared, sigma: float, fold: int
+) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
+    """Kernel values of a fold's training rows, and of the vectors its machines start from."""
     train, held = problem.splits[fold]
+    order = np.concatenate([train, held])
     one = shared.folds[fold]
     kernel = RBF(0.5 / sigma**2)
     if shared.distances is None or one.distances is None:
-        columns: KernelColumns = column_source(problem.rows, kernel)
-        return RowValues(columns, train, held, one.vectors)
-    of_train = shared.distances[train]
+        columns = KernelColumns(problem.rows.subset(order), kernel)
+        return columns, FirstVectors.of(columns, one.vectors)
     to_rows, among = one.distances
-    vectors = (
-        kernel.finish(to_rows[:, train]),
-        kernel.finish(to_rows[:, held]),
-        kernel.finish(among.copy()),
-    )
-    return MatrixValues(kernel.finish(of_train[:, train]), kernel.finish(of_train[:, held]), vectors)
+    first_vectors = FirstVectors(one.vectors, kernel.finish(to_rows[:, order]), kernel.finish(among.copy()))
+    return MatrixColumns(kernel.finish(shared.distances[np.ix_(train, order)])), first_vectors

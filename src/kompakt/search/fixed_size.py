@@ -25,7 +25,7 @@ from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
 from kompakt.run import is_over, task
 from kompakt.search import cross_validated_path, cross_validated_path_blockwise, cross_validated_residuals
-from kompakt.search.strategies import Evaluation, Space, search
+from kompakt.search.strategies import Space, search
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.validation import fold_means, shuffled_folds
 
@@ -217,8 +217,6 @@ def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, objective:
             start = solution.coordinates
             outputs[k, held] = values[held] @ start[:-1] + start[-1]
     return outputs
-
-
 
 
 @dataclass(frozen=True)
@@ -704,19 +702,10 @@ def _near(trial: Trial) -> Array:
 def _jointly(walker: _Walker, strategy: str, random_state: Any, options: dict[str, Any]) -> str:
     """Both together, on logarithmic axes."""
     axes = {"C": (10.0 ** COSTS[0], 10.0 ** COSTS[1], "log"), "width": (10.0 ** WIDTHS[0], 10.0 ** WIDTHS[1], "log")}
-    space = Space.of(axes)
 
-    def evaluate(point: Array) -> float:
-        return float(walker(float(point[1]), point[:1], strategy).errors[0])
-
-    def note(evaluation: Evaluation) -> None:
-        logger.debug("%s %d: %s", evaluation.phase, evaluation.number, space.as_dict(evaluation.point))
+    def evaluate(params: dict[str, float]) -> float:
+        return float(walker(params["width"], np.array([params["C"]]), strategy).errors[0])
 
     if strategy != "grid":
         options = {"random_state": random_state, **options}
-    if walker._deadline is not None:
-        options = {"max_time": max(1e-3, walker._deadline - time.monotonic()), **options}
-    stopped = search(evaluate, space, strategy, callback=note, **options).stopped
-    if stopped == "deadline":
-        walker.late()  # the search has a clock of its own
-    return stopped
+    return search(evaluate, Space(axes), strategy, **{"deadline": walker._deadline, **options}).stopped

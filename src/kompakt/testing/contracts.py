@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kompakt.data import ArrayRows, RowReader, Rows, Source, StreamedRows
+from kompakt.data import ArrayRows, RowBlock, RowReader, Rows, Source, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
-from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.losses import Loss, PiecewiseLinear, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.solve import Problem, Settings, Solution
 from kompakt.testing.oracles import finite_difference, naive_block, stationarity
@@ -37,6 +37,10 @@ def _close(found: Any, expected: Any, tolerance: float, message: str) -> None:
     _require(found.shape == expected.shape, f"{message}: shape {found.shape}, expected {expected.shape}.")
     worst = float(np.max(np.abs(found - expected), initial=0.0)) / scale
     _require(worst <= tolerance, f"{message}: off by {worst:.1e} relative, allowed {tolerance:.0e}.")
+
+
+def _dense(rows: Any) -> Array:
+    return rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
 
 
 def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
@@ -61,29 +65,19 @@ def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
     _close(kernel.diag(X), np.diag(naive_block(kernel, X, X)), 1e-12, "diag must be k(x, x)")
     G = kernel.gram(Z)
     _require(np.array_equal(G, G.T), "gram must be exactly symmetric.")
-    smallest = float(np.min(np.linalg.eigvalsh(G)))
-    _require(
-        smallest >= -1e-10 * float(np.max(np.diag(G))),
-        f"gram must be positive semidefinite; eigenvalue {smallest:.1e}.",
-    )
+    smallest, largest = float(np.min(np.linalg.eigvalsh(G))), float(np.max(np.diag(G)))
+    _require(smallest >= -1e-10 * largest, f"gram must be positive semidefinite; eigenvalue {smallest:.1e}.")
     if kernel.shift_invariant:
         _close(kernel.block(X + 5.0, Z + 5.0), K, 1e-9, "a shift-invariant kernel must not see a common shift")
-    if kernel.differentiable:
-        _check_kernel_gradients(kernel, X, Z, rng)
-
-
-def _check_kernel_gradients(kernel: Kernel, X: Array, Z: Array, rng: np.random.Generator) -> None:
+    if not kernel.differentiable:
+        return
     W = rng.standard_normal((len(X), len(Z)))
-    d_basis, d_theta = kernel.gradients(X, Z, kernel.block(X, Z), W.copy())
+    d_basis, d_theta = kernel.gradients(X, Z, K, W.copy())
     numeric = finite_difference(lambda z: float(np.sum(W * kernel.block(X, z))), Z)
     _close(d_basis, numeric, 1e-6, "the derivative with respect to the basis")
     theta = kernel.theta
-    _require(
-        d_theta.shape == theta.shape, f"gradients must give one entry per theta {theta.shape}; got {d_theta.shape}."
-    )
-    _close(
-        kernel.with_theta(theta).block(X, Z), kernel.block(X, Z), 1e-12, "with_theta(theta) must give the same kernel"
-    )
+    _require(d_theta.shape == theta.shape, f"gradients must have theta's shape {theta.shape}; got {d_theta.shape}.")
+    _close(kernel.with_theta(theta).block(X, Z), K, 1e-12, "with_theta(theta) must give the same kernel")
     if len(theta):
         numeric = finite_difference(lambda t: float(np.sum(W * kernel.with_theta(t).block(X, Z))), theta)
         _close(d_theta, numeric, 1e-6, "the derivative with respect to theta")
@@ -132,22 +126,21 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     >>> check_rows(ArrayRows(np.eye(5)), np.eye(5))
     """
     n, d = twin.shape
-    _require(
-        (rows.n_rows, rows.n_features) == (n, d),
-        f"the source says {rows.n_rows} x {rows.n_features}, expected {n} x {d}.",
-    )
+    shape = f"{rows.n_rows} x {rows.n_features}"
+    _require((rows.n_rows, rows.n_features) == (n, d), f"the source says {shape}, expected {n} x {d}.")
 
-    def dense(X: Any) -> Array:
-        return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
+
+    def sums(block: RowBlock) -> tuple[Array, Array]:
+        return _dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
 
     for size in (1, max(1, n // 3), n, n + 5):
-        total, count = rows.map_reduce(lambda block: (dense(block.X).sum(axis=0), np.array(len(block))), size)
+        total, count = rows.map_reduce(sums, size)
         _close(total, twin.sum(axis=0), 1e-10, f"sums over blocks of {size} rows")
         _require(int(count) == n, f"blocks of {size} rows hold {int(count)} rows, expected {n}.")
     part = rows.block(n // 3, n)
-    _close(dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
+    _close(_dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
     index = np.arange(n)[::-2]
-    _close(dense(rows.take(index)), twin[index], 1e-10, "rows by number")
+    _close(_dense(rows.take(index)), twin[index], 1e-10, "rows by number")
     if targets is not None:
         _require(part.targets is not None, "the source has targets but its blocks have none.")
         _close(part.targets, targets[n // 3 :], 0.0, "the targets of a block")
@@ -180,23 +173,20 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     _require(source.has_weight == (w is not None), "has_weight must say whether there are weights.")
     _require("0" in source.where(0), "where(row) must name the row.")
 
-    def dense(rows: Any) -> Array:
-        return rows.toarray() if sparse.issparse(rows) else rows
-
     for one in (source, pickle.loads(pickle.dumps(source))):
         for start, stop in ((0, n), (n // 3, n // 2), (0, 1), (n - 1, n), (1, n)):
             raw = one.read(start, stop)
             _require(raw.X.dtype == X.dtype, f"rows of type {raw.X.dtype}, expected {X.dtype}.")
-            _require(np.array_equal(dense(raw.X), dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
+            _require(np.array_equal(_dense(raw.X), _dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
             for name, values, expected in (("y", raw.y, y), ("w", raw.w, w)):
                 _require((values is None) == (expected is None), f"{name} of rows {start}..{stop} is missing.")
                 if values is not None and expected is not None:
                     _require(np.array_equal(values, expected[start:stop]), f"{name} of rows {start}..{stop} differs.")
     twin, streamed = ArrayRows(X), StreamedRows(RowReader(source))
-    check_rows(streamed, np.asarray(dense(X), dtype=float))
+    check_rows(streamed, np.asarray(_dense(X), dtype=float))
 
-    def sums(block: Any) -> tuple[Array, ...]:
-        rows = dense(block.X)
+    def sums(block: RowBlock) -> tuple[Array, ...]:
+        rows = _dense(block.X)
         return rows.T @ rows, rows.sum(axis=0)
 
     for threads in (1, 3):
@@ -219,19 +209,16 @@ def check_selector(selector: Any, seed: int = 0) -> None:
     X = rng.standard_normal((80, 3))
     X[40:50] = X[:10]  # duplicates
     y = np.where(X[:, :1] > 0, 1.0, -1.0)
-    told: dict[str, Any] = {}
-    if getattr(selector, "uses_targets", False):
-        from kompakt.losses import SquaredHinge
 
-        told = {"loss": SquaredHinge(), "C": 1.0}
-    order = rng.permutation(80)
+    def select(rows: Array) -> Any:
+        options: dict[str, Any] = {}
+        if getattr(selector, "uses_targets", False):
+            options |= {"loss": SquaredHinge(), "C": 1.0}
+        if getattr(selector, "uses_labels", False):
+            options["labels"] = (y[rows, 0] > 0).astype(int)
+        return selector.select(ArrayRows(X[rows], y[rows]), RBF(0.5), 12, key=5, **options)
 
-    def run(rows: Array) -> Any:
-        labels = {"labels": (y[rows, 0] > 0).astype(int)} if getattr(selector, "uses_labels", False) else {}
-        return selector.select(ArrayRows(X[rows], y[rows]), RBF(0.5), 12, key=5, **told, **labels)
-
-    plain = np.arange(80)
-    first, again, other = run(plain), run(plain), run(order)
+    first, again, other = select(np.arange(80)), select(np.arange(80)), select(rng.permutation(80))
     _require(0 < first.n_basis <= 12, f"asked for 12 vectors, got {first.n_basis}.")
     _require(first.vectors.shape == (first.n_basis, 3), f"vectors have shape {first.vectors.shape}, expected (m, 3).")
     _require(np.array_equal(first.vectors, again.vectors), "the same key must give the same vectors.")
@@ -268,8 +255,7 @@ def check_solver(solver: Callable[[Problem, Array | None, Settings], Solution], 
                 sample_weight=weights, penalize_intercept=penalize,
             )  # fmt: skip
             _require(off <= 1e-6, f"output {output} is {off:.1e} away from its optimality conditions.")
-        _close(
-            solution.weights, design.to_weights(solution.coordinates[:-1]), 1e-9, "weights must be those of the basis"
-        )
+        expected = design.to_weights(solution.coordinates[:-1])
+        _close(solution.weights, expected, 1e-9, "weights must be those of the basis")
         warm = solver(problem, solution.coordinates, Settings(tol=1e-10))
         _close(warm.objective, solution.objective, 1e-7, "a warm start must end at the same objective")

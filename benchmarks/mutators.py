@@ -1,4 +1,4 @@
-"""Seeded mutators that know the formats, so that changes get past the checksum and the first check.
+"""Damage for sound files that gets past the checksum and the first check, because it knows the formats.
 
 Each takes a sound file and a generator, and returns a damaged one; the same generator gives the same damage.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.io import container
+from kompakt.io.container import MAGIC, padded
 
 ODD_NUMBERS = [
     0, 1, -1, 2, 3, 4, 7, 8, 28, 64, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308,
@@ -30,8 +30,8 @@ ODD_VALUES: list[Any] = [
 
 def seal(text: bytes, data: bytes, length: int | None = None, size: int | None = None) -> bytes:
     """A file around a header and data, with a right checksum."""
-    body = text + bytes(container.padded(64 + len(text)) - 64 - len(text)) + data
-    preamble = container.MAGIC + struct.pack(
+    body = text + bytes(padded(64 + len(text)) - 64 - len(text)) + data
+    preamble = MAGIC + struct.pack(
         "<IIQ", 1, len(text) if length is None else length, 64 + len(body) if size is None else size
     )
     return preamble + hashlib.sha256(preamble + bytes(40) + body).digest() + bytes(8) + body
@@ -63,7 +63,7 @@ def _cut(raw: bytes, rng: np.random.Generator) -> bytes:
 def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
     """A changed model file; most changes come with a right checksum."""
     length = struct.unpack_from("<I", raw, 12)[0]
-    text, data = raw[64 : 64 + length], raw[container.padded(64 + length) :]
+    text, data = raw[64 : 64 + length], raw[padded(64 + length) :]
     kind = rng.integers(8)
     if kind == 0:
         return _flip(raw, rng)

@@ -3,29 +3,51 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize_scalar
 from tests.basis.naive import data, full_fit, grown, machine_for
 
+from kompakt.basis import growing
+from kompakt.basis.growing import minimise_along
 from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Precomputed
-from kompakt.losses import Hinge, HuberHinge, LeastSquares, SquaredHinge
+from kompakt.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    HuberHinge,
+    LeastSquares,
+    Quantile,
+    SquaredHinge,
+)
 from kompakt.solve import Problem, Settings, solve
+from kompakt.solve.kinks import Rounded
 
 LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 
 
+@pytest.fixture(params=["compiled", "numpy"])
+def way(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(growing, "compiled", lambda: None)
+    else:
+        pytest.importorskip("numba")
+    return request.param
+
+
 def check_hessian(machine):
-    """H and its factors are those of the definition, for the held curvature."""
-    A = machine.A[:, : machine.width]
+    """H and its factors are those of the definition, for the curvature that is kept."""
+    A, penalty = machine.lines, np.diag(machine.penalty[: machine.width])
     for output in range(len(machine.H)):
-        expected = np.diag(machine.penalty[: machine.width]) + machine.C * A.T @ (machine.curvatures[:, [output]] * A)
-        R = np.triu(machine.factors[output].R)
+        expected = penalty + (machine.curvatures[output] * A) @ A.T
+        R = np.triu(machine.factor(output).R)
         assert_allclose(R.T @ R, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("intercept", [True, False])
-def test_objective_is_that_of_a_full_fit(loss, intercept):
+def test_objective_is_that_of_a_full_fit(way, loss, intercept):
     X, y, s = data()
     kernel = RBF(0.5) if intercept else 1 + RBF(0.5)
     machine, records = grown(machine_for(X, y, kernel, loss, 3.0, s, fit_intercept=intercept), 12)
@@ -34,11 +56,11 @@ def test_objective_is_that_of_a_full_fit(loss, intercept):
     assert_allclose(records[-1]["objective"], best, rtol=1e-8)
     solution = machine.solution()
     f = kernel.block(X, basis) @ solution.weights + solution.intercept
-    assert_allclose(f, machine.f, atol=1e-8)
+    assert_allclose(f.T, machine.f, atol=1e-8)
     check_hessian(machine)
 
 
-def test_several_outputs_share_the_basis_and_nothing_else():
+def test_several_outputs_share_the_basis_and_nothing_else(way):
     X, y, s = data(outputs=3)
     machine, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 2.0, s), 10)
     basis = X[machine.indices]
@@ -48,19 +70,19 @@ def test_several_outputs_share_the_basis_and_nothing_else():
     check_hessian(machine)
 
 
-def test_factors_stay_right_while_the_active_set_is_held():
+def test_factors_stay_right_while_the_pieces_are_kept(way):
     X, y, _ = data(200)
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 5.0, capacity=40)
     for index in range(40):
-        machine.append(index, machine.columns_of.column(index), 1.0)
+        sound = machine.append(index, machine.columns.column(index), 1.0)
         if index % 7 == 0:
             machine.retrain()
         check_hessian(machine)
-        # the held objective is quadratic and solved: its gradient is zero
-        gradient = machine.penalty[: machine.width, None] * machine.theta
-        gradient = gradient + machine.C * machine.A[:, : machine.width].T @ machine.slopes
-        if machine._exact:
-            assert np.abs(gradient).max() < 1e-3 * machine.C * np.abs(machine.slopes).sum()
+        # the objective with the pieces kept is quadratic and solved: its gradient is zero
+        p = machine.width
+        gradient = machine.penalty[:p] * machine.theta[0, :p] + machine.lines @ machine.slopes[0]
+        if sound:
+            assert np.abs(gradient).max() < 1e-3 * np.abs(machine.slopes).sum()
 
 
 def test_zero_weights_are_followed_and_not_trained_on():
@@ -74,7 +96,7 @@ def test_zero_weights_are_followed_and_not_trained_on():
         best = full_fit(RBF(0.5).block(X[20:], basis), RBF(0.5).gram(basis), y[20:, 0], s[20:], SquaredHinge(), 3.0)
     else:
         for index in machine.indices:
-            other.append(index - 20, other.columns_of.column(index - 20), 1.0)
+            other.append(index - 20, other.columns.column(index - 20), 1.0)
         other.retrain(1e-10, thorough=True)
         best = float(other.objective()[0])
     assert_allclose(float(machine.objective()[0]), best, rtol=1e-8)
@@ -96,7 +118,8 @@ def test_whole_training_set_is_the_exact_machine():
     X, y, _ = data(80)
     kernel = 1 + RBF(0.5)
     machine, _ = grown(machine_for(X, y, kernel, SquaredHinge(), 10.0, capacity=80, fit_intercept=False), 80)
-    # Newton on the full kernel matrix: (K_II + I / C) beta_I = y_I (seed 001, eq. 2; beta_i = C max(0, 1 - y f) y)
+    # Newton on the full kernel matrix: (K_II + I / C) beta_I = y_I, where beta_i = C max(0, 1 - y f) y
+    # (Keerthi et al. 2006, eq. 2)
     K, target = kernel.gram(X), y[:, 0]
     active = np.arange(80)
     for _ in range(100):
@@ -108,7 +131,7 @@ def test_whole_training_set_is_the_exact_machine():
         active = fresh
     exact = 0.5 * beta @ K @ beta + 5.0 * np.sum(np.maximum(0, 1 - target * (K @ beta)) ** 2)
     assert_allclose(float(machine.objective()[0]), exact, rtol=1e-6)
-    assert_allclose(machine.f[:, 0], K @ beta, atol=1e-5)
+    assert_allclose(machine.f[0], K @ beta, atol=1e-5)
 
 
 def test_whole_training_set_agrees_with_the_ordinary_solver():
@@ -140,7 +163,7 @@ def test_precomputed_kernel_grows_like_the_kernel_itself():
     K = RBF(0.5).gram(X)
     given = machine_for(K, y, Precomputed(K), SquaredHinge(), 3.0)
     for index in direct.indices:
-        given.append(index, given.columns_of.column(index), float(given.columns_of.diagonal(np.array([index]))[0]))
+        given.append(index, given.columns.column(index), float(given.columns.diagonal(np.array([index]))[0]))
     given.retrain(1e-10, thorough=True)
     assert_allclose(given.objective(), direct.objective(), rtol=1e-8)
 
@@ -162,3 +185,61 @@ def test_rows_in_the_span_end_growth():
     y = np.where(np.arange(15) % 2, 1.0, -1.0)[:, None]
     machine, records = grown(machine_for(X, y, RBF(1.0), SquaredHinge(), 1.0), 10)
     assert machine.n_basis == len(records) == 3
+
+
+# -- along a line: against a brute-force search, compiled and in NumPy --------------------------------------
+
+ALL_LOSSES = [
+    *LOSSES,
+    Huber(0.7),
+    *(Rounded(loss, 0.3) for loss in (Hinge(), Absolute(), EpsilonInsensitive(0.4), Quantile(0.8))),
+]
+
+
+def line_problem(seed, B=3, k=4, n=50, groups=2):
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.uniform(size=(B, n)) < 0.5, -1.0, 1.0)
+    f = rng.normal(size=(B, n))
+    s = rng.integers(0, 3, (B, n)).astype(float)
+    columns = rng.normal(size=(groups, k, n))
+    group = rng.integers(0, groups, B)
+    a, q = rng.normal(size=(B, k)), rng.uniform(0.1, 2.0, (B, k))
+    return y, f, s, columns, a, q, rng.uniform(0.1, 10.0, B), group
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_minimum_along_a_line_equals_brute_force(way, loss, seed):
+    y, f, s, columns, a, q, C, group = line_problem(seed)
+    t, decrease = minimise_along(loss, y, f, s, columns, a, q, C, group=group)
+    for b in range(len(y)):
+        for j in range(columns.shape[1]):
+            c = columns[group[b], j]
+
+            def phi(x, b=b, j=j, c=c):
+                gain = loss.value(y[b], f[b] + x * c) - loss.value(y[b], f[b])
+                return a[b, j] * x + 0.5 * q[b, j] * x * x + C[b] * np.sum(s[b] * gain)
+
+            best = minimize_scalar(phi, bracket=(-1, 1), options={"xtol": 1e-10})
+            assert_allclose(decrease[b, j], -best.fun, rtol=1e-6, atol=1e-9)
+            assert_allclose(t[b, j], best.x, atol=1e-4)
+
+
+def test_starts_that_overshoot(way):
+    # one row far from the kink and a tiny q: the first Newton step lands far away, where curvature is different
+    y, f, s = np.ones((1, 2)), np.array([[2.0, -1000.0]]), np.ones((1, 2))
+    columns = np.array([[[1.0, 1e-3]]])
+    t, decrease = minimise_along(
+        SquaredHinge(), y, f, s, columns, np.zeros((1, 1)), np.full((1, 1), 1e-9), 1.0, tol=1e-9
+    )
+    slope = 1e-9 * t[0, 0] - 1e-3 * max(0.0, 1001.0 - 1e-3 * t[0, 0]) - max(0.0, 1.0 - 2.0 - t[0, 0])
+    assert abs(slope) < 1e-6
+    assert decrease[0, 0] > 0
+
+
+def test_no_slope_no_step(way):
+    y, f, s = np.ones((1, 3)), np.full((1, 3), 5.0), np.ones((1, 3))
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    t, decrease = minimise_along(SquaredHinge(), y, f, s, np.ones((1, 1, 3)), zero, one, 1.0)
+    assert t[0, 0] == 0.0
+    assert decrease[0, 0] == 0.0

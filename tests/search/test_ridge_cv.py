@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgWarning
 
+from kompakt.parallel import block_threads
 from kompakt.search import (
     cheapest_method,
     cross_validated_path,
+    cross_validated_path_blockwise,
     cross_validated_residuals,
-    cross_validated_residuals_blockwise,
 )
-from kompakt.search.ridge_cv import _groups_of_like_size
 
 METHODS = ["downdate", "hat", "iterate"]
 
@@ -153,41 +153,122 @@ def test_path_with_a_matrix_penalty():
         np.testing.assert_allclose(residuals, refitted(Phi, Y[:, 0], fold, amount * shape), rtol=0, atol=1e-9)
 
 
-def test_groups_of_penalties_cover_all_and_span_little():
+@pytest.mark.parametrize("method", ["hat", "iterate"])
+def test_path_over_many_powers_of_ten(method):
+    Phi, Y, _, rng = problem(n=120, p=8, outputs=1)
+    fold = folds(120, 6, rng)
     amounts = np.logspace(-12, 12, 25)[::-1]
-    groups = _groups_of_like_size(amounts)
-    assert sorted(k for group in groups for k in group) == list(range(25))
-    assert all(amounts[group].max() <= 1e8 * amounts[group].min() * 1.001 for group in groups)
-    assert len(groups) == 3
+    path = cross_validated_path(Phi, Y, fold, amounts, method=method)
+    for amount, residuals in zip(amounts, path, strict=True):
+        np.testing.assert_allclose(residuals, refitted(Phi, Y, fold, amount), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "blockwise"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("amounts", [[0.3], [1e-3, 0.3, 20.0]])
+def test_constraints_take_features_from_their_folds(method, weighted, amounts):
+    """A constraint that picks a column is the same as leaving the column out, in that fold alone."""
+    Phi, Y, weights, rng = problem(n=200, p=12)
+    weights = weights if weighted else None
+    fold = folds(200, 5, rng)
+    fold[fold == 4] = -1
+    dropped = {0: [2, 7], 1: [], 2: [0, 1, 3], 3: [5]}
+    rows = np.eye(12)[[c for columns in dropped.values() for c in columns] + [9]]
+    home = np.array([v for v, columns in dropped.items() for _ in columns] + [-1])  # a row of fold -1 holds nowhere
+    rows[0] = rows[0] + 3.0 * rows[1]  # another basis of the same two columns
+    if method == "blockwise":
+        path = cross_validated_path_blockwise(
+            lambda: iter([Phi[:70], Phi[70:]]), Y, fold, amounts, weights, constraints=(rows, home)
+        )
+    else:
+        path = cross_validated_path(Phi, Y, fold, amounts, weights, method=method, constraints=(rows, home))
+    for amount, residuals in zip(amounts, path, strict=True):
+        for v, columns in dropped.items():
+            alone = np.where(fold == v, 0, -1)
+            expected = refitted(np.delete(Phi, columns, axis=1), Y, alone, amount, weights)
+            np.testing.assert_allclose(residuals[fold == v], expected[fold == v], rtol=0, atol=1e-9)
+        assert np.isnan(residuals[fold == -1]).all()
+
+
+def test_constraints_are_checked():
+    Phi, Y, _, rng = problem(n=40, p=4)
+    fold = folds(40, 4, rng)
+    with pytest.raises(ValueError, match="finite rows"):
+        cross_validated_residuals(Phi, Y, fold, 1.0, constraints=(np.ones((1, 3)), [0]))
+    with pytest.raises(ValueError, match="name fold 4, but there are 4 folds"):
+        cross_validated_residuals(Phi, Y, fold, 1.0, constraints=(np.ones((1, 4)), [4]))
+
+
+# ---------------------------------------------------------------------------------------------- blocks
+
+
+AMOUNTS = [1e-4, 0.1, 50.0]
 
 
 @pytest.mark.parametrize("block", [1, 37, 300])
-@pytest.mark.parametrize("budget", [1e9, 1.0])
-@pytest.mark.parametrize("n_folds", [2, 7])
-def test_blockwise_equals_in_memory(block, budget, n_folds):
+@pytest.mark.parametrize("budget", [1e9, 1.0])  # all folds at once, or one fold per pass
+@pytest.mark.parametrize(("n_folds", "weighted"), [(2, True), (7, True), (7, False)])
+def test_blockwise_equals_in_memory(block, budget, n_folds, weighted):
     Phi, Y, weights, rng = problem()
+    weights = weights if weighted else None
     fold = folds(300, n_folds, rng)
-    streamed = cross_validated_residuals_blockwise(
-        lambda: (Phi[i : i + block] for i in range(0, 300, block)), Y, fold, 0.1, weights, budget
-    )
-    whole = cross_validated_residuals(Phi, Y, fold, 0.1, weights)
+    shape = np.append(np.ones(24), 0.0)  # free intercept
+
+    def blocks():
+        return (Phi[i : i + block] for i in range(0, 300, block))
+
+    streamed = cross_validated_path_blockwise(blocks, Y, fold, AMOUNTS, weights, shape=shape, memory_budget=budget)
+    whole = cross_validated_path(Phi, Y, fold, AMOUNTS, weights, shape=shape)
     np.testing.assert_allclose(streamed, whole, rtol=0, atol=1e-10)
+    one = cross_validated_path_blockwise(blocks, Y, fold, [1.0], weights, shape=0.1 * shape, memory_budget=budget)
+    np.testing.assert_allclose(one[0], streamed[1], atol=1e-12)
 
 
-def test_blockwise_does_not_depend_on_the_blocks_and_fills_its_buffers():
+def test_blockwise_does_not_depend_on_the_blocks():
     rng = np.random.default_rng(0)
     Phi, Y = rng.normal(size=(2000, 6)), rng.normal(size=(2000, 2))
-    fold = rng.integers(-1, 2, size=2000)  # hold-out rows as well; far more rows than a buffer holds
+    fold = rng.integers(-1, 2, size=2000)  # hold-out rows as well
 
     def run(block):
-        return cross_validated_residuals_blockwise(
-            lambda: (Phi[i : i + block] for i in range(0, 2000, block)), Y, fold, 1.0
-        )
+        return cross_validated_path_blockwise(
+            lambda: (Phi[i : i + block] for i in range(0, 2000, block)), Y, fold, [1.0]
+        )[0]
 
     first = run(2000)
     np.testing.assert_allclose(first, refitted(Phi, Y, fold, 1.0), rtol=0, atol=1e-10)
     np.testing.assert_array_equal(np.isnan(first), np.repeat(fold[:, None] == -1, 2, axis=1))
     np.testing.assert_allclose(run(333), first, rtol=0, atol=1e-13)
+
+
+def test_rows_never_held_out_stay_nan_on_the_path():
+    Phi, Y, _, rng = problem(outputs=1)
+    fold = folds(300, 7, rng) - 1
+    ours = cross_validated_path_blockwise(lambda: iter([Phi]), Y[:, 0], fold, AMOUNTS)
+    assert ours.shape == (3, 300)
+    assert np.array_equal(np.isnan(ours[0]), fold == -1)
+
+
+@pytest.mark.parametrize("amounts", [[], [0.0], [np.nan], 1.0])
+def test_amounts_are_checked(amounts):
+    Phi, Y, _, rng = problem()
+    with pytest.raises(ValueError, match="positive finite"):
+        cross_validated_path_blockwise(lambda: iter([Phi]), Y, folds(300, 5, rng), amounts)
+
+
+def test_threads_do_not_change_a_bit():
+    Phi, Y, weights, rng = problem(p=12)
+    fold = folds(300, 7, rng)
+    results = []
+    for n_jobs in (1, 2, 4):
+        with block_threads(n_jobs):
+            results.append(cross_validated_residuals(Phi, Y, fold, 0.3, weights, method="downdate"))
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
+    with block_threads(2), pytest.warns(LinAlgWarning, match="singular"):  # a column twice, no penalty
+        cross_validated_residuals(np.column_stack([Phi, Phi[:, 0]]), Y, fold, 0.0, method="downdate")
+
+
+# ---------------------------------------------------------------------------------------------- all
 
 
 def test_inputs_are_left_alone():
@@ -244,6 +325,10 @@ def test_errors_say_what_is_wrong():
     with pytest.raises(ValueError, match="positive finite"):
         cross_validated_path(Phi, Y, fold, [1.0, 0.0])
     with pytest.raises(ValueError, match="hold 10 rows in all, but Y has 20"):
-        cross_validated_residuals_blockwise(lambda: [Phi[:10]], Y, fold, 1.0)
+        cross_validated_path_blockwise(lambda: [Phi[:10]], Y, fold, [1.0])
     with pytest.raises(ValueError, match="gave no block"):
-        cross_validated_residuals_blockwise(list, Y, fold, 1.0)
+        cross_validated_path_blockwise(list, Y, fold, [1.0])
+    with pytest.raises(ValueError, match="does not fit 20 rows of 3 features"):
+        cross_validated_path_blockwise(lambda: [Phi, Phi], Y, fold, [1.0])
+    with pytest.raises(ValueError, match="block of features at row 10 holds NaN"):
+        cross_validated_path_blockwise(lambda: [Phi[:10], np.full((10, 3), np.nan)], Y, fold, [1.0])

@@ -1,12 +1,12 @@
-"""Splits: stratified, deterministic, and refused with a reason when they cannot work."""
+"""Splits, stratified and refused with a reason where they cannot work; errors of folds; size rules."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.model_selection import GroupKFold, LeaveOneOut, ShuffleSplit
+from sklearn.model_selection import LeaveOneOut, ShuffleSplit, StratifiedKFold
 
-from kompakt.validation import fold_of_row, holdout, resolve_splits
+from kompakt.validation import fold_means, fold_of_row, holdout, pick_size, resolve_splits, shuffled_folds
 
 
 def test_folds_of_classes_are_stratified_and_deterministic():
@@ -33,9 +33,8 @@ def test_folds_of_numbers_are_shuffled_and_cover_all_rows():
 def test_splitters_lists_and_masks():
     y = np.arange(6) % 2
     assert len(resolve_splits(LeaveOneOut(), y, classifier=True)) == 6
-    groups = [0, 0, 1, 1, 2, 2]
-    by_group = resolve_splits(GroupKFold(3), y, classifier=True, groups=groups)
-    assert sorted(sorted(held.tolist()) for _, held in by_group) == [[0, 1], [2, 3], [4, 5]]
+    stratified = resolve_splits(StratifiedKFold(3), y, classifier=True, X=np.zeros((6, 2)))
+    assert sorted(sorted(held.tolist()) for _, held in stratified) == [[0, 1], [2, 3], [4, 5]]
     mask = np.array([True, True, False, False, False, False])
     ((train, held),) = resolve_splits([(~mask, mask)], y, classifier=True)
     assert train.tolist() == [2, 3, 4, 5]
@@ -109,3 +108,80 @@ def test_fold_of_row_refuses_splits_that_are_no_folds():
         fold_of_row([([0, 1, 2], [8, 9])], n)
     rows = np.arange(n)
     assert fold_of_row([(rows[:7], rows[7:])], n).tolist() == [-1] * 7 + [0] * 3
+
+
+def test_shuffled_folds_spread_every_class():
+    labels = np.repeat([0, 1, 2], [50, 23, 3])
+    fold = shuffled_folds(76, 10, labels=labels, random_state=0)
+    for label, n in enumerate([50, 23, 3]):
+        counts = np.bincount(fold[labels == label], minlength=10)
+        assert counts.max() - counts.min() <= 1
+        assert counts.sum() == n
+    assert np.ptp(np.bincount(fold)) <= 1
+    assert not np.array_equal(fold, shuffled_folds(76, 10, labels=labels, random_state=1))
+    assert np.array_equal(np.sort(shuffled_folds(4, 10, random_state=0)), np.arange(4))
+    with pytest.raises(ValueError, match="at least 2"):
+        shuffled_folds(5, 1)
+
+
+def test_fold_means():
+    rng = np.random.default_rng(0)
+    losses, fold, weights = rng.uniform(size=(3, 60)), rng.integers(-1, 4, size=60), rng.uniform(size=60)
+    result = fold_means(losses, fold, weights)
+    for v in range(4):
+        members = fold == v
+        expected = np.average(losses[:, members], axis=1, weights=weights[members])
+        np.testing.assert_allclose(result[:, v], expected)
+    assert np.isnan(fold_means([1.0, 2.0], [0, 1], [0.0, 1.0])[0])
+    with pytest.raises(ValueError, match="Fold 1 holds no row"):
+        fold_means([1.0, 2.0], [0, 2])
+    with pytest.raises(ValueError, match="all are -1"):
+        fold_means([1.0], [-1])
+    with pytest.raises(ValueError, match="same rows"):
+        fold_means([1.0], [0, 1])
+
+
+SIZES = [80, 10, 40, 20]  # not sorted
+ERRORS = np.array([[0.10, 0.12, 0.14], [0.30, 0.30, 0.33], [0.10, 0.12, 0.14], [0.12, 0.13, 0.13]])
+
+
+def test_best_breaks_ties_to_the_smaller_size():
+    choice = pick_size(SIZES, ERRORS)
+    assert (choice.size, choice.index) == (40, 2)
+    assert choice.threshold == pytest.approx(0.12)
+
+
+def test_one_standard_error():
+    choice = pick_size(SIZES, ERRORS, "one_se")
+    assert choice.threshold == pytest.approx(0.12 + 0.02 / np.sqrt(3))
+    assert choice.size == 20  # mean 0.1267 <= 0.1315
+    with pytest.raises(ValueError, match="at least 2 folds"):
+        pick_size(SIZES, ERRORS[:, 0], "one_se")
+    assert pick_size(SIZES, ERRORS[:, 0], "one_se", standard_errors=np.full(4, 0.02)).size == 20
+
+
+def test_within_a_tolerance():
+    assert pick_size(SIZES, ERRORS, "within").size == 40
+    assert pick_size(SIZES, ERRORS, "within", tolerance=0.01).size == 20
+    assert pick_size(SIZES, ERRORS, "within", tolerance=0.25).size == 10
+
+
+def test_sizes_without_a_finite_error_are_passed_over():
+    errors = ERRORS.copy()
+    errors[2, 1] = np.nan
+    errors[3] = np.inf
+    choice = pick_size(SIZES, errors, "one_se")
+    assert choice.size == 80
+    with pytest.raises(ValueError, match="Every size"):
+        pick_size(SIZES, np.full((4, 3), np.nan))
+
+
+def test_size_rules_refuse_bad_arguments():
+    with pytest.raises(ValueError, match="choose from 'best', 'one_se', 'within'"):
+        pick_size(SIZES, ERRORS, "first")
+    with pytest.raises(ValueError, match="not be negative"):
+        pick_size(SIZES, ERRORS, "within", tolerance=-1)
+    with pytest.raises(ValueError, match="n_sizes, n_folds"):
+        pick_size(SIZES, ERRORS[:2])
+    with pytest.raises(ValueError, match=r"shape \(4,\)"):
+        pick_size(SIZES, ERRORS, "one_se", standard_errors=[0.1])
