@@ -417,9 +417,8 @@ class SemiparametricMachine(GrowingMachine):
         """Add a training row to the basis; where it was tried, as candidate `place` of the trial."""
         trial = self.try_rows(np.array([index]), in_span=True) if trial is None else trial
         phi = self.A[0, self.first : self.width, index].copy()
-        pivot = np.sqrt(max(float(trial.distances[place]), np.finfo(float).tiny))
         self.B[self.width] = trial.validation_lines[place]
-        self.border(trial.lines[[place]], phi[None], np.array([pivot]), whitened=True)
+        self.border(trial.lines[place : place + 1], phi[None], trial.pivots[place : place + 1], whitened=True)
         self.indices.append(int(index))
 
     def try_rows(self, indices: Array, in_span: bool = False) -> Trial:
@@ -432,9 +431,9 @@ class SemiparametricMachine(GrowingMachine):
         self.scoring += columns.size * (self.n_basis + 1.0)
         if not (in_span or free.all()):
             indices, Phi, distances, columns = indices[free], Phi[free], distances[free], columns[free]
-        validation = columns[:, P:] - Phi @ self.B[basis]
-        validation /= np.sqrt(np.where(distances > 0.0, distances, 1.0))[:, None]
-        return Trial(indices, self.whitened(columns[:, :P], Phi, distances), validation, distances)
+        pivots = np.sqrt(np.maximum(distances, np.finfo(float).tiny)) if in_span else np.sqrt(distances)
+        lines = self.whitened(columns[:, :P], Phi, pivots)
+        return Trial(indices, lines, (columns[:, P:] - Phi @ self.B[basis]) / pivots[:, None], pivots)
 
     # -- training ------------------------------------------------------------------------------------
 
@@ -511,7 +510,7 @@ class Trial(NamedTuple):
     indices: Array  # (k,) row numbers
     lines: Array  # (k, P), at the training rows
     validation_lines: Array  # (k, H)
-    distances: Array  # (k,), squared, from the span of the basis
+    pivots: Array  # (k,), distances from the span of the basis
 
 
 def estimate(machine: SemiparametricMachine, trial: Trial, *, validation: bool = True) -> Array:
@@ -538,7 +537,7 @@ def fast_weights(machine: SemiparametricMachine, trial: Trial) -> tuple[Array, A
         theta = fit.bordered_coordinates(trial.lines)
         if first:
             intercept[:, output] = theta[:, 0]
-        beta[:, output, m] = theta[:, -1] / np.sqrt(trial.distances)
+        beta[:, output, m] = theta[:, -1] / trial.pivots
         old = theta[:, first:-1] - phi * beta[:, output, m:]
         beta[:, output, :m] = solve_triangular(machine.factor_R, old.T, check_finite=False).T if m else old
     return intercept, beta
