@@ -35,7 +35,7 @@ def shuffled_folds(
     Returns
     -------
     ndarray of shape (n_rows,)
-        Fold numbers, as `cross_validated_residuals` wants them; sizes differ by at most one.
+        Fold numbers, as `cross_validated_path` wants them; sizes differ by at most one.
 
     Examples
     --------
@@ -46,7 +46,9 @@ def shuffled_folds(
     ([2, 2, 2], [4, 4, 4])
     """
     if n_folds < 2 or n_rows < 2:
-        raise ValueError(f"cross-validation needs at least 2 folds and 2 rows; got {n_folds} folds, {n_rows} rows.")
+        raise ValueError(
+            f"cross-validation needs at least 2 folds and 2 rows; got {n_folds} folds, n_samples = {n_rows}."
+        )
     shuffled = check_random_state(random_state).permutation(n_rows)
     if labels is not None:
         shuffled = shuffled[np.argsort(np.asarray(labels)[shuffled], kind="stable")]

@@ -39,56 +39,6 @@ HAT_ROWS = 2048
 logger = logging.getLogger(__name__)
 
 
-def cross_validated_residuals(
-    Phi: ArrayLike,
-    Y: ArrayLike,
-    fold_of_row: ArrayLike,
-    penalty: ArrayLike,
-    weights: ArrayLike | None = None,
-    method: str = "auto",
-    constraints: Constraints | None = None,
-) -> FloatArray:
-    """Residual of every row under the ridge model trained without the row's fold.
-
-    Parameters
-    ----------
-    Phi : array of shape (n, p)
-        Features; a column of ones makes an intercept.
-    Y : array of shape (n,) or (n, n_outputs)
-        Targets; all outputs share the factorisations.
-    fold_of_row : int array of shape (n,)
-        Fold of each row, 0, 1, ...; -1 marks rows that are always trained on, so a hold-out estimate is one
-        fold of validation rows with all other rows at -1. As many folds as rows gives leave-one-out.
-    penalty : float or array of shape (p,) or (p, p)
-        Ridge penalty: one number, a diagonal (0 leaves a column free) or a matrix. In terms of C it is 1 / C.
-    weights : array of shape (n,), optional
-        Row weights; a row of weight 0 is predicted but never trained on.
-    method : {"auto", "downdate", "hat", "iterate"}
-        How to compute it; all give the same numbers.
-    constraints : (array of shape (k, p), int array of shape (k,)), optional
-        Rows g and the fold of each: the model of fold v keeps ``g w = 0`` for the rows of fold v. So a fold can be left
-        without features that were made from its own rows.
-
-    Returns
-    -------
-    ndarray shaped like Y
-        Y minus the out-of-fold prediction; NaN for rows of fold -1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.search import cross_validated_residuals
-    >>> Phi, Y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 4.0])
-    >>> held_out = cross_validated_residuals(Phi, Y, np.arange(3), penalty=1.0)
-    >>> bool(np.isclose(held_out[2], 4.0 - 3.0 * (1 * 1 + 2 * 2) / (1 + 4 + 1.0)))
-    True
-    """
-    path = cross_validated_path(
-        Phi, Y, fold_of_row, [1.0], weights, shape=penalty, method=method, constraints=constraints
-    )
-    return path[0]
-
-
 def cross_validated_path(
     Phi: ArrayLike,
     Y: ArrayLike,
@@ -100,32 +50,42 @@ def cross_validated_path(
     method: str = "auto",
     constraints: Constraints | None = None,
 ) -> FloatArray:
-    """Out-of-fold residuals for many amounts of the same penalty, sharing the Gram matrix.
+    """Residual of every row under the ridge model trained without the row's fold, for some amounts of a penalty.
 
     Parameters
     ----------
-    Phi, Y, fold_of_row, weights, method, constraints
-        As for `cross_validated_residuals`.
+    Phi : array of shape (n, p)
+        Features; a column of ones makes an intercept.
+    Y : array of shape (n,) or (n, n_outputs)
+        Targets; all outputs share the factorisations.
+    fold_of_row : int array of shape (n,)
+        Fold of each row, 0, 1, ...; -1 marks rows that are always trained on, so a hold-out estimate is one
+        fold of validation rows with all other rows at -1. As many folds as rows gives leave-one-out.
     penalties : array of shape (n_penalties,)
-        Positive amounts.
+        Positive amounts; in terms of C they are 1 / C.
+    weights : array of shape (n,), optional
+        Row weights; a row of weight 0 is predicted but never trained on.
     shape : float or array of shape (p,) or (p, p)
-        The penalty is amount * shape; a 0 on the diagonal leaves that column free.
+        The penalty is amount * shape: of all columns, a diagonal (0 leaves a column free) or a matrix.
+    method : {"auto", "downdate", "hat", "iterate"}
+        How to compute it; all give the same numbers.
+    constraints : (array of shape (k, p), int array of shape (k,)), optional
+        Rows g and the fold of each: the model of fold v keeps ``g w = 0`` for the rows of fold v. So a fold can be left
+        without features that were made from its own rows.
 
     Returns
     -------
     ndarray of shape (n_penalties, *Y.shape)
-        Residuals.
+        Y minus the out-of-fold prediction; NaN for rows of fold -1.
 
     Examples
     --------
     >>> import numpy as np
     >>> from kompakt.search import cross_validated_path
-    >>> rng = np.random.default_rng(0)
-    >>> Phi = rng.normal(size=(30, 4))
-    >>> Y = Phi @ [1.0, -1.0, 0.0, 0.0] + 0.1 * rng.normal(size=30)
-    >>> path = cross_validated_path(Phi, Y, np.arange(30) % 5, [1e-3, 1.0, 1e3])
-    >>> int(np.argmin((path**2).mean(axis=1)))
-    0
+    >>> Phi, Y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 4.0])
+    >>> held_out = cross_validated_path(Phi, Y, np.arange(3), [1.0, 10.0])
+    >>> bool(np.isclose(held_out[0, 2], 4.0 - 3.0 * (1 * 1 + 2 * 2) / (1 + 4 + 1.0)))
+    True
     """
     features = np.asarray(Phi)
     if features.ndim != 2 or 0 in features.shape:
@@ -167,13 +127,9 @@ def cross_validated_path_blockwise(
         Returns a fresh iteration over the features: arrays (n_b, p) that follow the order of Y. It is called
         to see the first block, then once per group of folds whose sums fit the budget, then once more.
         Rows sorted by fold are summed fastest.
-    Y, fold_of_row, weights, constraints
-        As for `cross_validated_residuals`. A hold-out estimate (algorithm 4) has fold 0 for the validation
+    Y, fold_of_row, penalties, weights, shape, constraints
+        As for `cross_validated_path`. A hold-out estimate (algorithm 4) has fold 0 for the validation
         rows and -1 for all others.
-    penalties : array of shape (n_penalties,)
-        Positive amounts.
-    shape : float or array of shape (p,) or (p, p)
-        The penalty is amount * shape; a 0 on the diagonal leaves that column free.
     memory_budget : float
         Bytes for the per-fold sums. With fewer, folds are summed in groups, one pass over the blocks each.
 
