@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import RBFInterpolator
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import FitFailedWarning
@@ -358,26 +359,18 @@ def _scaled(values: FloatArray) -> FloatArray:
 def _interpolated(at: FloatArray, points: FloatArray, values: FloatArray) -> FloatArray:
     """Cubic radial basis interpolation; all zero (no opinion) where there is nothing to go by."""
     finite = np.isfinite(values)
-    n, n_axes = points.shape
-    if finite.sum() < 2 or n < n_axes + 2:
+    if finite.sum() < 2 or len(points) < points.shape[1] + 2:
         return np.zeros(len(at))
     cut = np.median(values[finite])
     heights = np.minimum(np.where(finite, values, cut), cut)
     span = np.ptp(heights)
     if span == 0:
         return np.zeros(len(at))
-    tail = np.column_stack([np.ones(n), points])
-    system = np.zeros((n + n_axes + 1,) * 2)
-    system[:n, :n] = cdist(points, points) ** 3
-    system[:n, :n].flat[:: n + 1] += 1e-9  # points visited twice
-    system[:n, n:] = tail
-    system[n:, :n] = tail.T
-    right = np.concatenate([(heights - cut) / span, np.zeros(n_axes + 1)])
     try:
-        weights = np.linalg.solve(system, right)
+        # Smoothed a little: points may have been visited twice.
+        return np.asarray(RBFInterpolator(points, (heights - cut) / span, smoothing=1e-9, kernel="cubic")(at))
     except np.linalg.LinAlgError:  # all points on one line: let the distances decide
         return np.zeros(len(at))
-    return np.asarray(cdist(at, points) ** 3 @ weights[:n] + np.column_stack([np.ones(len(at)), at]) @ weights[n:])
 
 
 def run_simplex(value: Evaluator, n_evaluations: int) -> None:
