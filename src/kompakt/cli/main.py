@@ -75,7 +75,8 @@ _task = _one_of(
 _kernel = _one_of(
     {"0": "linear", "1": "poly", "2": "rbf", "laplacian": "laplacian"},
     "linear (0), poly (1), rbf (2) or laplacian",
-    "LIBSVM's sigmoid kernel (3) is no kernel for every parameter, and precomputed ones (4) are for Python",
+    "LIBSVM's sigmoid kernel (3) is no kernel for every parameter, and precomputed ones (4) are for the Python "
+    "interface",
 )
 
 
@@ -226,8 +227,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
     add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
-    weights = {"metavar": "LABEL=WEIGHT", "help": "weight of a class; LIBSVM's -wi too"}
-    add("-w", "--class-weight", type=_weight, action="append", default=[], **weights)
+    weight = "weight of a class; LIBSVM's -wi too"
+    add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
     add("--seed", type=int, default=0, help="random_state (0)")
     add("--jobs", type=int, help="threads")

@@ -47,8 +47,7 @@ def predict(options: Namespace, console: Console) -> None:
     measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
     with showing("predict"), block_threads(), text_output(out) as file:
         writer = PredictionWriter(file, model, style, probability=bool(options.probability), scores=options.scores)
-        for start, raw in table.parts():
-            table.check(raw.X, impute=model.input_fill is not None, start=start)
+        for _, raw in table.parts(impute=model.input_fill is not None):
             predicted = writer.write(raw.X)
             if raw.y is not None:
                 measures.add(raw.y, predicted)
@@ -171,7 +170,7 @@ class Measures:
         """Take in some rows; those without a target do not count."""
         known = ~missing_targets(truth)
         truth, predicted = truth[known], predicted[known]
-        self.n += len(truth)
+        self.n += truth.size
         if self.task == "regress":
             t = np.asarray(truth, dtype=np.float64)
             self.squared_errors += float(np.sum((t - predicted) ** 2))
@@ -262,8 +261,7 @@ def _ranges(table: Table, lower: float, upper: float) -> RangeFile:
     """Ranges of the features that vary, absent entries of a sparse file being 0; missing values do not count."""
     minimum = np.full(table.source.n_features, np.inf)
     maximum = np.full(table.source.n_features, -np.inf)
-    for start, raw in table.parts():
-        table.check(raw.X, impute=True, start=start)
+    for _, raw in table.parts(impute=True):
         if sparse.issparse(raw.X):
             low, high = raw.X.min(axis=0).toarray().ravel(), raw.X.max(axis=0).toarray().ravel()
         else:
@@ -289,8 +287,7 @@ def _write_scaled(out: TextIO, table: Table, ranges: RangeFile) -> None:
     rows = csv.writer(out, delimiter=table.kind.delimiter, lineterminator="\n")
     if table.kind.header and table.names:
         rows.writerow([*table.names, table.target])
-    for start, raw in table.parts():
-        table.check(raw.X, impute=True, start=start)
+    for _, raw in table.parts(impute=True):
         assert raw.y is not None
         X = _scaled(raw.X.toarray() if sparse.issparse(raw.X) else raw.X, ranges)
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):

@@ -23,7 +23,7 @@ from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
 from kompakt.io.files import check_writable
 from kompakt.model import Model
-from kompakt.run import task
+from kompakt.run import tracked
 
 Array = np.ndarray
 
@@ -236,8 +236,7 @@ def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]
 
 def _data_error(path: str, kind: FileKind, features: Sequence[str] | None, error: Exception) -> DataError:
     """The error of a reader, with line and column as far as they can be found."""
-    features = features or ()
-    wanted = [(name, kind.names.index(name)) for name in features if name in kind.names]
+    wanted = [(name, kind.names.index(name)) for name in features or () if name in kind.names]
     for line, cells in _numbered_rows(path, kind):
         fault = _fault_of_pairs(cells) if kind.format == "svmlight" else _fault_of_cells(cells, kind, wanted)
         if fault:
@@ -325,12 +324,13 @@ class Table:
             raise _data_error(self.path, self.kind, self.names, error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
 
-    def parts(self) -> Iterator[tuple[int, Raw]]:
-        """All rows in parts, with the number of the first."""
-        with task("rows", -(-self.n_rows // _PART)) as step:
-            for start in range(0, self.n_rows, _PART):
-                yield start, self.read(start, start + _PART)
-                step()
+    def parts(self, *, impute: bool) -> Iterator[tuple[int, Raw]]:
+        """All rows in parts, checked, with the number of the first row of each."""
+        starts = range(0, self.n_rows, _PART)
+        for start in tracked(starts, "rows", len(starts)):
+            raw = self.read(start, start + _PART)
+            self.check(raw.X, impute=impute, start=start)
+            yield start, raw
 
     def training_rows(self, options: Namespace, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
@@ -424,10 +424,9 @@ def open_table(
             "save both as numpy.savez(path, X=X, y=y)."
         )
     if model is not None and source.n_features != model.n_features:
-        names = () if model.feature_names is None else model.feature_names[:10]
-        names = f" ({', '.join(map(str, names))}, ...)" if len(names) else ""
+        known = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
         raise DataError(
-            f"{path} has {source.n_features} features, but the model was trained on {model.n_features}{names}. Leave "
+            f"{path} has {source.n_features} features, but the model was trained on {model.n_features}{known}. Leave "
             "columns out with --ignore, or name the target with --target."
         )
     return Table(path, kind, source, target, features)

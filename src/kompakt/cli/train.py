@@ -141,7 +141,7 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
     _, y = table.training_rows(options, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
         step = max(1, -(-n_rows // _MEDIAN_ROWS))
-        sample = np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts()])
+        sample = np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts(impute=True)])
         fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample).statistics_
         source = ImputedSource(source, fill)
     task = task_of(y, options.task)

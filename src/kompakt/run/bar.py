@@ -58,8 +58,7 @@ class Bar:
         self.tasks: list[_OpenTask] = []
         self.began = time.monotonic()
         self.progress: Progress | None = None  # once it is drawn
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._draw, name="kompakt-progress", daemon=True)
+        self.over = threading.Event()
 
     def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
         self.tasks.append(_OpenTask(name, n_steps, work))
@@ -77,25 +76,15 @@ class Bar:
         """What to draw: the open tasks, the share done of the outermost one whose end is known, and its time."""
         now, tasks = time.monotonic(), list(self.tasks)
         text = f"{self.title}: {' > '.join(map(str, tasks))}" if tasks else self.title
-        for task in tasks:
-            share = task.share
-            if share is not None:
-                left = f" {_clock((now - task.began) * (1.0 - share) / share)} left" if share else ""
-                return text, share, f"{100 * share:3.0f}%{left}"
-        return text, None, _clock(now - self.began)
+        began, share = next(((task.began, task.share) for task in tasks if task.share is not None), (self.began, None))
+        if share is None:
+            return text, None, str(timedelta(seconds=round(now - began)))
+        left = f" {timedelta(seconds=round((now - began) * (1.0 - share) / share))} left" if share else ""
+        return text, share, f"{100 * share:3.0f}%{left}"
 
-    def start(self) -> None:
-        """Draw from `DELAY` seconds on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        self._over.set()
-        if self._thread.ident is not None:  # an interrupt may come before it is started
-            self._thread.join()
-
-    def _draw(self) -> None:
-        if self._over.wait(DELAY):
+    def draw(self) -> None:
+        """Draw from `DELAY` seconds on until the work is over."""
+        if self.over.wait(DELAY):
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
@@ -116,13 +105,9 @@ class Bar:
                 text, share, clock = self.line()
                 total = None if share is None else 1.0
                 progress.update(row, description=text, total=total, completed=share or 0.0, time=clock, refresh=True)
-                if self._over.wait(PERIOD):
+                if self.over.wait(PERIOD):
                     break
         self.progress = None
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 def above_bar(text: str) -> bool:
@@ -153,14 +138,17 @@ def showing(title: str) -> Iterator[None]:
         yield
         return
     bar = _bar = Bar(title, sys.stderr)
+    thread = threading.Thread(target=bar.draw, name="kompakt-progress", daemon=True)
     try:
-        bar.start()
+        thread.start()
         with listening(bar):
             yield
     finally:
         _bar = None
         _bar_lock.release()
-        bar.stop()
+        bar.over.set()
+        if thread.ident is not None:  # an interrupt may come before it is started
+            thread.join()
 
 
 def _can_draw(stream: TextIO) -> bool:
