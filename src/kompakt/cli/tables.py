@@ -581,7 +581,6 @@ def _open_arrays(path: str, kind: Kind, target: str | None, scale: bool, needed:
     return Table(path, kind, source, "" if source.n_targets else None, None)
 
 
-
 #: rows by which the median of a streamed file is estimated
 _MEDIAN_ROWS = 200_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
@@ -764,7 +763,7 @@ class ImputedSource(Source):
         for name in ("n_rows", "n_features", "dtype", "is_sparse", "n_targets", "has_weight", "feature_names", "scale"):
             setattr(self, name, getattr(inner, name))
         self.sequential, self.name = inner.sequential, inner.name
-        self.n_index_passes = getattr(inner, "n_index_passes", 0)
+        self.n_index_passes = inner.n_index_passes
 
     def read(self, start: int, stop: int) -> Raw:
         raw = self.inner.read(start, stop)
@@ -772,9 +771,6 @@ class ImputedSource(Source):
 
     def where(self, row: int) -> str:
         return self.inner.where(row)
-
-    def bounds(self) -> Array | None:
-        return self.inner.bounds()
 
 
 def streamed_medians(table: Table) -> Array:
