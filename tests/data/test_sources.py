@@ -75,7 +75,7 @@ def test_csv(tmp_path, monkeypatch):
     table.to_csv(tmp_path / "rows.csv", index=False)
     rows = open_rows(tmp_path / "rows.csv", target="label", weight="w", columns=["a", "b", "c, d"])
     check_source(rows, X, np.where(Y == 0, "no", "7"), W)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     check_source(open_rows(tmp_path / "rows.csv", target="n", columns=["b"]), X[:, [1]], Y)
     table.drop(columns="label").to_csv(tmp_path / "plain.tsv", index=False, header=False, sep="\t")
     check_source(open_rows(tmp_path / "plain.tsv", target=3, weight=4, header=False), X, Y, W)
@@ -89,7 +89,7 @@ def test_svmlight(tmp_path, monkeypatch, zero_based):
     twin, labels = load_svmlight_file(path)
     rows = open_rows(path)
     check_source(rows, twin, labels)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     wide = open_rows(path, n_features=9)
     assert wide.n_features == 9
     np.testing.assert_array_equal(wide.read(3, 9).X.toarray()[:, :D], twin[3:9].toarray())
@@ -175,7 +175,7 @@ def test_sparse_rows_of_unequal_length_and_other_byte_orders(tmp_path, monkeypat
     dense[7:9] = 2.0  # two long rows among empty ones
     matrix = sparse.csr_matrix(dense)
     rows = open_rows(write_csr(tmp_path / "X", matrix), target=Y)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     check_source(rows, matrix, Y)
     parts = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
     swapped = {name: values.astype(values.dtype.newbyteorder(">")) for name, values in parts.items()}

@@ -18,8 +18,8 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,8 +28,8 @@ from scipy import sparse
 
 from kompakt.data.checks import as_words
 from kompakt.data.files import _Columns
-from kompakt.data.rows import Sums, tree_sum
-from kompakt.data.streamed import Bounds, ChunkedSource, Raw, RowReader, join
+from kompakt.data.rows import Bounds, Sums, Task, tree_sum
+from kompakt.data.streamed import ChunkedSource, Raw, join, locate
 from kompakt.parallel import block_threads
 
 #: partial sums that one task adds up; a power of two keeps the tree that of rows in memory
@@ -293,61 +293,56 @@ class ClusterPasses:
     client: Any
     source: DaskSource
 
-    def run(self, reader: RowReader, task: Callable[..., Any], bounds: Sequence[Bounds]) -> Iterator[Any]:
-        """Results of a task for every range, in order, few at a time."""
+    def run(self, task: Task, bounds: list[Bounds], kept: np.ndarray | None) -> Iterator[Any]:
+        """Results of a task for every range, in order, few at a time; `kept` are the rows that the ranges count."""
         threads = self._threads()
-        groups = _groups(list(bounds), max(1, min(64, self._per_task(bounds), len(bounds) // (2 * threads))))
-        make = self._maker(reader, task, _results_of)
+        groups = _groups(bounds, max(1, min(64, self._per_task(bounds), len(bounds) // (2 * threads))))
+        node = self._maker(_results_of, task, kept)
         window = max(2, _WAITING * threads)
         for first in range(0, len(groups), window):
-            nodes = [make(group) for group in groups[first : first + window]]
-            for results in self._computed(nodes):
+            for results in self._computed([node(group) for group in groups[first : first + window]]):
                 yield from results
 
-    def reduce(self, reader: RowReader, task: Callable[..., Sums], bounds: Sequence[Bounds]) -> Sums:
-        """The sum of a task over all ranges, by the tree of rows in memory."""
-        threads = self._threads()
-        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * threads)))
-        groups = _groups(list(bounds), 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
-        make = self._maker(reader, task, _sums_of)
-        nodes = [make(group) for group in groups]
+    def reduce(self, task: Task, bounds: list[Bounds], kept: np.ndarray | None) -> Iterator[Sums]:
+        """The one sum of a task over all ranges, by the tree of rows in memory."""
+        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * self._threads())))
+        groups = _groups(bounds, 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
+        node = self._maker(_sums_of, task, kept)
+        nodes = [node(group) for group in groups]
         add = _dask().delayed(tree_sum, pure=True)
         while len(nodes) > 1:
-            nodes = [
-                add(nodes[at : at + FAN_IN]) if at + 1 < len(nodes) else nodes[at]
-                for at in range(0, len(nodes), FAN_IN)
-            ]
-        return self._computed(nodes)[0]
+            nodes = [add(few) if len(few) > 1 else few[0] for few in _groups(nodes, FAN_IN)]
+        yield from self._computed(nodes)
 
     def _threads(self) -> int:
         return max(1, sum(self.client.nthreads().values()))
 
-    def _per_task(self, bounds: Sequence[Bounds]) -> int:
+    def _per_task(self, bounds: list[Bounds]) -> int:
         """Ranges that make up about a partition."""
         rows = max(1, bounds[0][1] - bounds[0][0])
         return max(1, int(self.source.n_rows / (len(self.source.starts) - 1) / rows))
 
-    def _maker(self, reader: RowReader, task: Callable[..., Any], collect: Callable[..., Any]) -> Callable[..., Any]:
+    def _maker(self, collect: Task, task: Task, kept: np.ndarray | None) -> Callable[[list[Bounds]], Any]:
         """A function from ranges to a node of the graph."""
         from distributed.protocol.pickle import dumps
 
         delayed, parts, starts = _dask().delayed, self.source.parts, self.source.starts
         assert parts is not None
         name = f"kompakt-{uuid.uuid4().hex}"
-        kept = reader.kept
-        lean = task if kept is None else _with_reader(task, replace(reader, kept=None))
-        function = delayed(_unpacked, pure=True)(dumps(lean), dask_key_name=f"{name}-function")
+        function = delayed(_unpacked, pure=True)(dumps(task), dask_key_name=f"{name}-function")
         run = delayed(collect, pure=True)
 
         def node(group: list[Bounds]) -> Any:
-            numbers = None if kept is None else kept[group[0][0] : group[-1][1]]
-            first, stop = (group[0][0], group[-1][1]) if numbers is None else (int(numbers[0]), int(numbers[-1]) + 1)
-            begin = int(np.searchsorted(starts, first, side="right")) - 1
+            first, stop = group[0][0], group[-1][1]
+            inside = None
+            if kept is not None:
+                inside = kept[first:stop]
+                first, stop = int(inside[0]), int(inside[-1]) + 1
+                inside = inside - first
+            begin, skipped = locate(starts, first)
             end = int(np.searchsorted(starts, stop, side="left"))
-            here = [parts[chunk] for chunk in range(begin, end)]
-            cut = slice(first - int(starts[begin]), stop - int(starts[begin]))
-            inside = None if numbers is None else numbers - first
-            return run(function, group, here, cut, inside, dask_key_name=f"{name}-{group[0][0]}")
+            cut = slice(skipped, skipped + stop - first)
+            return run(function, group, parts[begin:end], cut, inside, dask_key_name=f"{name}-{group[0][0]}")
 
         return node
 
@@ -380,13 +375,8 @@ def _causes_of(dask_scheduler: Any, keys: list[Any]) -> list[str]:
     return [str(task.exception_blame.key) for task in tasks if task is not None and task.exception_blame is not None]
 
 
-def _groups(bounds: list[Bounds], size: int) -> list[list[Bounds]]:
-    return [bounds[at : at + size] for at in range(0, len(bounds), size)]
-
-
-def _with_reader(task: Any, reader: RowReader) -> Any:
-    """The same task without the numbers of all kept rows, which its rows were chosen by before."""
-    return partial(task.func, reader, *task.args[1:], **task.keywords)
+def _groups(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def _unpacked(function: bytes) -> Any:
@@ -395,17 +385,13 @@ def _unpacked(function: bytes) -> Any:
     return loads(function)
 
 
-def _rows_of(here: list[Raw], cut: slice, inside: np.ndarray | None) -> Raw:
-    raw = join(here).part(cut)
-    return raw if inside is None else raw.part(inside)
-
-
-def _results_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
+def _results_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
     """Results of a task for consecutive ranges, from the partitions that hold their rows."""
-    raw, first = _rows_of(here, cut, inside), group[0][0]
+    raw, first = join(parts).part(cut), group[0][0]
+    raw = raw if inside is None else raw.part(inside)
     with block_threads(1):
         return [task((start, stop), raw.part(slice(start - first, stop - first))) for start, stop in group]
 
 
-def _sums_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
-    return tree_sum(_results_of(task, group, here, cut, inside))
+def _sums_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
+    return tree_sum(_results_of(task, group, parts, cut, inside))
