@@ -93,6 +93,19 @@ def test_svmlight(tmp_path, monkeypatch, zero_based):
     np.testing.assert_array_equal(wide.read(3, 9).X.toarray()[:, :D], twin[3:9].toarray())
 
 
+def test_comments_and_blank_lines_between_svmlight_rows(tmp_path, monkeypatch):
+    """Ranges of bytes end among them; every row is read once."""
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{row} 1:{row + 1}\n# a comment\n\n" for row in range(9)))
+    for size in range(1, 60, 3):
+        monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", size)
+        rows = open_rows(path)
+        assert rows.read(0, rows.n_rows).y.tolist() == list(range(9))
+    path.write_text("\n# nothing\n \n")
+    with pytest.raises(ValueError, match="no rows"):
+        open_rows(path)
+
+
 def test_sparse_matrices_on_disk(tmp_path):
     sparse.save_npz(tmp_path / "X.npz", SPARSE, compressed=False)
     check_source(open_rows(tmp_path / "X.npz", target=Y), SPARSE, Y)

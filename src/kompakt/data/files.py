@@ -398,6 +398,7 @@ class IterableSource(Source):
     n_index_passes = 1
     _number: int
     _at: int
+    _last: Raw
 
     def __init__(
         self,
