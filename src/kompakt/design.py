@@ -141,8 +141,8 @@ class Design:
     def matvec(self, B: Array, out: Array | None = None) -> Array:
         """Values times B (m, L), as float64 (n, L)."""
         result = np.empty((self.n_rows, B.shape[1])) if out is None else out
-        product = self._on_values(partial(_product, B.astype(self.block_dtype)))
-        return self.rows.collect(product, self.block_rows, result)
+        B = B.astype(self.block_dtype)
+        return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, result)
 
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""
@@ -169,10 +169,6 @@ def _of_computed_values(
 ) -> Any:
     K = kernel.block(block.X, basis)
     return function(K if inverse is None else multiply_upper(K, inverse), block)
-
-
-def _product(B: Array, K: Array, block: RowBlock) -> Array:
-    return K @ B
 
 
 def weighted_gram(K: Array, d: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -121,12 +122,13 @@ class Rows(ABC):
     def block(self, start: int, stop: int) -> RowBlock:
         """Rows start..stop."""
 
-    @abstractmethod
     def take(self, indices: Any) -> Any:
         """Rows by number, dense or CSR, centred like the blocks."""
+        X = self.originals(indices)
+        return X if self.offset is None or self.is_sparse else X - self.offset
 
     @abstractmethod
-    def originals(self, indices: Array) -> Any:
+    def originals(self, indices: Any) -> Any:
         """Rows by number, not centred."""
 
     @abstractmethod
@@ -221,11 +223,7 @@ class ArrayRows(Rows):
     def block(self, start: int, stop: int) -> RowBlock:
         return RowBlock(self, start, stop)
 
-    def take(self, indices: Any) -> Any:
-        X = self.X[indices]
-        return X if self.offset is None else X - self.offset
-
-    def originals(self, indices: Array) -> Any:
+    def originals(self, indices: Any) -> Any:
         return self.X[indices]
 
     def subset(self, index: Array) -> ArrayRows:
@@ -240,9 +238,9 @@ class ArrayRows(Rows):
 
     def one_output(self, output: int) -> ArrayRows:
         assert self.targets is not None
-        weights = self.weights if self.weights is None or self.weights.ndim == 1 else self.weights[:, output]
-        part = ArrayRows(self.X, self.targets[:, [output]], weights)
-        part.offset, part.to_inputs, part.numbers = self.offset, self.to_inputs, self.numbers
+        part = copy.copy(self)
+        part.targets, part.n_outputs = self.targets[:, [output]], 1
+        part.weights = self.weights[:, output] if self.weights is not None and self.weights.ndim == 2 else self.weights
         return part
 
     def as_inputs(self, X: Any) -> Any:

@@ -470,7 +470,7 @@ class StreamedRows(Rows):
     def as_inputs(self, X: Any) -> Any:
         return self._transform.inputs(X)
 
-    def originals(self, indices: Array) -> Any:
+    def originals(self, indices: Any) -> Any:
         """Rows by number, standardised but not centred, from the last rows taken if they are among them."""
         indices = np.asarray(indices, dtype=np.intp)
         if self._known is not None:
@@ -481,10 +481,6 @@ class StreamedRows(Rows):
             if np.array_equal(numbers[place], indices):
                 return rows.X[place]
         return self._gather(indices).X
-
-    def take(self, indices: Any) -> Any:
-        X = self.originals(indices)
-        return X if self.offset is None or self.is_sparse else X - self.offset
 
     def hashes(self, key: int) -> Array:
         parts = self._pass(partial(_map_raw, partial(_hashes, self._transform.inputs, key)), self._reading())
