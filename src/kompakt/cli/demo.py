@@ -15,13 +15,13 @@ from kompakt import CompactSVC, CompactSVR
 from kompakt.cli.console import Console, UsageError
 from kompakt.cli.main import main
 from kompakt.cli.predict import text_output
-from kompakt.cli.tables import open_table, task_in_words, task_of
+from kompakt.cli.tables import describe_task, open_table, task_of
 from kompakt.cli.train import preparation, split
 from kompakt.datasets import make_ringnorm
 
 
 def bench(options: Namespace, console: Console) -> None:
-    """``kompakt bench [DATA]``: test error, vectors and times of machines of several sizes and of the exact SVM."""
+    """``kompakt bench [DATA]``: test error, vectors and times of models of several sizes and of the exact SVM."""
     try:
         sizes = sorted({int(size) for size in options.sizes.split(",")})
     except ValueError:
@@ -35,27 +35,27 @@ def bench(options: Namespace, console: Console) -> None:
     X = preparation(options, X).fit(X[train]).transform(X)
     console.remark(
         f"{name}: {len(train):,} rows to train on, {len(test):,} to test on, {X.shape[1]:,} features, "
-        + task_in_words(task, y, options.task)
+        + describe_task(task, y, options.task)
     )
     compact, exact = (CompactSVC, SVC) if task == "classify" else (CompactSVR, SVR)
-    machines: dict[str, Any] = {
+    models: dict[str, Any] = {
         f"kompakt {size}": compact(n_basis=size, random_state=options.seed) for size in sizes if size < len(train)
     }
     if len(train) <= options.exact_rows:
-        machines["exact SVM"] = exact()
+        models["exact SVM"] = exact()
     else:
         console.remark(f"no exact SVM beyond {options.exact_rows:,} rows (--exact-rows)")
     measure = "test error" if task == "classify" else "mean squared error"
     lines = [f"{'machine':16} {measure:>18} {'vectors':>8} {'fit':>9} {'per row':>10}"]
     results = []
-    for label, machine in machines.items():
+    for label, model in models.items():
         began = time.perf_counter()
-        machine.fit(X[train], y[train])
+        model.fit(X[train], y[train])
         fitted = time.perf_counter()
-        predicted = machine.predict(X[test])
+        predicted = model.predict(X[test])
         microseconds = 1e6 * (time.perf_counter() - fitted) / len(test)
         error = float(np.mean(predicted != y[test] if task == "classify" else (predicted - y[test]) ** 2))
-        vectors = int(machine.n_basis_ if hasattr(machine, "n_basis_") else len(machine.support_))
+        vectors = int(model.n_basis_ if hasattr(model, "n_basis_") else len(model.support_))
         results.append(
             {
                 "machine": label, "error": error, "vectors": vectors, "fit_seconds": fitted - began,

@@ -186,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--title")
     _add_data(one)
 
-    one = command("bench", "demo:bench", "Compare machines of several sizes with the exact SVM on a file of rows.")
+    one = command("bench", "demo:bench", "Compare models of several sizes with the exact SVM on a file of rows.")
     one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
     one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
     _add_task(one)
@@ -215,7 +215,7 @@ def _add_task(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("machine (short flags mean what they mean in LIBSVM)")
+    group = parser.add_argument_group("model (short flags mean what they mean in LIBSVM)")
     add = group.add_argument
     add("-n", "--n-basis", type=_size, help="number of basis vectors, or auto (100)")
     _add_task(group)

@@ -245,7 +245,13 @@ def scale(options: Namespace, console: Console) -> None:
     if table.kind.format not in ("svmlight", "csv"):
         raise DataError(f"{options.data} is {table.kind.format}; scale writes text, and reads svmlight or CSV.")
     with showing("scale"):
-        ranges = read_range(options.restore) if options.restore else _ranges(table, options.lower, options.upper)
+        if options.restore:
+            ranges = read_range(options.restore)
+            known = np.searchsorted(ranges.index, table.source.n_features)  # the file may have fewer features
+            parts = ranges.index[:known], ranges.minimum[:known], ranges.maximum[:known]
+            ranges = RangeFile(ranges.lower, ranges.upper, *parts)
+        else:
+            ranges = _ranges(table, options.lower, options.upper)
         if options.save:
             extents = zip((ranges.index + 1).tolist(), ranges.minimum.tolist(), ranges.maximum.tolist(), strict=True)
             lines = ["x", f"{ranges.lower!r} {ranges.upper!r}", *(f"{n} {low!r} {high!r}" for n, low, high in extents)]
@@ -271,28 +277,16 @@ def _ranges(table: Table, lower: float, upper: float) -> RangeFile:
     return RangeFile(lower, upper, varies, minimum[varies], maximum[varies])
 
 
-def _scaled(X: Array, ranges: RangeFile) -> Array:
-    """Scaled rows: what lies at the ends of a range is put there exactly; features without a range become 0."""
-    kept = (ranges.index < X.shape[1]) & (ranges.minimum < ranges.maximum)
-    columns, low, high = ranges.index[kept], ranges.minimum[kept], ranges.maximum[kept]
-    given = X[:, columns]
-    scaled = ranges.lower + (ranges.upper - ranges.lower) * ((given - low) / (high - low))
-    result = np.where(np.isnan(X), np.nan, 0.0)  # missing values stay missing
-    result[:, columns] = np.where(given == low, ranges.lower, np.where(given == high, ranges.upper, scaled))
-    return result
-
-
 def _write_scaled(out: TextIO, table: Table, ranges: RangeFile) -> None:
-    first = int(getattr(table.source, "_first", 1) != 0)
     rows = csv.writer(out, delimiter=table.kind.delimiter, lineterminator="\n")
     if table.kind.header and table.names:
         rows.writerow([*table.names, table.target])
     for _, raw in table.parts(impute=True):
         assert raw.y is not None
-        X = _scaled(raw.X.toarray() if sparse.issparse(raw.X) else raw.X, ranges)
+        X = ranges.apply(raw.X.toarray() if sparse.issparse(raw.X) else raw.X)
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):
             if table.kind.format == "csv":
                 rows.writerow(["" if value != value else f"{value:g}" for value in cells] + [label])
                 continue
-            pairs = (f"{number}:{value:g}" for number, value in enumerate(cells, first) if value)
+            pairs = (f"{number}:{value:g}" for number, value in enumerate(cells, table.first_feature) if value)
             out.write(f"{label:g} {' '.join(pairs)}\n")

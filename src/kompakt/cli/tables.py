@@ -316,6 +316,11 @@ class Table:
     def n_rows(self) -> int:
         return self.source.n_rows
 
+    @property
+    def first_feature(self) -> int:
+        """The number of the first feature: 0 in svmlight files that count from 0, else 1."""
+        return int(getattr(self.source, "_first", 1))
+
     def read(self, start: int = 0, stop: int | None = None) -> Raw:
         """Rows as they are stored; what cannot be read is an error with line and column."""
         try:
@@ -554,14 +559,14 @@ def task_of(y: Array, given: str | None) -> str:
     return "classify"
 
 
-def task_in_words(task: str, y: Array, given: str | None) -> str:
+def describe_task(task: str, y: Array, given: str | None) -> str:
     """The task and, where the numbers of the target decided it, the flag that decides otherwise.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.cli.tables import task_in_words
-    >>> task_in_words("classify", np.array([0, 1, 1]), None)
+    >>> from kompakt.cli.tables import describe_task
+    >>> describe_task("classify", np.array([0, 1, 1]), None)
     '2 classes (-s regress if the target is a quantity)'
     """
     decided = given is None and y.dtype.kind in "iuf"

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from kompakt import CompactSVC, CompactSVR
 from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataError, UsageError, two_columns
 from kompakt.cli.predict import Measures, PredictionWriter, text_output
-from kompakt.cli.tables import Table, check_output, open_table, target_file, task_in_words, task_of
+from kompakt.cli.tables import Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.estimators.base import InterruptedWarning
 from kompakt.io import save
@@ -126,7 +126,7 @@ def split(y: Array, task: str, share: float, seed: int) -> tuple[Array, Array]:
 
 def _train(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> Training:
     """A model of rows in memory, with their preparation stored inside."""
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {task_in_words(task, y, options.task)}")
+    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
     prepare = preparation(options, X)
     estimator = _estimator(options, task, y)
     prepared = prepare.fit_transform(X)
@@ -146,7 +146,7 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
         source = ImputedSource(source, fill)
     task = task_of(y, options.task)
     console.remark(
-        f"{n_rows:,} rows, {source.n_features:,} features, {task_in_words(task, y, options.task)}; the file is larger "
+        f"{n_rows:,} rows, {source.n_features:,} features, {describe_task(task, y, options.task)}; the file is larger "
         "than --memory, so it is streamed"
     )
     estimator = _estimator(options, task, y)
@@ -215,7 +215,7 @@ def _described(model: Model, table: Table, options: Namespace, n_rows: int) -> M
     if table.target:
         meta["target"] = table.target
     if table.kind.format == "svmlight":
-        meta["zero_based"] = int(getattr(table.source, "_first", 1) == 0)
+        meta["zero_based"] = int(table.first_feature == 0)
     return replace(model, meta=meta, feature_names=None if table.names is None else np.array(table.names))
 
 
@@ -223,7 +223,7 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
     """LIBSVM's ``-v``: every row is predicted by a model that has not seen it; no model is written."""
     if not 2 <= options.folds <= len(y):
         raise UsageError(f"-v takes from 2 folds to the number of rows; got {options.folds}.")
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {task_in_words(task, y, options.task)}")
+    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
     splitter: Any = StratifiedKFold if task == "classify" else KFold
     predicted = np.empty(len(y), dtype=y.dtype if task == "classify" else np.float64)
     code = OK

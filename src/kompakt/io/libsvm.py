@@ -447,15 +447,20 @@ class RangeFile:
     target: tuple[float, float, float, float] | None = None
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        """Dense rows as ``svm-scale -r`` scales them: features that are not listed, or constant, become 0."""
+        """Dense rows as ``svm-scale -r`` scales them: features that are not listed, or constant, become 0.
+
+        What lies at an end of a range is put there exactly, and missing values stay missing.
+        """
         X = np.asarray(X, dtype=np.float64)
         width = int(self.index[-1]) + 1 if len(self.index) else 0
         if X.ndim != 2 or X.shape[1] < width:
             raise ValueError(f"X has shape {X.shape}; the range file lists features up to number {width}.")
         varies = self.maximum != self.minimum
         columns, low, high = self.index[varies], self.minimum[varies], self.maximum[varies]
-        result = np.zeros(X.shape)
-        result[:, columns] = self.lower + (self.upper - self.lower) * ((X[:, columns] - low) / (high - low))
+        given = X[:, columns]
+        scaled = self.lower + (self.upper - self.lower) * ((given - low) / (high - low))
+        result = np.where(np.isnan(X), np.nan, 0.0)
+        result[:, columns] = np.where(given == low, self.lower, np.where(given == high, self.upper, scaled))
         return result
 
 
