@@ -253,17 +253,17 @@ def _checked(
         raise ValueError(f"penalties must be a list of positive finite numbers, got {penalties!r}.")
     unit = np.asarray(shape, dtype=np.float64)
     unit = np.full(p, float(unit)) if unit.ndim == 0 else unit
-    if unit.shape not in ((p,), (p, p)):
-        raise ValueError(f"penalty must be a number, a diagonal ({p},) or a matrix ({p}, {p}), got shape {unit.shape}.")
-    if not np.isfinite(unit).all() or ((unit if unit.ndim == 1 else unit.diagonal()) < 0).any():
-        raise ValueError("penalty must be finite with no negative diagonal entry.")
+    diagonal = unit if unit.ndim < 2 else unit.diagonal()
+    if unit.shape not in ((p,), (p, p)) or not np.isfinite(unit).all() or (diagonal < 0).any():
+        raise ValueError(
+            f"penalty must be a number, a diagonal ({p},) or a matrix ({p}, {p}), finite with no negative diagonal "
+            f"entry; got shape {unit.shape}."
+        )
     root = None
     if weights is not None:
         sample_weight = np.asarray(weights, dtype=np.float64)
-        if sample_weight.shape != (n,):
-            raise ValueError(f"weights must have shape ({n},), got {sample_weight.shape}.")
-        if not np.isfinite(sample_weight).all() or (sample_weight < 0).any():
-            raise ValueError("weights must be finite and not negative.")
+        if sample_weight.shape != (n,) or not np.isfinite(sample_weight).all() or (sample_weight < 0).any():
+            raise ValueError(f"weights must be {n} numbers, finite and not negative; got shape {sample_weight.shape}.")
         root = np.sqrt(sample_weight)[:, None]
     rows, home = np.empty((0, p)), np.empty(0, dtype=np.intp)
     if constraints is not None:

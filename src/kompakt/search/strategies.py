@@ -56,17 +56,15 @@ class Space:
     def __init__(self, axes: Mapping[str, Sequence[Any]]) -> None:
         if not axes:
             raise ValueError("A space needs at least 1 axis, got none.")
-        for name, axis in axes.items():
-            if len(axis) not in (2, 3) or (len(axis) == 3 and axis[2] not in ("log", "linear")):
+        self.axes: dict[str, tuple[float, float, bool]] = {}
+        for name, (low, high, *scale) in axes.items():
+            least = 0.0 if scale else -np.inf
+            if scale not in ([], ["log"]) or not least < low < high < np.inf:
                 raise ValueError(
-                    f'Axis {name!r} must be (lower, upper) or (lower, upper, "log" or "linear"), got {axis!r}.'
+                    f'Axis {name!r} must be (lower, upper) or (lower, upper, "log") with finite lower < upper, which '
+                    f"must be positive on a logarithmic axis; got {axes[name]!r}."
                 )
-            low, high = axis[:2]
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
-                raise ValueError(f"Axis {name!r} must have finite ends with lower < upper, got {low}, {high}.")
-            if axis[2:] and axis[2] == "log" and low <= 0:
-                raise ValueError(f"Axis {name!r} is logarithmic, so its ends must be positive, got {low}.")
-        self.axes = {name: (float(axis[0]), float(axis[1]), "log" in axis[2:]) for name, axis in axes.items()}
+            self.axes[name] = float(low), float(high), bool(scale)
 
     def params(self, unit: ArrayLike) -> dict[str, float]:
         """Values of the parameters at a point of the unit cube, never outside the box."""
