@@ -35,7 +35,7 @@ def shuffled_folds(
     Returns
     -------
     ndarray of shape (n_rows,)
-        Fold numbers, as `cross_validated_residuals` wants them; sizes differ by at most one.
+        Fold numbers, as `cross_validated_path` wants them; sizes differ by at most one.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 import kompakt
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
 from kompakt.io import UnsupportedModelError
-from kompakt.io.folding import fold_steps
+from kompakt.io.fitted import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -11,10 +11,14 @@ from kompakt.search import (
     cheapest_method,
     cross_validated_path,
     cross_validated_path_blockwise,
-    cross_validated_residuals,
 )
 
 METHODS = ["downdate", "hat", "iterate"]
+
+
+def cross_validated_residuals(Phi, Y, fold, penalty, weights=None, **options):
+    """The path of one penalty."""
+    return cross_validated_path(Phi, Y, fold, [1.0], weights, shape=penalty, **options)[0]
 
 
 def refitted(Phi, Y, fold, penalty, weights=None):

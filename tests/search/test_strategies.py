@@ -55,7 +55,7 @@ def best_point(trials):
 
 
 def test_space_gives_values_that_never_leave_the_box():
-    space = Space({"C": (1e-3, 1e5, "log"), "epsilon": (0.0, 2.0), "width": (1.0, 3.0, "linear")})
+    space = Space({"C": (1e-3, 1e5, "log"), "epsilon": (0.0, 2.0), "width": [1.0, 3.0]})
     assert space.params([0.5, 0.25, 0.5]) == pytest.approx({"C": 10.0, "epsilon": 0.5, "width": 2.0})
     # exactly: rounding must not leave the box
     assert space.params([0.0, 0.0, 0.0]) == {"C": 1e-3, "epsilon": 0.0, "width": 1.0}
@@ -70,7 +70,8 @@ def test_bad_spaces_are_named():
         ({"C": (0.0, 1.0, "log")}, "must be positive"),
         ({"C": (2.0, 1.0)}, "lower < upper"),
         ({"C": (1.0, np.inf)}, "finite"),
-        ({"C": (1.0, 2.0, "exp")}, "log"),
+        ({"C": (np.nan, 1.0)}, "finite"),
+        ({"C": (1.0, 2.0, "exp")}, r"got \(1.0, 2.0, 'exp'\)"),
         ({}, "at least 1"),
     ):
         with pytest.raises(ValueError, match=message):

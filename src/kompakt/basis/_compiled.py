@@ -181,15 +181,18 @@ def _solve(H, b):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_OPTIONS)
-def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, base, ramps, max_iter, enough, settled):  # type: ignore[no-untyped-def]
+def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-untyped-def]
     """Minimise from theta (L, p), in place, with predictions f (L, n): one problem after the other.
 
     A (1 or L, width, n) are whitened features, of which p lines are in use; curvatures (L, n) are those that H
-    (L, width, width) was formed with, and both are up to date at the end, as are the slopes.  A problem is settled when
-    a full step changed no row's piece, or when a step gains less than the share `enough` of the objective; where the
-    Hessian is singular, or steps have run out, it is not, and the caller must go on.  Fills settled (L,); returns the
+    (L, width, width) was formed with, and both are up to date at the end, as are slopes, settled and objectives.  A
+    problem is settled when a full step changed no row's piece, or when a step gains less than the share `enough` of the
+    objective; where the Hessian is singular, or steps have run out, it is not, and the caller must go on.  Returns the
     sums of steps and of changes of a row's curvature over the problems, and the most steps of one.
     """
+    A, y, cost, penalty = problem
+    regression, base, ramps = pieces
+    theta, f, slopes, curvatures, H, settled, objectives = state
     n = y.shape[1]
     all_steps, all_changes, most = 0, 0, 0
     r, fresh, trial, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -240,6 +243,7 @@ def newton(A, y, cost, penalty, theta, f, slopes, curvatures, H, p, regression, 
             at[:] = moved
             f[b][:] = trial
             iteration += 1
+        objectives[b] = objective
         all_steps += iteration
         most = max(most, iteration)
     return all_steps, all_changes, most

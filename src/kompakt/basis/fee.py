@@ -191,8 +191,15 @@ class WeightedFit:
         self.Q, self.below = Q[: len(self.rows)], Q[len(self.rows) :]  # (S, p), and the part at the penalty
         target = self.root * z[self.rows]
         image = self.Q.T @ target
-        self.theta = solve_triangular(self.T, image, check_finite=False)
+        self.theta = self._solve(image)
         self.rest, self.rest_below = target - self.Q @ image, -(self.below @ image)  # what the fit leaves
+
+    def _solve(self, B: Array, transposed: bool = False) -> Array:
+        """T^-1 B; LAPACK itself, because these are thousands of small systems."""
+        X, info = lapack.dtrtrs(self.T, B, trans=int(transposed))
+        if info:
+            raise np.linalg.LinAlgError("the weighted features are singular.")
+        return X
 
     def border(self, columns: Array) -> tuple[Array, Array]:
         """Fit anew with one more column, for each of several columns (k, P) on its own: O(S p) each.
@@ -212,21 +219,23 @@ class WeightedFit:
     def bordered_coordinates(self, columns: Array) -> Array:
         """All weights, (k, p + 1): eq. (17), beta - A^-1 b beta_new above beta_new."""
         h, new = self.border(columns)
-        change = solve_triangular(self.T, h.T, check_finite=False).T
+        change = self._solve(h.T).T
         return np.column_stack([self.theta - change * new[:, None], new])
 
     def bordered_predictions(self, columns: Array, A: Array, others: Array) -> Array:
         """Predictions at other rows, (k, n): A (p, n) their features, others (k, n) their new ones."""
         h, new = self.border(columns)
-        shared = solve_triangular(self.T, A, trans="T", check_finite=False)
-        return self.theta @ A + new[:, None] * (others - h @ shared)
+        return self.theta @ A + new[:, None] * (others - h @ self._solve(A, transposed=True))
 
 
 def _qr(transposed: Array) -> tuple[Array, Array]:
-    """Q (n, p) and T (p, p) of the transpose of a C-ordered (p, n) array, which is overwritten."""
+    """Q (n, p) and T (p, p) of the transpose of a C-ordered (p, n) array, which is overwritten.
+
+    Only the upper triangle of T counts.
+    """
     p = len(transposed)
     packed, tau, _, info = lapack.dgeqrf(transposed.T, lwork=32 * p, overwrite_a=1)
-    T = np.triu(packed[:p])
+    T = packed[:p].copy(order="F")
     Q, _, failed = lapack.dorgqr(packed, tau, lwork=32 * p, overwrite_a=1)
     if info or failed:
         raise np.linalg.LinAlgError("the QR factorisation of the weighted features failed.")
@@ -241,7 +250,7 @@ def _qr_by_parts(weighted: Array, bottom: Array) -> tuple[Array, Array]:
     bounds = [(start, min(start + step, n)) for start in starts]
     bounds[-1] = (bounds[-1][0], n)  # a last part of fewer rows than columns joins the one before
     parts = list(ordered_map(lambda b: _qr(np.ascontiguousarray(weighted[:, b[0] : b[1]])), bounds))
-    joint, T = _qr(np.concatenate([*(part[1].T for part in parts), bottom], axis=1))
+    joint, T = _qr(np.concatenate([*(np.triu(part[1]).T for part in parts), bottom], axis=1))
     Q = np.empty((n + bottom.shape[1], p), order="F")
 
     def place(number: int) -> None:
@@ -417,9 +426,8 @@ class SemiparametricMachine(GrowingMachine):
         """Add a training row to the basis; where it was tried, as candidate `place` of the trial."""
         trial = self.try_rows(np.array([index]), in_span=True) if trial is None else trial
         phi = self.A[0, self.first : self.width, index].copy()
-        pivot = np.sqrt(max(float(trial.distances[place]), np.finfo(float).tiny))
         self.B[self.width] = trial.validation_lines[place]
-        self.border(trial.lines[[place]], phi[None], np.array([pivot]), whitened=True)
+        self.border(trial.lines[place : place + 1], phi[None], trial.pivots[place : place + 1], whitened=True)
         self.indices.append(int(index))
 
     def try_rows(self, indices: Array, in_span: bool = False) -> Trial:
@@ -432,9 +440,9 @@ class SemiparametricMachine(GrowingMachine):
         self.scoring += columns.size * (self.n_basis + 1.0)
         if not (in_span or free.all()):
             indices, Phi, distances, columns = indices[free], Phi[free], distances[free], columns[free]
-        validation = columns[:, P:] - Phi @ self.B[basis]
-        validation /= np.sqrt(np.where(distances > 0.0, distances, 1.0))[:, None]
-        return Trial(indices, self.whitened(columns[:, :P], Phi, distances), validation, distances)
+        pivots = np.sqrt(np.maximum(distances, np.finfo(float).tiny)) if in_span else np.sqrt(distances)
+        lines = self.whitened(columns[:, :P], Phi, pivots)
+        return Trial(indices, lines, (columns[:, P:] - Phi @ self.B[basis]) / pivots[:, None], pivots)
 
     # -- training ------------------------------------------------------------------------------------
 
@@ -469,11 +477,15 @@ class SemiparametricMachine(GrowingMachine):
         return quadratic_weights(self.plain_loss, float(self.widths[output]), self.y[output], self.f[output], cost)
 
     def fits(self) -> list[WeightedFit]:
-        """The machine as a weighted least-squares fit, one per output; kept until the next training."""
+        """The machine as a weighted least-squares fit, one per output; kept until the next training.
+
+        It ends at an output without support vectors, which no weighted fit determines.
+        """
         for output in range(len(self._fits), self.n_outputs):
-            self._fits.append(WeightedFit(self.lines, self.penalty[: self.width], *self._weights(output)))
-            if not len(self._fits[-1].rows):
+            a, z = self._weights(output)
+            if not np.any(a > 0.0):
                 break
+            self._fits.append(WeightedFit(self.lines, self.penalty[: self.width], a, z))
         return self._fits
 
     def _reweight(self, output: int, max_iter: int) -> bool:
@@ -511,7 +523,7 @@ class Trial(NamedTuple):
     indices: Array  # (k,) row numbers
     lines: Array  # (k, P), at the training rows
     validation_lines: Array  # (k, H)
-    distances: Array  # (k,), squared, from the span of the basis
+    pivots: Array  # (k,), distances from the span of the basis
 
 
 def estimate(machine: SemiparametricMachine, trial: Trial, *, validation: bool = True) -> Array:
@@ -538,7 +550,7 @@ def fast_weights(machine: SemiparametricMachine, trial: Trial) -> tuple[Array, A
         theta = fit.bordered_coordinates(trial.lines)
         if first:
             intercept[:, output] = theta[:, 0]
-        beta[:, output, m] = theta[:, -1] / np.sqrt(trial.distances)
+        beta[:, output, m] = theta[:, -1] / trial.pivots
         old = theta[:, first:-1] - phi * beta[:, output, m:]
         beta[:, output, :m] = solve_triangular(machine.factor_R, old.T, check_finite=False).T if m else old
     return intercept, beta
@@ -720,8 +732,7 @@ def grow_fee(
                     machine.append_row(index)
                     whole.added(machine.columns.columns(np.array([index]))[:, : machine.y.shape[1]])
                     continue
-                # no weighted fit determines an output without support vectors
-                if plan.selection == "fee" and not all(len(fit.rows) for fit in machine.fits()):
+                if plan.selection == "fee" and len(machine.fits()) < machine.n_outputs:
                     break
                 trial, n_tried = _draw(machine, candidates, plan)
                 if trial is None:

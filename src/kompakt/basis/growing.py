@@ -33,7 +33,7 @@ from kompakt.solve.kinks import Rounded
 Array = np.ndarray
 
 #: the compiled loops are used up to so many rows and features; beyond, blocks of array operations are faster
-_COMPILED_ROWS = 8192
+_COMPILED_ROWS = 32_768
 _COMPILED_WIDTH = 200
 #: rows per block when rows that were left out are checked
 _CHECKED_ROWS = 65_536
@@ -373,13 +373,12 @@ class GrowingMachine:
         squares = diagonal - np.einsum("...m,...m->...", Phi, Phi)
         return np.where(squares > self.noise * (self.n_basis + 1) * diagonal, squares, 0.0)
 
-    def whitened(self, columns: Array, Phi: Array, distances: Array) -> Array:
-        """The lines (k, n) that rows with these kernel values, features and squared distances would append to A."""
-        lines = np.empty_like(columns)
-        root = np.sqrt(np.where(distances > 0.0, distances, 1.0))[:, None]
+    def whitened(self, columns: Array, Phi: Array, pivots: Array) -> Array:
+        """The lines (k, n) that rows with these kernel values, features and distances would append to A."""
+        lines, pivots = np.empty(columns.shape), pivots[:, None]
 
         def one(rows: slice) -> None:
-            lines[:, rows] = (columns[:, rows] - Phi @ self.A[0, self.first : self.width, rows]) / root
+            lines[:, rows] = (columns[:, rows] - Phi @ self.A[0, self.first : self.width, rows]) / pivots
 
         self.blocks.each(one)
         return lines
@@ -416,7 +415,8 @@ class GrowingMachine:
         square = float(diagonal) - float(phi[0] @ phi[0])
         pivot = np.sqrt(max(square, self.noise * (self.n_basis + 1) * float(diagonal)))
         old, exact = [self.factor(problem) for problem in range(len(self.H))], self._exact.copy()
-        gradient = self.border(column[None], phi, np.array([pivot]))
+        self.border(column[None], phi, np.array([pivot]))
+        gradient = self.slopes @ self.A[0, self.width - 1]
         self.indices.append(int(index))
         self.taken.add(int(index))
         p, everything = self.width, np.arange(len(self.y))
@@ -437,34 +437,31 @@ class GrowingMachine:
             self._shorten(everything, theta, f, step, poor)
         return bool(self._exact.all())
 
-    def border(self, columns: Array, phi: Array, pivot: Array, *, whitened: bool = False) -> Array:
-        """Append a line to A and border R and H; returns the derivatives by the new coordinate with the pieces kept.
+    def border(self, columns: Array, phi: Array, pivot: Array, *, whitened: bool = False) -> None:
+        """Append a line to A and border R and H: one column (n,), one row of features (m,) and one pivot per basis.
 
-        One column (n,), one row of features (m,) and one pivot per basis; `whitened` columns are lines of A already.
+        Columns that are `whitened` are lines of A already.
         """
-        m, p, A = self.n_basis, self.width, self.A
-        n_sums = len(self.H)
+        m, p, A, curvatures = self.n_basis, self.width, self.A, self.curvatures[: len(self.H)]
 
         def one(rows: slice) -> tuple[Array, ...]:
-            old, new = A[:, :p, rows], columns[:, rows]
+            new = columns[:, rows]
             if not whitened:
-                new = (new - np.matmul(phi[:, None], old[:, self.first :])[:, 0]) / pivot[:, None]
+                new = (new - np.matmul(phi[:, None], A[:, self.first : p, rows])[:, 0]) / pivot[:, None]
             A[:, p, rows] = new
-            weighted = self.curvatures[:n_sums, rows] * new
-            sides = weighted @ old[0].T if len(A) == 1 else np.matmul(old, weighted[:, :, None])[:, :, 0]
-            return sides, np.sum(weighted * new, axis=1), np.sum(self.slopes[:, rows] * new, axis=1)
+            weighted, lines = curvatures[:, rows] * new, A[:, : p + 1, rows]
+            return (weighted @ lines[0].T if len(A) == 1 else np.matmul(lines, weighted[:, :, None])[:, :, 0],)
 
-        sides, corners, gradient = self.blocks.total(one)
+        (sums,) = self.blocks.total(one)
         if len(A) == 1:
             self.R[:m, m], self.R[m, m] = phi[0], pivot[0]
-        self.H[:, p, :p] = self.H[:, :p, p] = sides
-        self.H[:, p, p] = corners + 1.0
+        self.H[:, p, : p + 1] = self.H[:, : p + 1, p] = sums
+        self.H[:, p, p] += 1.0
         self.factors = [None] * len(self.H)
         self.theta[:, p] = 0.0
         self._exact[:] = False
         self.n_basis += 1
-        self.training += 2.0 * A.shape[2] * p * (1 + n_sums)
-        return gradient
+        self.training += 2.0 * A.shape[2] * p * (1 + len(curvatures))
 
     def keep_machines(self, which: Array) -> None:
         """Go on with some machines of a batch."""
@@ -494,19 +491,21 @@ class GrowingMachine:
         while True:
             steps = self._newton(max_iter - used, enough)
             used += steps or 0
-            changed = np.zeros(len(left)) if steps is not None else self._refresh(left)
+            changed = self._refresh(left) > 0 if steps is None else False
             if not thorough:
-                left = left[(changed > 0) | ~self._exact[left]]
+                left = left[changed | ~self._exact[left]]
                 if not len(left):
                     break
             theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
             gradient = self.penalty[:p] * theta + self._times(left, slopes)
-            scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
-            self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
             step = np.stack([self._direction(int(problem), gradient[i]) for i, problem in enumerate(left)])
             descent = np.sum(gradient * step, axis=1)
             before = self._part(self.objective(), left)
-            done = (self.optimality[left] <= tol) | (-descent <= enough * np.abs(before))
+            done = -descent <= enough * np.abs(before)
+            if tol:
+                scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
+                self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
+                done |= self.optimality[left] <= tol
             self._exact[left] = done
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
             if used >= max_iter or not len(left) or is_over(deadline):
@@ -532,12 +531,11 @@ class GrowingMachine:
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
         if fast is None or pieces is None or not small:
             return None
-        steps, changed, most = fast.newton(
-            self.A, self.y, self.cost, self.penalty[:p], self.theta, self.f, self.slopes, self.curvatures, self.H, p,
-            *pieces, max_iter, enough, self._exact,
-        )  # fmt: skip
-        self.factors = [None] * len(self.H)
-        self._value = self._active = None
+        value = np.empty(len(self.y))
+        problem = self.A, self.y, self.cost, self.penalty[:p]
+        state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value
+        steps, changed, most = fast.newton(problem, tuple(pieces), state, p, max_iter, enough)
+        self.factors, self._value, self._active = [None] * len(self.H), value, None
         self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
         return int(most)
 

@@ -92,7 +92,7 @@ def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active
     gains = np.full(len(indices), -np.inf)
     free = np.flatnonzero(distances > 0)
     if len(free):
-        lines = machine.whitened(columns[free], Phi[free], distances[free])
+        lines = machine.whitened(columns[free], Phi[free], np.sqrt(distances[free]))
         refits = (_Refit(machine, lines, output) for output in range(machine.n_outputs))
         gains[free] = sum(refit.gains(race and machine.n_outputs == 1) for refit in refits)
     return Scores(indices, gains, diagonal, columns)

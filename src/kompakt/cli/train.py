@@ -171,9 +171,6 @@ class ImputedSource(Source):
     def where(self, row: int) -> str:
         return self.inner.where(row)
 
-    def bounds(self) -> Array | None:
-        return self.inner.bounds()
-
 
 def _estimator(options: Namespace, task: str, y: Array) -> CompactSVC | CompactSVR:
     """`CompactSVC` or `CompactSVR` with the parameters of the command."""

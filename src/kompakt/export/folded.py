@@ -9,7 +9,7 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.files import model_of
+from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kompakt.export.folded import decision_shape, folded
 from kompakt.export.onnx_file import Graph, label_array
-from kompakt.io.files import model_of
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
 _ESTIMATORS = (

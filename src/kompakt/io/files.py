@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from kompakt.io import container, schema
 from kompakt.io.container import ModelFileError
-from kompakt.io.folding import fold_steps
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
 try:
@@ -133,29 +133,6 @@ def read_header(path: PathLike) -> dict[str, Any]:
         header, entries, _ = container.read_header(file, size)
         schema.check_header(header)
     return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
-
-
-def model_of(estimator_or_model: Any) -> Model:
-    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model."""
-    given = estimator_or_model
-    if isinstance(given, Model):
-        return given
-    model = getattr(given, "model_", None)
-    if isinstance(model, Model):
-        return model
-    if hasattr(given, "best_estimator_"):
-        return model_of(given.best_estimator_)
-    if hasattr(given, "steps") and isinstance(given.steps, list):
-        return fold_steps(given.steps[:-1], model_of(given.steps[-1][1]))
-    if hasattr(given, "fit") and not isinstance(given, type):
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(given)
-    raise TypeError(
-        "expected a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; got "
-        f"{type(given).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress makes a "
-        "Model of a scikit-learn SVM."
-    )
 
 
 @contextlib.contextmanager

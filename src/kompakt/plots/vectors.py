@@ -109,7 +109,7 @@ class BasisVectorsDisplay:
         **options
             For the artists of the vectors.
         """
-        from kompakt.io.files import model_of
+        from kompakt.io.fitted import model_of
 
         model = model_of(estimator)
         vectors = model.basis_vectors_
@@ -186,7 +186,7 @@ class BasisVectorsDisplay:
         values = self.model.decision_function(np.column_stack([xx0.ravel(), xx1.ravel()]))
         if self.model.kind == "regressor":
             first = (values if values.ndim == 1 else values[:, 0]).reshape(xx0.shape)
-            if first.min() < first.max():
+            if np.ptp(first) > 1e-9 * np.abs(first).max():  # else a constant, up to rounding
                 ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
             return
         best = ((values > 0).astype(int) if values.ndim == 1 else np.argmax(values, axis=1)).reshape(xx0.shape)

@@ -1,14 +1,7 @@
 """Searches over parameters and sizes, and fast cross-validation."""
 
-from kompakt.search.ridge_cv import (
-    CV_METHODS,
-    cheapest_method,
-    cross_validated_path,
-    cross_validated_path_blockwise,
-    cross_validated_residuals,
-)
+from kompakt.search.ridge_cv import cheapest_method, cross_validated_path, cross_validated_path_blockwise
 from kompakt.search.strategies import (
-    SEARCHES,
     Space,
     anneal_then_simplex,
     grid_search,
@@ -19,8 +12,6 @@ from kompakt.search.strategies import (
 from kompakt.search.trials import Trial, Trials
 
 __all__ = [
-    "CV_METHODS",
-    "SEARCHES",
     "Space",
     "Trial",
     "Trials",
@@ -28,7 +19,6 @@ __all__ = [
     "cheapest_method",
     "cross_validated_path",
     "cross_validated_path_blockwise",
-    "cross_validated_residuals",
     "grid_search",
     "random_then_simplex",
     "search",

@@ -24,7 +24,7 @@ from kompakt.linalg import factorise, multiply_upper
 from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
 from kompakt.run import is_over, task
-from kompakt.search import cross_validated_path, cross_validated_path_blockwise, cross_validated_residuals
+from kompakt.search.ridge_cv import cross_validated_path, cross_validated_path_blockwise
 from kompakt.search.strategies import Space, search
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.validation import fold_means, shuffled_folds
@@ -150,16 +150,15 @@ def nested_path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, objec
     assert part.rows.targets is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
-        unit = objective.unit_penalty(m)
-        targets, weights = part.rows.targets, part.rows.weights
-        dropped = _dropped(part, inverse, m, objective)
-        if len(Cs) == 1:  # no path to share an eigendecomposition
-            penalty = unit / Cs[0]
-            return (
-                targets - cross_validated_residuals(Phi, targets, part.fold, penalty, weights, constraints=dropped)
-            )[None]
+        targets = part.rows.targets
         return targets - cross_validated_path(
-            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+            Phi,
+            targets,
+            part.fold,
+            1.0 / Cs,
+            part.rows.weights,
+            shape=objective.unit_penalty(m),
+            constraints=_dropped(part, inverse, m, objective),
         )
 
 

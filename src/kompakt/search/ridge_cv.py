@@ -13,13 +13,13 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgWarning, eigh, lapack, qr, solve_triangular
+from scipy.linalg import LinAlgWarning, eigh, lapack
 
-from kompakt.linalg import Factor, factorise
+from kompakt.linalg import factorise
 from kompakt.parallel import ordered_map
 
 FloatArray = NDArray[np.float64]
@@ -39,56 +39,6 @@ HAT_ROWS = 2048
 logger = logging.getLogger(__name__)
 
 
-def cross_validated_residuals(
-    Phi: ArrayLike,
-    Y: ArrayLike,
-    fold_of_row: ArrayLike,
-    penalty: ArrayLike,
-    weights: ArrayLike | None = None,
-    method: str = "auto",
-    constraints: Constraints | None = None,
-) -> FloatArray:
-    """Residual of every row under the ridge model trained without the row's fold.
-
-    Parameters
-    ----------
-    Phi : array of shape (n, p)
-        Features; a column of ones makes an intercept.
-    Y : array of shape (n,) or (n, n_outputs)
-        Targets; all outputs share the factorisations.
-    fold_of_row : int array of shape (n,)
-        Fold of each row, 0, 1, ...; -1 marks rows that are always trained on, so a hold-out estimate is one
-        fold of validation rows with all other rows at -1. As many folds as rows gives leave-one-out.
-    penalty : float or array of shape (p,) or (p, p)
-        Ridge penalty: one number, a diagonal (0 leaves a column free) or a matrix. In terms of C it is 1 / C.
-    weights : array of shape (n,), optional
-        Row weights; a row of weight 0 is predicted but never trained on.
-    method : {"auto", "downdate", "hat", "iterate"}
-        How to compute it; all give the same numbers.
-    constraints : (array of shape (k, p), int array of shape (k,)), optional
-        Rows g and the fold of each: the model of fold v keeps ``g w = 0`` for the rows of fold v. So a fold can be left
-        without features that were made from its own rows.
-
-    Returns
-    -------
-    ndarray shaped like Y
-        Y minus the out-of-fold prediction; NaN for rows of fold -1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.search import cross_validated_residuals
-    >>> Phi, Y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 4.0])
-    >>> held_out = cross_validated_residuals(Phi, Y, np.arange(3), penalty=1.0)
-    >>> bool(np.isclose(held_out[2], 4.0 - 3.0 * (1 * 1 + 2 * 2) / (1 + 4 + 1.0)))
-    True
-    """
-    path = cross_validated_path(
-        Phi, Y, fold_of_row, [1.0], weights, shape=penalty, method=method, constraints=constraints
-    )
-    return path[0]
-
-
 def cross_validated_path(
     Phi: ArrayLike,
     Y: ArrayLike,
@@ -100,32 +50,42 @@ def cross_validated_path(
     method: str = "auto",
     constraints: Constraints | None = None,
 ) -> FloatArray:
-    """Out-of-fold residuals for many amounts of the same penalty, sharing the Gram matrix.
+    """Residual of every row under the ridge model trained without the row's fold, for some amounts of a penalty.
 
     Parameters
     ----------
-    Phi, Y, fold_of_row, weights, method, constraints
-        As for `cross_validated_residuals`.
+    Phi : array of shape (n, p)
+        Features; a column of ones makes an intercept.
+    Y : array of shape (n,) or (n, n_outputs)
+        Targets; all outputs share the factorisations.
+    fold_of_row : int array of shape (n,)
+        Fold of each row, 0, 1, ...; -1 marks rows that are always trained on, so a hold-out estimate is one
+        fold of validation rows with all other rows at -1. As many folds as rows gives leave-one-out.
     penalties : array of shape (n_penalties,)
-        Positive amounts.
+        Positive amounts; in terms of C they are 1 / C.
+    weights : array of shape (n,), optional
+        Row weights; a row of weight 0 is predicted but never trained on.
     shape : float or array of shape (p,) or (p, p)
-        The penalty is amount * shape; a 0 on the diagonal leaves that column free.
+        The penalty is amount * shape: of all columns, a diagonal (0 leaves a column free) or a matrix.
+    method : {"auto", "downdate", "hat", "iterate"}
+        How to compute it; all give the same numbers.
+    constraints : (array of shape (k, p), int array of shape (k,)), optional
+        Rows g and the fold of each: the model of fold v keeps ``g w = 0`` for the rows of fold v. So a fold can be left
+        without features that were made from its own rows.
 
     Returns
     -------
     ndarray of shape (n_penalties, *Y.shape)
-        Residuals.
+        Y minus the out-of-fold prediction; NaN for rows of fold -1.
 
     Examples
     --------
     >>> import numpy as np
     >>> from kompakt.search import cross_validated_path
-    >>> rng = np.random.default_rng(0)
-    >>> Phi = rng.normal(size=(30, 4))
-    >>> Y = Phi @ [1.0, -1.0, 0.0, 0.0] + 0.1 * rng.normal(size=30)
-    >>> path = cross_validated_path(Phi, Y, np.arange(30) % 5, [1e-3, 1.0, 1e3])
-    >>> int(np.argmin((path**2).mean(axis=1)))
-    0
+    >>> Phi, Y = np.array([[1.0], [2.0], [3.0]]), np.array([1.0, 2.0, 4.0])
+    >>> held_out = cross_validated_path(Phi, Y, np.arange(3), [1.0, 10.0])
+    >>> bool(np.isclose(held_out[0, 2], 4.0 - 3.0 * (1 * 1 + 2 * 2) / (1 + 4 + 1.0)))
+    True
     """
     features = np.asarray(Phi)
     if features.ndim != 2 or 0 in features.shape:
@@ -167,13 +127,9 @@ def cross_validated_path_blockwise(
         Returns a fresh iteration over the features: arrays (n_b, p) that follow the order of Y. It is called
         to see the first block, then once per group of folds whose sums fit the budget, then once more.
         Rows sorted by fold are summed fastest.
-    Y, fold_of_row, weights, constraints
-        As for `cross_validated_residuals`. A hold-out estimate (algorithm 4) has fold 0 for the validation
+    Y, fold_of_row, penalties, weights, shape, constraints
+        As for `cross_validated_path`. A hold-out estimate (algorithm 4) has fold 0 for the validation
         rows and -1 for all others.
-    penalties : array of shape (n_penalties,)
-        Positive amounts.
-    shape : float or array of shape (p,) or (p, p)
-        The penalty is amount * shape; a 0 on the diagonal leaves that column free.
     memory_budget : float
         Bytes for the per-fold sums. With fewer, folds are summed in groups, one pass over the blocks each.
 
@@ -297,17 +253,17 @@ def _checked(
         raise ValueError(f"penalties must be a list of positive finite numbers, got {penalties!r}.")
     unit = np.asarray(shape, dtype=np.float64)
     unit = np.full(p, float(unit)) if unit.ndim == 0 else unit
-    if unit.shape not in ((p,), (p, p)):
-        raise ValueError(f"penalty must be a number, a diagonal ({p},) or a matrix ({p}, {p}), got shape {unit.shape}.")
-    if not np.isfinite(unit).all() or ((unit if unit.ndim == 1 else unit.diagonal()) < 0).any():
-        raise ValueError("penalty must be finite with no negative diagonal entry.")
+    diagonal = unit if unit.ndim < 2 else unit.diagonal()
+    if unit.shape not in ((p,), (p, p)) or not np.isfinite(unit).all() or (diagonal < 0).any():
+        raise ValueError(
+            f"penalty must be a number, a diagonal ({p},) or a matrix ({p}, {p}), finite with no negative diagonal "
+            f"entry; got shape {unit.shape}."
+        )
     root = None
     if weights is not None:
         sample_weight = np.asarray(weights, dtype=np.float64)
-        if sample_weight.shape != (n,):
-            raise ValueError(f"weights must have shape ({n},), got {sample_weight.shape}.")
-        if not np.isfinite(sample_weight).all() or (sample_weight < 0).any():
-            raise ValueError("weights must be finite and not negative.")
+        if sample_weight.shape != (n,) or not np.isfinite(sample_weight).all() or (sample_weight < 0).any():
+            raise ValueError(f"weights must be {n} numbers, finite and not negative; got shape {sample_weight.shape}.")
         root = np.sqrt(sample_weight)[:, None]
     rows, home = np.empty((0, p)), np.empty(0, dtype=np.intp)
     if constraints is not None:
@@ -325,77 +281,65 @@ def _checked(
     return _Problem(targets.reshape(n, -1), fold.astype(np.intp, copy=False), amounts, unit, root, own)
 
 
-class _Solver(Protocol):
-    """A factor R'R = A of the normal matrix."""
+class _Normal:
+    """A normal matrix A = R'R of rows and penalty, in which constraints G w = 0 are directions forbidden to R w.
 
-    def solve(self, B: FloatArray) -> FloatArray:
-        """A^-1 B."""
-        ...
-
-    def solve_transposed(self, B: FloatArray) -> FloatArray:
-        """R'^-1 B."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Diagonal:
-    """A diagonal normal matrix in the place of a factor."""
-
-    diagonal: FloatArray
-
-    def solve(self, B: FloatArray) -> FloatArray:
-        return B / self.diagonal[:, None]
-
-    def solve_transposed(self, B: FloatArray) -> FloatArray:
-        return B / np.sqrt(self.diagonal)[:, None]
-
-
-def _factor(gram: FloatArray, penalty: FloatArray, what: str) -> Factor:
-    """Factor of a Gram matrix and a penalty; warns where it needs jitter."""
-    matrix = gram + penalty if penalty.ndim == 2 else gram.copy()
-    if penalty.ndim == 1:
-        matrix.flat[:: len(matrix) + 1] += penalty
-    factor = factorise(matrix, relative=True, what=what)
-    if factor.jitter:
-        warnings.warn(
-            f"The {what} is singular to working precision; its diagonal was raised by a factor of "
-            f"1 + {factor.jitter:.1g}. Raise the penalty or drop duplicate features.",
-            LinAlgWarning,
-            stacklevel=4,
-        )
-    return factor
-
-
-class _Restriction:
-    """Restricts the solution of A w = r to G w = 0, for a factor of A that is already there.
-
-    With rows N that span those of G and N A^-1 N' = I, the restricted solution is w - A^-1 N' (N w), and the restricted
-    hat matrix is that of features without their part along N.
+    R is triangular, or diagonal in rotated coordinates and then given as its diagonal (p,).
     """
 
-    def __init__(self, factor: _Solver, rows: FloatArray) -> None:
-        whitened = factor.solve_transposed(rows.T)
-        lengths = np.linalg.norm(whitened, axis=0)  # a constraint has no scale of its own
-        _, upper, pivots = qr(whitened / lengths, mode="economic", pivoting=True)
-        diagonal = np.abs(upper.diagonal())
-        # Rows that depend on others to working precision are kept to zero by these.
-        rank = int(np.sum(diagonal > rows.shape[1] * np.finfo(np.float64).eps * diagonal.max(initial=0.0)))
-        scaled = (rows / lengths[:, None])[pivots[:rank]]
-        self.rows: FloatArray = solve_triangular(upper[:rank, :rank], scaled, trans="T")
-        self._solved = factor.solve(self.rows.T)
+    def __init__(self, R: FloatArray) -> None:
+        self.R = R
 
-    def applied(self, weights: FloatArray) -> FloatArray:
-        """The columns of `weights` (p, k), restricted."""
-        return weights - self._solved @ (self.rows @ weights)
+    @classmethod
+    def of(cls, gram: FloatArray, penalty: FloatArray, what: str) -> _Normal:
+        """Factorise; warns where that needs jitter."""
+        matrix = gram + penalty if penalty.ndim == 2 else gram.copy()
+        if penalty.ndim == 1:
+            matrix.flat[:: len(matrix) + 1] += penalty
+        factor = factorise(matrix, relative=True, what=what)
+        if factor.jitter:
+            warnings.warn(
+                f"The {what} is singular to working precision; its diagonal was raised by a factor of "
+                f"1 + {factor.jitter:.1g}. Raise the penalty or drop duplicate features.",
+                LinAlgWarning,
+                stacklevel=4,
+            )
+        return cls(factor.R)
+
+    # LAPACK is called directly: for many small systems the checks around it would take half the time.
+
+    def down(self, B: FloatArray) -> FloatArray:
+        """R'^-1 B."""
+        return B / self.R[:, None] if self.R.ndim == 1 else lapack.dtrtrs(self.R, B, trans=1)[0]
+
+    def up(self, B: FloatArray) -> FloatArray:
+        """R^-1 B."""
+        return B / self.R[:, None] if self.R.ndim == 1 else lapack.dtrtrs(self.R, B)[0]
+
+    def forbidden(self, rows: FloatArray) -> FloatArray | None:
+        """Orthonormal directions (p, rank) that constraints with these rows (k, p) forbid; None without constraints."""
+        if not len(rows):
+            return None
+        directions = self.down(rows.T)
+        directions = directions / np.linalg.norm(directions, axis=0)  # a constraint has no scale of its own
+        packed, _, tau, _, _ = lapack.dgeqp3(directions)
+        diagonal = np.abs(packed.diagonal())
+        # Rows that depend on others to working precision are kept to zero by these.
+        rank = int(np.sum(diagonal > len(directions) * np.finfo(np.float64).eps * diagonal[0]))
+        return np.asarray(lapack.dorgqr(packed[:, :rank], tau[:rank])[0])
+
+    def solve(self, right: FloatArray, forbidden: FloatArray | None) -> FloatArray:
+        """The constrained solution w of A w = right (p, k)."""
+        whitened = self.down(right)
+        return self.up(whitened if forbidden is None else whitened - forbidden @ (forbidden.T @ whitened))
 
 
 def _refitted(
     gram: FloatArray, right: FloatArray, penalty: FloatArray, constraints: FloatArray, fold: int
 ) -> FloatArray:
     """Weights (p, L) of the fit without a fold, from the normal equations of all other rows."""
-    factor = _factor(gram, penalty, f"normal matrix without fold {fold}")
-    weights = lapack.dpotrs(factor.R, right)[0]  # many small systems: the checks of `solve` would take half the time
-    return _Restriction(factor, constraints).applied(weights) if len(constraints) else weights
+    normal = _Normal.of(gram, penalty, f"normal matrix without fold {fold}")
+    return normal.solve(right, normal.forbidden(constraints))
 
 
 # -- from the normal equations of the folds ---------------------------------------------------------------
@@ -502,8 +446,9 @@ class _SortedRows:
         return slice(int(self.starts[fold]), int(self.starts[fold + 1]))
 
 
-#: held-out residuals (n, L) and folds to be refitted, from the rows, the factor, its weights (p, L) and restrictions
-_Method = Callable[[_SortedRows, _Solver, FloatArray, dict[int, _Restriction]], tuple[FloatArray, list[int]]]
+#: held-out residuals (n, L) and folds to be refitted, from the rows, their normal equations A w = right, and the
+#: directions that are forbidden to each fold
+_Method = Callable[[_SortedRows, _Normal, FloatArray, list[FloatArray | None]], tuple[FloatArray, list[int]]]
 
 
 def _from_all_rows(features: NDArray[Any], problem: _Problem, method: _Method) -> FloatArray:
@@ -525,71 +470,68 @@ def _from_all_rows(features: NDArray[Any], problem: _Problem, method: _Method) -
     for members in (np.flatnonzero(groups == group) for group in np.unique(groups)):
         if len(members) == 1:
             penalty = amounts[members[0]] * unit
-            residuals[members[0], order] = _held_out(rows, _factor(gram, penalty, what), penalty, method)
+            residuals[members[0], order] = _held_out(rows, _Normal.of(gram, penalty, what), penalty, method)
             continue
         # Features turned by B with B' (gram + penalty) B = I and B' penalty B = diag(share).
         middle = float(np.exp(np.log(amounts[members]).mean()))
-        factor = _factor(gram, middle * unit, what)
-        inner = factor.solve_transposed(middle * (unit if unit.ndim == 2 else np.diag(unit)))
-        share, vectors = eigh(factor.solve_transposed(inner.T), driver="evd")
-        share, rotation = np.clip(share, 0.0, 1.0), factor.inverse() @ vectors
+        normal = _Normal.of(gram, middle * unit, what)
+        inner = normal.down(middle * (unit if unit.ndim == 2 else np.diag(unit)))
+        share, vectors = eigh(normal.down(inner.T), driver="evd")
+        share, rotation = np.clip(share, 0.0, 1.0), normal.up(vectors)
         F = rows.features @ rotation
         constraints = [own @ rotation for own in rows.constraints]
         turned = replace(rows, features=F, scaled=F if root is None else F * root, constraints=constraints)
         for k in members:
             penalty = (amounts[k] / middle) * share
-            residuals[k, order] = _held_out(turned, _Diagonal((1.0 - share) + penalty), penalty, method)
+            residuals[k, order] = _held_out(turned, _Normal(np.sqrt((1.0 - share) + penalty)), penalty, method)
     return residuals
 
 
-def _held_out(rows: _SortedRows, factor: _Solver, penalty: FloatArray, method: _Method) -> FloatArray:
+def _held_out(rows: _SortedRows, normal: _Normal, penalty: FloatArray, method: _Method) -> FloatArray:
     """Residuals (n, L) of the sorted rows; NaN for those never held out."""
-    weights = factor.solve(rows.scaled.T @ rows.scaled_targets)
-    restrictions = {v: _Restriction(factor, own) for v, own in enumerate(rows.constraints) if len(own)}
-    residuals, bad = method(rows, factor, weights, restrictions)
+    right = rows.scaled.T @ rows.scaled_targets
+    residuals, bad = method(rows, normal, right, [normal.forbidden(own) for own in rows.constraints])
     for v in bad:
         logger.debug("fold %d all but determines a direction alone: refitted to all other rows", v)
         own = rows.of(v)
-        others = slice(own.start), slice(own.stop, None)
-        gram = sum(rows.scaled[part].T @ rows.scaled[part] for part in others)
-        right = sum(rows.scaled[part].T @ rows.scaled_targets[part] for part in others)
-        refitted = _refitted(np.asarray(gram), np.asarray(right), penalty, rows.constraints[v], v)
+        Z, T = np.delete(rows.scaled, own, axis=0), np.delete(rows.scaled_targets, own, axis=0)
+        refitted = _refitted(Z.T @ Z, Z.T @ T, penalty, rows.constraints[v], v)
         residuals[own] = rows.targets[own] - rows.features[own] @ refitted
     residuals[: rows.starts[0]] = np.nan
     return residuals
 
 
 def _hat(
-    rows: _SortedRows, factor: _Solver, weights: FloatArray, restrictions: dict[int, _Restriction]
+    rows: _SortedRows, normal: _Normal, right: FloatArray, forbidden: list[FloatArray | None]
 ) -> tuple[FloatArray, list[int]]:
     """Residuals by the block of each fold in the hat matrix H.
 
     With e the residuals of the whole fit, Z its rows times the roots S of the weights, and t = (I - H_vv)^-1 S e_v, the
     residuals without fold v are t / S, or e_v + Phi_v A^-1 Z_v' t, which also holds for rows of weight zero.
     """
-    residuals = rows.targets - rows.features @ weights
-    for v, restriction in restrictions.items():
-        residuals[rows.of(v)] = rows.targets[rows.of(v)] - rows.features[rows.of(v)] @ restriction.applied(weights)
+    residuals = rows.targets - rows.features @ normal.solve(right, None)
     bad: list[int] = []
     # Consecutive folds of about HAT_ROWS rows in all, at least one fold each.
     edges = np.flatnonzero(np.diff((rows.starts[:-1] - rows.starts[0]) // HAT_ROWS, prepend=-1)).tolist()
     for first, last in zip(edges, [*edges[1:], len(rows.starts) - 1], strict=True):
         starts = rows.starts[first : last + 1] - rows.starts[first]
         group = slice(int(rows.starts[first]), int(rows.starts[last]))
-        whitened = factor.solve_transposed(rows.features[group].T).T
-        for v in set(range(first, last)) & set(restrictions):
-            own = slice(starts[v - first], starts[v - first + 1])
-            along = factor.solve_transposed(restrictions[v].rows.T)
-            whitened[own] -= (whitened[own] @ along) @ along.T
-        scaled, right = whitened, residuals[group]
+        whitened = normal.down(rows.features[group].T).T
+        for v, directions in enumerate(forbidden[first:last], first):
+            if directions is not None:
+                own = slice(starts[v - first], starts[v - first + 1])
+                whitened[own] -= (whitened[own] @ directions) @ directions.T
+                restricted = rows.features[rows.of(v)] @ normal.solve(right, directions)
+                residuals[rows.of(v)] = rows.targets[rows.of(v)] - restricted
+        scaled, errors = whitened, residuals[group]
         if rows.root is not None:
-            scaled, right = whitened * rows.root[group], right * rows.root[group]
+            scaled, errors = whitened * rows.root[group], errors * rows.root[group]
         sizes = np.diff(starts)
         for size in np.unique(sizes):
             members = np.flatnonzero(sizes == size)
             index = starts[members][:, None] + np.arange(size)
             Z = scaled[index]
-            answer, sound = _solved_blocks(np.eye(size) - Z @ Z.swapaxes(1, 2), right[index])
+            answer, sound = _solved_blocks(np.eye(size) - Z @ Z.swapaxes(1, 2), errors[index])
             if rows.root is None:
                 residuals[group][index] = answer
             else:
@@ -612,27 +554,29 @@ def _solved_blocks(blocks: FloatArray, right: FloatArray) -> tuple[NDArray[Any],
 
 
 def _iterated(
-    rows: _SortedRows, factor: _Solver, weights: FloatArray, restrictions: dict[int, _Restriction]
+    rows: _SortedRows, normal: _Normal, right: FloatArray, forbidden: list[FloatArray | None]
 ) -> tuple[FloatArray, list[int]]:
     """Residuals by conjugate gradients, all folds side by side.
 
-    The fit without fold v solves (A - Z_v' Z_v) w = r - r_v. It is sought from the (restricted) fit to all rows, with
-    the factor of A as preconditioner.
+    The fit without fold v solves (A - Z_v' Z_v) w = r - r_v. It is sought from the fit to all rows, with A as
+    preconditioner.
     """
-    folds = range(len(rows.starts) - 1)
+    folds = range(len(forbidden))
 
-    def restricted(of_folds: Iterable[FloatArray]) -> FloatArray:
-        return np.stack([restrictions[v].applied(w) if v in restrictions else w for v, w in enumerate(of_folds)])
+    def solved(rights: list[FloatArray]) -> FloatArray:
+        """A^-1 times a right-hand side of each fold, without what is forbidden there."""
+        whitened = np.split(normal.down(np.concatenate(rights, axis=1)), len(folds), axis=1)
+        kept = [u if Q is None else u - Q @ (Q.T @ u) for u, Q in zip(whitened, forbidden, strict=True)]
+        return np.stack(np.split(normal.up(np.concatenate(kept, axis=1)), len(folds), axis=1))
 
     Z = [rows.scaled[rows.of(v)] for v in folds]
-    W = restricted(weights for _ in folds)
+    W = solved([right] * len(folds))
     R = -np.stack([Z[v].T @ (rows.scaled_targets[rows.of(v)] - Z[v] @ W[v]) for v in folds])
     D, AD = np.zeros_like(R), np.zeros_like(R)  # directions, and A times them
     square, limit = np.ones((len(Z), 1, R.shape[2])), None
     weak = np.zeros(square.shape, dtype=bool)
     for _ in range(MAX_STEPS):
-        together = factor.solve(np.concatenate(list(R), axis=1))  # all folds and outputs at once
-        S = restricted(np.split(together, len(Z), axis=1))
+        S = solved(list(R))
         previous, square = square, (R * S).sum(axis=1, keepdims=True)
         limit = STEP_TOLERANCE**2 * square if limit is None else limit
         going = (square > limit) & ~weak

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import RBFInterpolator
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import FitFailedWarning
@@ -55,17 +56,15 @@ class Space:
     def __init__(self, axes: Mapping[str, Sequence[Any]]) -> None:
         if not axes:
             raise ValueError("A space needs at least 1 axis, got none.")
-        for name, axis in axes.items():
-            if len(axis) not in (2, 3) or (len(axis) == 3 and axis[2] not in ("log", "linear")):
+        self.axes: dict[str, tuple[float, float, bool]] = {}
+        for name, (low, high, *scale) in axes.items():
+            least = 0.0 if scale else -np.inf
+            if scale not in ([], ["log"]) or not least < low < high < np.inf:
                 raise ValueError(
-                    f'Axis {name!r} must be (lower, upper) or (lower, upper, "log" or "linear"), got {axis!r}.'
+                    f'Axis {name!r} must be (lower, upper) or (lower, upper, "log") with finite lower < upper, which '
+                    f"must be positive on a logarithmic axis; got {axes[name]!r}."
                 )
-            low, high = axis[:2]
-            if not (np.isfinite(low) and np.isfinite(high) and low < high):
-                raise ValueError(f"Axis {name!r} must have finite ends with lower < upper, got {low}, {high}.")
-            if axis[2:] and axis[2] == "log" and low <= 0:
-                raise ValueError(f"Axis {name!r} is logarithmic, so its ends must be positive, got {low}.")
-        self.axes = {name: (float(axis[0]), float(axis[1]), "log" in axis[2:]) for name, axis in axes.items()}
+            self.axes[name] = float(low), float(high), bool(scale)
 
     def params(self, unit: ArrayLike) -> dict[str, float]:
         """Values of the parameters at a point of the unit cube, never outside the box."""
@@ -358,26 +357,18 @@ def _scaled(values: FloatArray) -> FloatArray:
 def _interpolated(at: FloatArray, points: FloatArray, values: FloatArray) -> FloatArray:
     """Cubic radial basis interpolation; all zero (no opinion) where there is nothing to go by."""
     finite = np.isfinite(values)
-    n, n_axes = points.shape
-    if finite.sum() < 2 or n < n_axes + 2:
+    if finite.sum() < 2 or len(points) < points.shape[1] + 2:
         return np.zeros(len(at))
     cut = np.median(values[finite])
     heights = np.minimum(np.where(finite, values, cut), cut)
     span = np.ptp(heights)
     if span == 0:
         return np.zeros(len(at))
-    tail = np.column_stack([np.ones(n), points])
-    system = np.zeros((n + n_axes + 1,) * 2)
-    system[:n, :n] = cdist(points, points) ** 3
-    system[:n, :n].flat[:: n + 1] += 1e-9  # points visited twice
-    system[:n, n:] = tail
-    system[n:, :n] = tail.T
-    right = np.concatenate([(heights - cut) / span, np.zeros(n_axes + 1)])
     try:
-        weights = np.linalg.solve(system, right)
+        # Smoothed a little: points may have been visited twice.
+        return np.asarray(RBFInterpolator(points, (heights - cut) / span, smoothing=1e-9, kernel="cubic")(at))
     except np.linalg.LinAlgError:  # all points on one line: let the distances decide
         return np.zeros(len(at))
-    return np.asarray(cdist(at, points) ** 3 @ weights[:n] + np.column_stack([np.ones(len(at)), at]) @ weights[n:])
 
 
 def run_simplex(value: Evaluator, n_evaluations: int) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline's imputer and scalers as part of the machine behind them."""
+"""The model inside what was fitted: an estimator, a search, or a pipeline whose imputer and scalers it takes in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,29 @@ import numpy as np
 from kompakt.model import Model
 
 Array = np.ndarray
+
+
+def model_of(estimator_or_model: Any) -> Model:
+    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model."""
+    given = estimator_or_model
+    if isinstance(given, Model):
+        return given
+    model = getattr(given, "model_", None)
+    if isinstance(model, Model):
+        return model
+    if hasattr(given, "best_estimator_"):
+        return model_of(given.best_estimator_)
+    if hasattr(given, "steps") and isinstance(given.steps, list):
+        return fold_steps(given.steps[:-1], model_of(given.steps[-1][1]))
+    if hasattr(given, "fit") and not isinstance(given, type):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(given)
+    raise TypeError(
+        "expected a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; got "
+        f"{type(given).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress makes a "
+        "Model of a scikit-learn SVM."
+    )
 
 
 def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
@@ -33,7 +56,7 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     >>> import numpy as np
     >>> from sklearn.preprocessing import StandardScaler
     >>> from kompakt import Model
-    >>> from kompakt.io.folding import fold_steps
+    >>> from kompakt.io.fitted import fold_steps
     >>> from kompakt.kernels import Linear
     >>> model = Model(Linear(), np.ones((1, 1)), np.ones((1, 1)), np.zeros(1), "regressor", n_features=1)
     >>> scaler = StandardScaler().fit([[1.0], [3.0]])
