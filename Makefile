@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-EXTRAS := fast,plot,cli,dask,onnx,zarr,docs,browser,dev
+EXTRAS := fast,plot,report,cli,dask,onnx,zarr,docs,browser,dev
 # One test process per core pays off only while each of them keeps to a single BLAS thread pool.
 TEST_WORKERS ?= 2
 

@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 
 from benchmarks.harness import RESULTS, Run, Target, alternate, at_least, load_data
 from kompakt import compress
-from kompakt.formats import read_libsvm
+from kompakt.io import read_libsvm
 
 Array = np.ndarray
 

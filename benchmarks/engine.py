@@ -21,8 +21,8 @@ import numpy as np
 
 from benchmarks import memory
 from benchmarks.harness import MissingData, Run, Timings, alternate, at_least, at_most, load_data, not_worse
-from kompakt.data import ArrayRows
-from kompakt.design import Design
+from kompakt.data import ArrayRows, RowBlock
+from kompakt.design import Design, choose_block_rows, weighted_gram
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 
@@ -44,11 +44,12 @@ def rbf_block(n_rows: int, n_basis: int, dtype: str, rounds: int) -> dict[str, A
 
     X, Z = generated_rows(n_rows, n_basis, dtype)
     gamma = 1.0 / N_FEATURES
+    rows, kernel = ArrayRows(X), RBF(gamma)
     out = np.empty((n_rows, n_basis), dtype=dtype)
 
     def ours() -> None:
         with block_threads():
-            Design(ArrayRows(X), RBF(gamma), Z, store=False).kernel_matrix(out)
+            rows.collect(lambda block: kernel.block(block.X, Z), choose_block_rows(n_basis), out)
 
     peers = on_one_or_all("peer", lambda: rbf_kernel(X, Z, gamma=gamma))
     timings = alternate({"ours": ours, **peers}, rounds)
@@ -65,12 +66,16 @@ def sandwich(n_rows: int, n_basis: int, dtype: str, weights: str, rounds: int) -
     D = np.ones(n_rows) if weights == "ones" else rng.uniform(0.5, 1.5, n_rows)
     with block_threads():
         design = Design(ArrayRows(X), RBF(1.0 / N_FEATURES), Z, store=True)
-        design.sandwich(D)
     K = design.matrix
+
+    def gram(K: np.ndarray, block: RowBlock) -> tuple[np.ndarray, ...]:
+        return (weighted_gram(K, D[block.start : block.stop]),)
 
     def ours() -> np.ndarray:
         with block_threads():
-            return design.sandwich(D)
+            return design.map_reduce(gram)[0]
+
+    ours()
 
     timings = alternate({"ours": ours, **on_one_or_all("bare", lambda: K.T @ K)}, rounds)
     K64 = K.astype(np.float64)
@@ -233,19 +238,27 @@ def main() -> int:
     size = {"n": n, "m": m, "d": N_FEATURES, "rounds": rounds, "peer": "1 or all threads"}
     for dtype in ("float32", "float64"):
         run.row(
-            f"RBF block against rbf_kernel, {dtype}", size,
-            partial(rbf_block, n, m, dtype, rounds), at_least(2.5), unit="x",
+            f"RBF block against rbf_kernel, {dtype}",
+            size,
+            partial(rbf_block, n, m, dtype, rounds),
+            at_least(2.5),
+            unit="x",
         )
     for dtype in ("float32", "float64"):
         for weights in ("ones", "weights"):
             run.row(
-                f"sandwich, {weights}, share of K'K, {dtype}", size,
+                f"sandwich, {weights}, share of K'K, {dtype}",
+                size,
                 partial(sandwich, n, m, dtype, weights, rounds),
-                at_least(70), unit="%",
+                at_least(70),
+                unit="%",
             )
     fit = run.row(
-        "fit, 200 vectors, against Nystroem+LinearSVC", {"rounds": rounds, "gamma": GAMMA, "C": C},
-        lambda: fit_against_nystroem(run.quick, rounds), at_least(5), unit="x",
+        "fit, 200 vectors, against Nystroem+LinearSVC",
+        {"rounds": rounds, "gamma": GAMMA, "C": C},
+        lambda: fit_against_nystroem(run.quick, rounds),
+        at_least(5),
+        unit="x",
     )
     if fit is not None:
         errors = {"ours": fit["error_ours"], "peer": fit["error_peer"]}
@@ -255,12 +268,17 @@ def main() -> int:
         run.row(
             f"prediction, time over bare GEMM+exp{', blocked' if blocked else ''}",
             {"rounds": rounds, "peer": "1 or all threads"},
-            partial(prediction, run.quick, rounds, blocked), at_most(1.5), unit="x",
+            partial(prediction, run.quick, rounds, blocked),
+            at_most(1.5),
+            unit="x",
         )
     n_memory = 100_000 if run.quick else 1_000_000
     run.row(
-        "peak memory of a fit above the data", {"n": n_memory, "d": 20, "m": 500},
-        lambda: peak_memory(n_memory), at_most(memory.TARGET_GB), unit="GB",
+        "peak memory of a fit above the data",
+        {"n": n_memory, "d": 20, "m": 500},
+        lambda: peak_memory(n_memory),
+        at_most(memory.TARGET_GB),
+        unit="GB",
     )
     return run.finish()
 

@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz            # 200,000 model files and 200,000 files of rows, and more
     python -m benchmarks.fuzz --quick    # 2,000 of each kind
 
-Each case is a sound file that a seeded mutator has changed (kompakt.testing.mutators); the case number alone makes it
+Each case is a sound file that a seeded mutator has changed (benchmarks/mutators.py); the case number alone makes it
 again: `damaged(TARGETS["model files"], 17)`.  Batches run in forked processes under a limit on memory, with a timer of
 processor seconds for each case and a watchdog for the batch.
 """
@@ -29,9 +29,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from benchmarks import mutators
 from benchmarks.harness import Run, at_most
-from kompakt.formats import ModelFileError
-from kompakt.testing import mutators
+from kompakt.io import ModelFileError
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20261115
@@ -84,20 +84,20 @@ def _use(model: Any) -> None:
 
 def _read_model_file(path: str) -> None:
     import kompakt
-    from kompakt.formats import read_header
+    from kompakt.io import read_header
 
     read_header(path)
     _use(kompakt.load(path))
 
 
 def _read_libsvm(path: str) -> None:
-    from kompakt.formats import read_libsvm, to_model
+    from kompakt.io import read_libsvm, to_model
 
     _use(to_model(read_libsvm(path), memory_budget=1 << 20))
 
 
 def _read_range(path: str) -> None:
-    from kompakt.formats import read_range
+    from kompakt.io import read_range
 
     ranges = read_range(path)
     if len(ranges.index) and ranges.index[-1] < 1000:
@@ -124,10 +124,10 @@ def _read_for_command(path: str) -> None:
     from argparse import Namespace
 
     from kompakt.cli.console import Console
-    from kompakt.cli.tables import open_for_training
+    from kompakt.cli.tables import open_table
 
-    options = Namespace(data=path, header=None, format=None, target=None, ignore=[], quiet=True, memory=1000)
-    open_for_training(options, Console(options)).read()
+    options = Namespace(header=None, format=None, target=None, ignore=[])
+    open_table(options, Console(quiet=True), path).read()
 
 
 def _refusals_of_commands() -> tuple[type[BaseException], ...]:
@@ -141,7 +141,7 @@ def _mutate_rows(raw: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _files(pattern: str) -> Callable[[], list[bytes]]:
-    return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "formats").glob(pattern))]
+    return lambda: [path.read_bytes() for path in sorted((ROOT / "tests" / "io").glob(pattern))]
 
 
 def _svmlight_samples() -> list[bytes]:

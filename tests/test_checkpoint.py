@@ -8,7 +8,7 @@ import pytest
 from kompakt import checkpoint
 from kompakt.basis.refine import Replay
 from kompakt.checkpoint import CheckpointError, checkpointing, progress, step
-from kompakt.formats import ModelFileError, load
+from kompakt.io import ModelFileError, load
 from kompakt.kernels import RBF, Laplacian
 from kompakt.solve import Solution
 

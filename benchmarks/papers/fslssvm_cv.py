@@ -4,7 +4,7 @@
 
 Concrete (1,030 rows; 50, 100, 400 vectors) and Magic (19,020 rows; 50, 300, 700 vectors), 5 to 50 folds, one pair of
 parameters. "simple" is the paper's: in every fold the features of eq. 5 anew, from the eigenvectors of the prototypes'
-kernel matrix, then eq. 7. "fast" computes features once and uses `cross_validated_residuals`. Since the package takes a
+kernel matrix, then eq. 7. "fast" computes features once and uses `cross_validated_path`. Since the package takes a
 Cholesky factor in place of the eigenvectors, which alone is a gain, the note also gives the ratio against a simple way
 with the package's own features ("own"): with v folds that one can reach v and no more. All run on one thread, in turn,
 and CPU time of that thread is counted, so that other work on the machine hardly matters. The folds of a simple way cost
@@ -28,7 +28,7 @@ from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
 from kompakt.parallel import block_threads
-from kompakt.search import cross_validated_residuals
+from kompakt.search import cross_validated_path
 from kompakt.search import fixed_size as held_out
 from kompakt.search.fixed_size import Objective, Part
 from kompakt.validation import shuffled_folds
@@ -78,7 +78,7 @@ def fast(problem: Any, fold: np.ndarray) -> np.ndarray:
     order = np.argsort(fold, kind="stable")  # rows in the order of the folds, as the estimators keep them
     residuals = np.empty(len(y))
     Phi = features(ArrayRows(rows.X[order]), basis, kernel)
-    residuals[order] = cross_validated_residuals(Phi, y[order], fold[order], 1.0 / C)
+    residuals[order] = cross_validated_path(Phi, y[order], fold[order], [1.0 / C])[0]
     return residuals
 
 

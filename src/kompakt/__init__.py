@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.reduced import CGLQSVC, LocalSamplingSVC
     from kompakt.estimators.spsvc import SpSVC
     from kompakt.export import to_c, to_libsvm, to_numpy, to_onnx
-    from kompakt.formats import load, save
+    from kompakt.io import load, save
     from kompakt.model import Model
     from kompakt.reduce import indecision_probability
     from kompakt.reporting import report
@@ -49,10 +49,10 @@ _HOME = {
     "SpSVC": "kompakt.estimators.spsvc",
     "compress": "kompakt.estimators.compression",
     "indecision_probability": "kompakt.reduce",
-    "load": "kompakt.formats",
+    "load": "kompakt.io",
     "open_rows": "kompakt.data.opening",
     "report": "kompakt.reporting",
-    "save": "kompakt.formats",
+    "save": "kompakt.io",
     "to_c": "kompakt.export",
     "to_libsvm": "kompakt.export",
     "to_numpy": "kompakt.export",

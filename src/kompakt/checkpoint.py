@@ -31,9 +31,9 @@ import numpy as np
 from scipy import sparse
 
 import kompakt
-from kompakt.formats import container
-from kompakt.formats.errors import ModelFileError
-from kompakt.formats.files import opened, write_atomically
+from kompakt.io import container
+from kompakt.io.container import ModelFileError
+from kompakt.io.files import opened, write_atomically
 from kompakt.kernels import Kernel, from_spec
 
 KIND = "kompakt checkpoint"

@@ -39,10 +39,12 @@ def make_checkerboard(
     """
     _check_positive("n_samples", n_samples)
     _check_positive("n_cells", n_cells)
+    if not 0.0 <= flip <= 0.5:
+        raise ValueError(f"flip must lie between 0 and 0.5 (the share of wrong labels), got {flip!r}.")
     rng = np.random.default_rng(random_state)
     X = rng.random((n_samples, 2))
-    parity = np.floor(n_cells * X).sum(axis=1) % 2
-    return X, _flipped(np.where(parity == 0, 1, -1), flip, rng)
+    y = np.where(np.floor(n_cells * X).sum(axis=1) % 2 == 0, 1, -1)
+    return X, np.where(rng.random(n_samples) < flip, -y, y)
 
 
 def make_spirals(
@@ -129,12 +131,6 @@ def make_ringnorm(
     X = rng.standard_normal((n_samples, n_features))
     wide = (y == 1)[:, None]
     return np.where(wide, 2.0 * X, X + 2.0 / np.sqrt(n_features)), y
-
-
-def _flipped(y: np.ndarray, flip: float, rng: np.random.Generator) -> np.ndarray:
-    if not 0.0 <= flip <= 0.5:
-        raise ValueError(f"flip must lie between 0 and 0.5 (the share of wrong labels), got {flip!r}.")
-    return np.where(rng.random(len(y)) < flip, -y, y)
 
 
 def _check_positive(name: str, value: int) -> None:

@@ -39,11 +39,17 @@ class Factor:
         return np.triu(inverse)
 
 
-def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "matrix") -> Factor:
+#: from this size on a factorisation is worth a copy that lets other threads run; SciPy's routine holds them up
+_SIDE_BY_SIDE = 256
+
+
+def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "matrix", relative: bool = False) -> Factor:
     """Cholesky factor of a positive semidefinite matrix with the smallest jitter that makes it sound.
 
     Sound means that every squared pivot stays above the rounding noise of the entries: `eps * m * scale` where eps is
-    that of `dtype`, the type in which the rows of the design are computed.  Jitter is 0 or a power of ten times that.
+    that of `dtype`, the type in which the rows of the design are computed, and scale the largest diagonal entry.
+    Jitter is 0 or a power of ten times that.  With `relative` the scale of a pivot is its own diagonal entry, as for
+    normal matrices of features in any units; the factor is that of A + jitter * diag(A).
 
     Examples
     --------
@@ -56,23 +62,38 @@ def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "mat
     """
     A = np.asarray(A, dtype=np.float64)
     m = len(A)
-    scale = float(np.max(np.diag(A), initial=0.0))
-    if not np.all(np.isfinite(A)):
+    diagonal = A.diagonal()
+    scale = float(diagonal.max(initial=0.0))
+    if not np.isfinite(A).all():
         raise LinAlgError(
             f"the {what} has entries that are not finite: the inputs or the kernel parameters are too large. "
             "Scale the inputs, for example with StandardScaler."
         )
     if m == 0 or scale <= 0.0:
         return Factor(np.eye(m), 1.0 if m else 0.0)
-    noise = float(np.finfo(dtype).eps) * m * scale
-    jitter = 0.0
+    scales = np.where(diagonal > 0.0, diagonal, scale) if relative else scale
+    noise = float(np.finfo(dtype).eps) * m * scales
+    jitter = 0.0 * noise
     while True:
-        R, info = lapack.dpotrf(A + jitter * np.eye(m) if jitter else A, lower=0, clean=1)
-        if info == 0 and np.min(np.diag(R)) ** 2 >= noise:
-            return Factor(R, jitter)
-        jitter = 10.0 * jitter if jitter else 2.0 * noise
-        if jitter > 1e3 * scale:
-            raise LinAlgError(f"the {what} is not positive semidefinite: no jitter up to {jitter:.1e} makes it so.")
+        R = _upper(A + np.diag(np.broadcast_to(jitter, m)) if np.any(jitter) else A)
+        if R is not None and (R.diagonal() ** 2 >= noise).all():
+            return Factor(R, float(np.max(jitter / scales if relative else jitter)))
+        jitter = 10.0 * jitter if np.any(jitter) else 2.0 * noise
+        if np.max(jitter / scales) > 1e3:
+            raise LinAlgError(
+                f"the {what} is not positive semidefinite: no jitter up to {np.max(jitter):.1e} makes it so."
+            )
+
+
+def _upper(A: Array) -> Array | None:
+    """R with R'R = A, None where there is none."""
+    if len(A) < _SIDE_BY_SIDE:
+        R, info = lapack.dpotrf(A, lower=0, clean=1)
+        return None if info else R
+    try:
+        return np.linalg.cholesky(A).T
+    except np.linalg.LinAlgError:
+        return None
 
 
 #: columns at a time in products with a triangular matrix: wide enough for full matrix-product speed

@@ -1,15 +1,19 @@
-"""Splits of the rows, scores of predictions, and the rules that pick a size."""
+"""Splits of the rows, errors of folds, and the rules that pick a size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv, train_test_split
 from sklearn.utils import check_random_state
+
+IntArray: TypeAlias = NDArray[np.intp]
+Split: TypeAlias = tuple[IntArray, IntArray]
+SIZE_RULES = ("best", "one_se", "within")
 
 
 def shuffled_folds(
@@ -31,7 +35,7 @@ def shuffled_folds(
     Returns
     -------
     ndarray of shape (n_rows,)
-        Fold numbers, as `cross_validated_residuals` wants them; sizes differ by at most one.
+        Fold numbers, as `cross_validated_path` wants them; sizes differ by at most one.
 
     Examples
     --------
@@ -53,19 +57,7 @@ def shuffled_folds(
     return fold
 
 
-IntArray: TypeAlias = NDArray[np.intp]
-Split: TypeAlias = tuple[IntArray, IntArray]
-
-
-def resolve_splits(
-    cv: Any,
-    y: ArrayLike,
-    *,
-    classifier: bool,
-    random_state: Any = None,
-    X: Any = None,
-    groups: ArrayLike | None = None,
-) -> list[Split]:
+def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any = None, X: Any = None) -> list[Split]:
     """Turn whatever a user may give as `cv` into a list of checked (train, validation) row numbers.
 
     Parameters
@@ -81,8 +73,6 @@ def resolve_splits(
         Shuffles the rows when `cv` is a number.
     X : array of n rows, optional
         Handed to the splitter; only its length matters to most splitters.
-    groups : array of shape (n,), optional
-        Handed to the splitter.
 
     Returns
     -------
@@ -102,60 +92,46 @@ def resolve_splits(
     if isinstance(cv, (bool, np.bool_, str)) or cv is None:
         raise TypeError(f"cv must be a number of folds, a splitter or a list of (train, validation) pairs, got {cv!r}.")
     if isinstance(cv, (int, np.integer)):
-        return _k_folds(int(cv), target, classifier, random_state)
-    rows = np.empty((n, 0)) if X is None else X
-    pairs: Iterable[Any]
-    pairs = cv.split(rows, target, groups) if hasattr(cv, "split") else cv
+        if not 2 <= cv <= n:
+            raise ValueError(f"cv must lie between 2 and the number of rows, {n}, got {cv}.")
+        if classifier:
+            _check_classes(
+                target, int(cv), f"cv={cv} folds need at least {cv} rows of each class", "Use fewer folds, merge"
+            )
+        cv = (StratifiedKFold if classifier else KFold)(int(cv), shuffle=True, random_state=random_state)
     try:
-        listed = [(train, validation) for train, validation in pairs]
+        pairs = [(train, held) for train, held in check_cv(cv).split(np.empty((n, 0)) if X is None else X, target)]
     except (TypeError, ValueError) as error:
         raise type(error)(f"cv must give pairs (train, validation) of row numbers: {error}") from error
-    if not listed:
+    if not pairs:
         raise ValueError("cv gave no splits; at least one pair (train, validation) is needed.")
-    return [_checked_pair(number, *pair, n) for number, pair in enumerate(listed)]
+    splits = []
+    for number, (train, held) in enumerate(pairs):
+        first = _checked_rows(train, n, f"training rows of split {number}")
+        second = _checked_rows(held, n, f"validation rows of split {number}")
+        shared = np.intersect1d(first, second)
+        if shared.size:
+            raise ValueError(
+                f"Split {number} of cv uses {shared.size} rows (first: {shared[0]}) for training and validation; "
+                "the two must not overlap."
+            )
+        splits.append((first, second))
+    return splits
 
 
-def _k_folds(n_folds: int, y: NDArray[Any], classifier: bool, random_state: Any) -> list[Split]:
-    n = len(y)
-    if not 2 <= n_folds <= n:
-        raise ValueError(f"cv must lie between 2 and the number of rows, {n}, got {n_folds}.")
-    blank = np.empty((n, 0))
-    if not classifier:
-        return list(KFold(n_folds, shuffle=True, random_state=random_state).split(blank))
-    labels, counts = _class_counts(y)
-    rare = counts < n_folds
-    if rare.any():
-        raise ValueError(
-            f"cv={n_folds} folds need at least {n_folds} rows of each class, got "
-            f"{_listed(labels[rare], counts[rare])}. Use fewer folds, merge or drop rare classes, "
-            "or pass your own splits as cv."
-        )
-    return list(StratifiedKFold(n_folds, shuffle=True, random_state=random_state).split(blank, y))
-
-
-def _class_counts(y: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
+def _check_classes(y: NDArray[Any], least: int, needs: str, remedy: str) -> int:
+    """Number of classes, of which each must have so many rows."""
     if y.ndim != 1:
         raise ValueError(f"Stratified splits need labels of shape (n,), got {y.shape}.")
     labels, counts = np.unique(y, return_counts=True)
-    return labels, counts
-
-
-def _listed(labels: NDArray[Any], counts: IntArray, limit: int = 5) -> str:
-    shown = [f"{count} of class {label!r}" for label, count in zip(labels.tolist(), counts, strict=True)]
-    more = f" and {len(shown) - limit} more classes" if len(shown) > limit else ""
-    return ", ".join(shown[:limit]) + more
-
-
-def _checked_pair(number: int, train: Any, validation: Any, n: int) -> Split:
-    first = _checked_rows(train, n, f"training rows of split {number}")
-    second = _checked_rows(validation, n, f"validation rows of split {number}")
-    shared = np.intersect1d(first, second)
-    if shared.size:
+    few = counts < least
+    rare = [f"{count} of class {label!r}" for label, count in zip(labels[few].tolist(), counts[few], strict=True)]
+    if rare:
+        more = f" and {len(rare) - 5} more classes" if len(rare) > 5 else ""
         raise ValueError(
-            f"Split {number} of cv uses {shared.size} rows (first: {shared[0]}) for training and validation; "
-            "the two must not overlap."
+            f"{needs}, got {', '.join(rare[:5])}{more}. {remedy} or drop rare classes, or pass your own splits as cv."
         )
-    return first, second
+    return len(labels)
 
 
 def _checked_rows(rows: Any, n: int, what: str) -> IntArray:
@@ -206,29 +182,19 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     n = len(target)
     if not 0 < fraction < 1:
         raise ValueError(f"The share held out must lie strictly between 0 and 1, got {fraction}.")
-    blank = np.empty((n, 0))
-    n_validation = int(np.ceil(fraction * n))
-    if n_validation >= n:
+    n_held = int(np.ceil(fraction * n))
+    if n_held >= n:
         raise ValueError(f"Holding out {fraction:g} of n_samples = {n} rows leaves none to train on; use more rows.")
-    if not classifier:
-        splitter = ShuffleSplit(1, test_size=n_validation, random_state=random_state)
-        train, validation = next(splitter.split(blank))
-        return np.sort(train), np.sort(validation)
-    labels, counts = _class_counts(target)
-    if counts.min() < 2:
-        rare = counts < 2
-        raise ValueError(
-            f"A stratified hold-out needs at least 2 rows of each class, got "
-            f"{_listed(labels[rare], counts[rare])}. Merge or drop rare classes or pass your own splits."
-        )
-    if min(n_validation, n - n_validation) < len(labels):
-        raise ValueError(
-            f"Holding out {fraction:g} of {n} rows gives {n - n_validation} training and {n_validation} "
-            f"validation rows, but each part must hold all {len(labels)} classes; change the share held out."
-        )
-    stratified = StratifiedShuffleSplit(1, test_size=n_validation, random_state=random_state)
-    train, validation = next(stratified.split(blank, target))
-    return np.sort(train), np.sort(validation)
+    if classifier:
+        n_classes = _check_classes(target, 2, "A stratified hold-out needs at least 2 rows of each class", "Merge")
+        if min(n_held, n - n_held) < n_classes:
+            raise ValueError(
+                f"Holding out {fraction:g} of {n} rows gives {n - n_held} training and {n_held} validation rows, "
+                f"but each part must hold all {n_classes} classes; change the share held out."
+            )
+    stratify = target if classifier else None
+    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=stratify)
+    return np.sort(train), np.sort(held)
 
 
 def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
@@ -275,146 +241,7 @@ def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
     return fold
 
 
-FloatArray = NDArray[np.float64]
-
-
-def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
-    if sample_weight is None:
-        return np.full(n, 1.0 / max(n, 1))
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("sample_weight must be finite and not negative.")
-    total = weights.sum()
-    if total <= 0:
-        raise ValueError("sample_weight is zero for every row, so there is nothing to average.")
-    return weights / total
-
-
-def _check_rows(given: int, expected: int) -> None:
-    if given != expected:
-        raise ValueError(f"Predictions hold {given} rows, but there are {expected} true values.")
-    if expected == 0:
-        raise ValueError("A score needs at least one row, got none.")
-
-
-def error_rate(y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-    """Weighted share of rows whose label is wrong.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,)
-        Labels.
-    y_pred : array of shape (..., n)
-        Predicted labels of one or more models.
-    sample_weight : array of shape (n,), optional
-        Row weights.
-
-    Returns
-    -------
-    float or ndarray of shape (...)
-        Share between 0 and 1.
-
-    Examples
-    --------
-    >>> from kompakt.validation import error_rate
-    >>> error_rate([0, 1, 1, 0], [[0, 1, 1, 1], [0, 1, 1, 0]]).tolist()
-    [0.25, 0.0]
-    """
-    truth, guess = np.asarray(y_true), np.asarray(y_pred)
-    if truth.ndim != 1 or guess.ndim < 1:
-        raise ValueError(f"y_true must have shape (n,) and y_pred (..., n), got {truth.shape}, {guess.shape}.")
-    _check_rows(guess.shape[-1], len(truth))
-    wrong = (guess != truth).astype(np.float64)
-    return wrong @ _weights(sample_weight, len(truth))
-
-
-def agreement(first: ArrayLike, second: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-    """Weighted share of rows on which two sets of predicted labels agree.
-
-    Parameters
-    ----------
-    first : array of shape (n,)
-        Labels predicted by one model, such as the exact machine.
-    second : array of shape (..., n)
-        Labels predicted by one or more others.
-    sample_weight : array of shape (n,), optional
-        Row weights.
-
-    Returns
-    -------
-    float or ndarray of shape (...)
-        Share between 0 and 1.
-
-    Examples
-    --------
-    >>> from kompakt.validation import agreement
-    >>> float(agreement(["a", "b"], ["a", "a"]))
-    0.5
-    """
-    return 1.0 - error_rate(first, second, sample_weight)
-
-
-def _mean_of(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    sample_weight: ArrayLike | None,
-    of_difference: Callable[[FloatArray], FloatArray],
-) -> Any:
-    truth = np.asarray(y_true, dtype=np.float64)
-    guess = np.asarray(y_pred, dtype=np.float64)
-    if truth.ndim not in (1, 2) or guess.shape[guess.ndim - truth.ndim + 1 :] != truth.shape[1:]:
-        raise ValueError(
-            "y_true must have shape (n,) or (n, n_outputs) and y_pred the same with leading axes, "
-            f"got {truth.shape} and {guess.shape}."
-        )
-    _check_rows(guess.shape[guess.ndim - truth.ndim], len(truth))
-    values = of_difference(guess - truth)
-    if truth.ndim == 2:
-        values = values.mean(axis=-1)
-    return values @ _weights(sample_weight, len(truth))
-
-
-def mean_squared_error(y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-    """Weighted mean of squared differences, averaged over outputs.
-
-    Parameters
-    ----------
-    y_true : array of shape (n,) or (n, n_outputs)
-        Targets.
-    y_pred : array of shape (..., n) or (..., n, n_outputs)
-        Predictions of one or more models.
-    sample_weight : array of shape (n,), optional
-        Row weights.
-
-    Returns
-    -------
-    float or ndarray of shape (...)
-        Mean squared error.
-
-    Examples
-    --------
-    >>> from kompakt.validation import mean_squared_error
-    >>> mean_squared_error([0.0, 2.0], [[0.0, 2.0], [1.0, 4.0]]).tolist()
-    [0.0, 2.5]
-    """
-    return _mean_of(y_true, y_pred, sample_weight, np.square)
-
-
-def mean_absolute_error(y_true: ArrayLike, y_pred: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-    """Weighted mean of absolute differences, averaged over outputs; arguments as for `mean_squared_error`.
-
-    Examples
-    --------
-    >>> from kompakt.validation import mean_absolute_error
-    >>> float(mean_absolute_error([0.0, 2.0], [1.0, 4.0]))
-    1.5
-    """
-    return _mean_of(y_true, y_pred, sample_weight, np.abs)
-
-
-def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
+def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[np.float64]:
     """Weighted mean loss of each fold, from out-of-fold losses of the rows.
 
     Parameters
@@ -458,9 +285,6 @@ def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike 
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
 
 
-SIZE_RULES = ("best", "one_se", "within")
-
-
 @dataclass(frozen=True)
 class SizeChoice:
     """The size a rule picked and what it saw.
@@ -490,7 +314,6 @@ def pick_size(
     rule: str = "best",
     *,
     tolerance: float = 0.0,
-    relative_tolerance: float = 0.0,
     standard_errors: ArrayLike | None = None,
 ) -> SizeChoice:
     """Pick a size: the smallest one whose mean error is low enough.
@@ -503,11 +326,9 @@ def pick_size(
         Validation error of each size in each fold. A size with a NaN or infinite error cannot be picked.
     rule : {"best", "one_se", "within"}
         How much above the lowest mean error a size may lie: "best" nothing (equal errors go to the smaller
-        size), "one_se" one standard error of the best size, "within" the given tolerances.
+        size), "one_se" one standard error of the best size, "within" the given tolerance.
     tolerance : float
         For "within": allowance in units of the error.
-    relative_tolerance : float
-        For "within": allowance as a share of the lowest mean error; added to `tolerance`.
     standard_errors : array of shape (n_sizes,), optional
         For "one_se" with a single fold, where the folds cannot tell the standard error.
 
@@ -527,57 +348,41 @@ def pick_size(
     """
     if rule not in SIZE_RULES:
         raise ValueError(f"Unknown size rule {rule!r}; choose from {', '.join(map(repr, SIZE_RULES))}.")
-    if tolerance < 0 or relative_tolerance < 0:
-        raise ValueError(f"Tolerances must not be negative, got {tolerance} and {relative_tolerance}.")
-    path, errors = _checked_path(sizes, fold_errors)
-    with np.errstate(invalid="ignore"):  # inf - inf of an excluded size
-        means = errors.mean(axis=1)
-        spread = _standard_errors(errors, standard_errors)
-    possible = np.isfinite(errors).all(axis=1)
-    if not possible.any():
-        raise ValueError("Every size has a NaN or infinite validation error, so none can be picked.")
-    lowest = float(means[possible].min())
-    best = _smallest(path, possible & (means == lowest))
-    allowance = 0.0
-    if rule == "one_se":
-        allowance = float(spread[best])
-        if not np.isfinite(allowance):
-            raise ValueError(
-                'The rule "one_se" needs at least 2 folds to know the standard error, got 1. '
-                'Pass standard_errors, or use "best" or "within".'
-            )
-    elif rule == "within":
-        allowance = tolerance + relative_tolerance * abs(lowest)
-    threshold = lowest + allowance
-    index = _smallest(path, possible & (means <= threshold))
-    return SizeChoice(index, int(path[index]), threshold, means, spread)
-
-
-def _checked_path(sizes: ArrayLike, fold_errors: ArrayLike) -> tuple[NDArray, NDArray[np.float64]]:
-    path = np.asarray(sizes)
-    errors = np.asarray(fold_errors, dtype=np.float64)
-    if errors.ndim == 1:
-        errors = errors[:, None]
+    if tolerance < 0:
+        raise ValueError(f"The tolerance must not be negative, got {tolerance}.")
+    path, errors = np.asarray(sizes), np.asarray(fold_errors, dtype=np.float64)
+    errors = errors[:, None] if errors.ndim == 1 else errors
     if path.ndim != 1 or errors.ndim != 2 or len(path) != len(errors) or errors.size == 0:
         raise ValueError(
             "sizes must have shape (n_sizes,) and fold_errors (n_sizes, n_folds), both not empty, "
             f"got {path.shape} and {np.shape(fold_errors)}."
         )
-    return path, errors
-
-
-def _standard_errors(errors: NDArray[np.float64], given: ArrayLike | None) -> NDArray[np.float64]:
-    if given is not None:
-        spread = np.asarray(given, dtype=np.float64)
-        if spread.shape != (len(errors),):
-            raise ValueError(f"standard_errors must have shape ({len(errors)},), got {spread.shape}.")
-        return spread
     n_folds = errors.shape[1]
-    if n_folds < 2:
-        return np.full(len(errors), np.nan)
-    return errors.std(axis=1, ddof=1) / np.sqrt(n_folds)
+    with np.errstate(invalid="ignore"):  # inf - inf of an excluded size
+        means = errors.mean(axis=1)
+        spread = errors.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.full(len(path), np.nan)
+    if standard_errors is not None:
+        spread = np.asarray(standard_errors, dtype=np.float64)
+        if spread.shape != path.shape:
+            raise ValueError(f"standard_errors must have shape {path.shape}, got {spread.shape}.")
+    possible = np.isfinite(errors).all(axis=1)
+    if not possible.any():
+        raise ValueError("Every size has a NaN or infinite validation error, so none can be picked.")
 
+    def smallest(allowed: NDArray[np.bool_]) -> int:
+        candidates = np.flatnonzero(allowed & possible)
+        return int(candidates[np.argmin(path[candidates])])
 
-def _smallest(path: NDArray, allowed: NDArray[np.bool_]) -> int:
-    candidates = np.flatnonzero(allowed)
-    return int(candidates[np.argmin(path[candidates])])
+    threshold = float(means[possible].min())
+    if rule == "one_se":
+        allowance = float(spread[smallest(means == threshold)])
+        if not np.isfinite(allowance):
+            raise ValueError(
+                'The rule "one_se" needs at least 2 folds to know the standard error, got 1. '
+                'Pass standard_errors, or use "best" or "within".'
+            )
+        threshold += allowance
+    elif rule == "within":
+        threshold += tolerance
+    index = smallest(means <= threshold)
+    return SizeChoice(index, int(path[index]), threshold, means, spread)

@@ -30,6 +30,7 @@ def write(tmp_path, text: str, name: str = "rows.csv"):
         ("1 1:2 3:4\n-1 5:1 2:1\n", ["line 2, word 3", "feature 2 comes after feature 5"]),
         ("yes 1:2 3:4\n", ["line 1", "'yes' is no number", "CSV"]),
         ("1 1:2 3:nan\n-1 1:2\n", ["line 1, feature '3'", "missing value"]),
+        ("1 0:2 3:1\n-1 1:nan\n", ["line 2, feature '1'", "missing value"]),  # counted from 0
     ],
 )  # fmt: skip
 def test_bad_rows(run, tmp_path, text, words):

@@ -8,9 +8,9 @@ import threading
 
 import numpy as np
 import pytest
-from tests.formats.samples import make_model
-from tests.formats.test_files import entry, rewrite
-from tests.formats.test_writing import make_device
+from tests.io.samples import make_model
+from tests.io.test_files import entry, rewrite
+from tests.io.test_writing import make_device
 
 import kompakt
 
@@ -204,7 +204,7 @@ def test_a_small_file_cannot_ask_for_gigabytes(run, tmp_path):
 
     text = "svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0.3\nSV\n1 1:2 2000000:4\n"
     (tmp_path / "wide.model").write_text(text)
-    model = kompakt.formats.to_model(kompakt.formats.read_libsvm("wide.model"))
+    model = kompakt.io.to_model(kompakt.io.read_libsvm("wide.model"))
     from kompakt.export.parity import check_rows_for
 
     tracemalloc.start()

@@ -10,7 +10,6 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from kompakt import CompactSVC, open_rows
 from kompakt.data import ArrayRows, IterableSource, Passes, RowReader, Source, StreamedRows, as_source, hash_numbers
-from kompakt.data import files as text_module
 from kompakt.data.files import ArraySource
 from kompakt.data.streamed import READ_ROWS
 from kompakt.testing import check_source
@@ -69,13 +68,12 @@ def test_parquet(tmp_path):
 
 
 def test_csv(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", 300)
-    monkeypatch.setattr(text_module.line_ranges, "__defaults__", (0, 300))
+    monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", 300)
     table = pd.DataFrame(X, columns=["a", "b", "c, d"]).assign(label=np.where(Y == 0, "no", "7"), n=Y, w=W)
     table.to_csv(tmp_path / "rows.csv", index=False)
     rows = open_rows(tmp_path / "rows.csv", target="label", weight="w", columns=["a", "b", "c, d"])
     check_source(rows, X, np.where(Y == 0, "no", "7"), W)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     check_source(open_rows(tmp_path / "rows.csv", target="n", columns=["b"]), X[:, [1]], Y)
     table.drop(columns="label").to_csv(tmp_path / "plain.tsv", index=False, header=False, sep="\t")
     check_source(open_rows(tmp_path / "plain.tsv", target=3, weight=4, header=False), X, Y, W)
@@ -83,16 +81,29 @@ def test_csv(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("zero_based", [False, True])
 def test_svmlight(tmp_path, monkeypatch, zero_based):
-    monkeypatch.setattr(text_module.line_ranges, "__defaults__", (0, 300))
+    monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", 300)
     path = str(tmp_path / "rows.svm")
     dump_svmlight_file(SPARSE, Y, path, zero_based=zero_based, comment="a comment\nor two")
     twin, labels = load_svmlight_file(path)
     rows = open_rows(path)
     check_source(rows, twin, labels)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     wide = open_rows(path, n_features=9)
     assert wide.n_features == 9
     np.testing.assert_array_equal(wide.read(3, 9).X.toarray()[:, :D], twin[3:9].toarray())
+
+
+def test_comments_and_blank_lines_between_svmlight_rows(tmp_path, monkeypatch):
+    """Ranges of bytes end among them; every row is read once."""
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{row} 1:{row + 1}\n# a comment\n\n" for row in range(9)))
+    for size in range(1, 60, 3):
+        monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", size)
+        rows = open_rows(path)
+        assert rows.read(0, rows.n_rows).y.tolist() == list(range(9))
+    path.write_text("\n# nothing\n \n")
+    with pytest.raises(ValueError, match="no rows"):
+        open_rows(path)
 
 
 def test_sparse_matrices_on_disk(tmp_path):
@@ -170,12 +181,12 @@ def test_damaged_sparse_matrices_are_refused(name, packed, tmp_path):
 
 
 def test_sparse_rows_of_unequal_length_and_other_byte_orders(tmp_path, monkeypatch):
-    monkeypatch.setattr("kompakt.data.files._CHUNK_BYTES", 200)
+    monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", 200)
     dense = np.where(np.random.default_rng(3).random((N, 40)) < 0.02, 1.5, 0.0)
     dense[7:9] = 2.0  # two long rows among empty ones
     matrix = sparse.csr_matrix(dense)
     rows = open_rows(write_csr(tmp_path / "X", matrix), target=Y)
-    assert len(rows.bounds()) > 5
+    assert len(rows.starts) > 5
     check_source(rows, matrix, Y)
     parts = {name: getattr(matrix, name) for name in ("data", "indices", "indptr")}
     swapped = {name: values.astype(values.dtype.newbyteorder(">")) for name, values in parts.items()}

@@ -109,3 +109,30 @@ def test_product_with_a_triangle(m, dtype):
     multiply_upper(K, U, out=wide[:, :m])
     np.testing.assert_allclose(wide[:, :m], expected, atol=tolerance)
     assert np.all(wide[:, m] == 0)
+
+
+def test_relative_soundness_does_not_depend_on_units():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    scales = 10.0 ** np.array([-9, -3, 0, 0, 4, 8])
+    A = (X * scales).T @ (X * scales)
+    assert factorise(A).jitter > 0  # the smallest pivots are below the noise of the largest
+    factor = factorise(A, relative=True)
+    assert factor.jitter == 0.0
+    assert_allclose(factor.R / scales, factorise(X.T @ X).R, rtol=1e-8)
+    twice = np.column_stack([X, X[:, 0]]) * np.append(scales, 1e5)
+    singular = factorise(twice.T @ twice, relative=True)
+    assert 0 < singular.jitter < 1e-12
+    raised = twice.T @ twice + singular.jitter * np.diag((twice**2).sum(axis=0))
+    root = np.sqrt(np.diag(raised))
+    assert_allclose((singular.R.T @ singular.R) / np.outer(root, root), raised / np.outer(root, root), atol=1e-14)
+
+
+def test_a_large_factor_is_that_of_a_small_one():
+    X = np.random.default_rng(0).standard_normal((400, 300))
+    A = X.T @ X
+    R = factorise(A).R
+    assert_allclose(R.T @ R, A, atol=1e-10)
+    assert_allclose(R, np.triu(R))
+    assert_allclose(R[:200, :200], factorise(A[:200, :200]).R, atol=1e-10)
+    assert factorise(np.ones((300, 300))).jitter > 0

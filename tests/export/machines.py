@@ -22,6 +22,8 @@ KERNELS = {
     "1 + rbf": 1.0 + RBF(0.7) * 1.3,
     "rbf * poly + laplacian": RBF(0.2) * Polynomial(0.02, 0.5, 2) + 0.7 * Laplacian(0.4),
 }
+#: constants at every depth, beside a kernel of dot products and one width per feature
+CONSTANTS = (2.0 + 0.5 * Linear()) * (1.0 + RBF(np.array([0.2, 0.0, 0.5, 1.1]))) * 1.5 + 0.25
 TASKS = ("two classes", "three classes", "regression")
 CASES = list(itertools.product(KERNELS, TASKS, (False, True)))
 IDS = [f"{kernel}, {task}{', scaled' if scaled else ''}" for kernel, task, scaled in CASES]

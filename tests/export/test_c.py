@@ -1,19 +1,20 @@
 """C files compile without a warning and answer as the machines do."""
 
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
+from tests.io.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
-from kompakt.export.c_code import quantised
-from kompakt.formats import UnsupportedModelError
+from kompakt.io import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+RUNTIME = Path(c_file.__file__).with_name("runtime.c").read_text()
 COMPILER = c_file.find_compiler()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang or $CC) is installed")
 
@@ -78,6 +79,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "one class": make_model(classes=["only"]),
     "constant": make_model(kernel=Constant(2.0), classes=[1, 2**40]),
@@ -96,7 +98,9 @@ def test_the_check_of_the_exporter_in_every_precision(name, tmp_path):
         sizes[dtype] = report.data_bytes
         assert report.n_rows >= 64
         assert report.relative_difference < tolerance or name == "several outputs"
-        assert f"Constant data: {report.data_bytes} bytes" in (tmp_path / "model.c").read_text()
+        text = (tmp_path / "model.c").read_text()
+        assert f"Constant data: {report.data_bytes} bytes" in text
+        assert text.endswith(RUNTIME.replace("machine_", "model_").replace("MACHINE_", "MODEL_")), "the code is fixed"
         assert report.label_agreement is None or report.label_agreement >= (0.9 if dtype == "int8" else 1.0)
         assert (report.storage_difference > 1e-4) == (
             dtype == "int8" and name not in ("one class", "constant", "no vectors")
@@ -138,10 +142,11 @@ def test_accuracy_before_and_after(tmp_path):
 def test_eight_bits_are_within_half_a_step():
     basis = np.random.default_rng(0).normal(size=(40, 5)) * [1, 10, 0.1, 0, 1000]
     basis[:, 3] = 2.5
-    levels = quantised(basis)
-    assert np.all(np.abs(levels.basis - basis) <= 0.5 * levels.step + 1e-6 * np.abs(levels.zero))
-    assert levels.levels.dtype == np.int8
-    assert np.array_equal(levels.basis[:, 3], basis[:, 3])
+    levels, zero, step = c_file.eight_bits(basis)
+    stored = zero + step * levels
+    assert np.all(np.abs(stored - basis) <= 0.5 * step + 1e-6 * np.abs(zero))
+    assert levels.dtype == np.int8
+    assert np.array_equal(stored[:, 3], basis[:, 3])
 
 
 @needs_compiler

@@ -1,5 +1,6 @@
-"""LIBSVM's own programs give the labels of the machines."""
+"""Text models for LIBSVM decide as the machines do: by LIBSVM's rule, and in its own programs."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -7,12 +8,14 @@ import subprocess
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris, make_blobs
 from tests.export.machines import LIBSVM_CASES, LIBSVM_IDS, data, fitted
-from tests.formats.samples import make_model, rows
+from tests.io.samples import libsvm_labels, make_model, rows, write_libsvm
 
+import kompakt
 from kompakt.export import ParityError, libsvm_file, to_libsvm
-from kompakt.formats import UnsupportedModelError
-from kompakt.kernels import RBF, Laplacian
+from kompakt.io import UnsupportedModelError, read_libsvm, to_model
+from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
 
 needs_tools = pytest.mark.skipif(
     shutil.which("svm-predict") is None or shutil.which("svm-scale") is None, reason="libsvm-tools are not installed"
@@ -56,7 +59,7 @@ def test_one_vs_one_agrees_wherever_no_votes_tie(tmp_path):
     model = make_model(classes=[5, 6, 7, 8], coding="one_vs_one", seed=3)
     X = rows(200)
     report = to_libsvm(model, tmp_path / "model", check_rows=X)
-    _, expected, tied = libsvm_file._answers(libsvm_file.write_libsvm(model, tmp_path / "model"), model, X)
+    _, expected, tied = libsvm_file.libsvm_answers(libsvm_file.libsvm_texts(model), model, X)
     answers = svm_predict(report, X, tmp_path)
     assert np.array_equal(answers, expected), "the exporter's check votes as svm-predict does"
     assert np.array_equal(answers[~tied], model.predict(X)[~tied])
@@ -77,32 +80,163 @@ def test_imputation_warns_and_is_noted(tmp_path):
         to_libsvm(make_model(), tmp_path / "model", check_rows=holes)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (make_model(kernel=Laplacian(0.3)), "no laplacian kernel"),
-        (make_model(coding="minimum_output", classes=[1, 2, 3]), "minimum_output"),
-        (make_model("regressor", n_outputs=2), "one regression output"),
-    ],
-)
-def test_what_libsvm_lacks_is_named(model, message, tmp_path):
-    with pytest.raises(UnsupportedModelError, match=message):
-        to_libsvm(model, tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
-    sound = libsvm_file.write_libsvm
-
-    def spoiled(model, path):
-        model.weights[:] *= -1
-        try:
-            return sound(model, path)
-        finally:
-            model.weights[:] *= -1
-
-    monkeypatch.setattr(libsvm_file, "write_libsvm", spoiled)
+    sound = libsvm_file.libsvm_texts
+    monkeypatch.setattr(
+        libsvm_file, "libsvm_texts", lambda model: sound(dataclasses.replace(model, weights=-model.weights))
+    )
     for model in (make_model("regressor", kernel=RBF(0.2)), make_model(classes=[1, 2, 3])):
         with pytest.raises(ParityError, match="the LIBSVM model"):
             to_libsvm(model, tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+# ---- writing, against the rule
+
+BLOBS, _ = make_blobs(300, centers=4, n_features=4, cluster_std=2.5, random_state=1)
+
+
+@pytest.mark.parametrize("classes", [[3, 8], [1, 2, 3], list(range(6))])
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
+@pytest.mark.parametrize("kernel", [RBF(0.3), Linear(), Polynomial(0.4, 1.0, 3), 2.0 + RBF(0.2) * 3.0], ids=repr)
+def test_written_classifier_decides_as_the_model(classes, coding, kernel, tmp_path):
+    model = make_model(classes=classes, coding=coding, kernel=kernel)
+    files = write_libsvm(model, tmp_path / "model")
+    assert files.range is files.labels is None
+    record, X = read_libsvm(files.model), rows(200)
+    labels, tied = libsvm_labels(record, X)
+    if coding == "one_vs_rest":
+        assert not tied.any()
+    np.testing.assert_array_equal(labels[~tied], model.predict(X)[~tied])
+    again = to_model(record)
+    if coding == "one_vs_one" or len(classes) == 2:
+        np.testing.assert_allclose(again.outputs(X), model.outputs(X), rtol=1e-9, atol=1e-10)
+    else:
+        assert record.vectors.shape[0] == len(classes) * model.n_basis_
+        first, second = np.triu_indices(len(classes), 1)
+        F = model.outputs(X)
+        np.testing.assert_allclose(again.outputs(X), F[:, second] - F[:, first], rtol=1e-9, atol=1e-10)
+
+
+def test_a_centre_that_the_kernel_sees_is_in_the_range_file(tmp_path):
+    """A polynomial is no function of differences: the model's offset moves its rows."""
+    model = make_model("regressor", kernel=1.0 + Polynomial(0.2, 1.0, 2), offset=np.array([0.5, -1.0, 0.0, 2.0]))
+    files = write_libsvm(model, tmp_path / "model")
+    again = to_model(read_libsvm(files.model), n_features=4)
+    assert_allclose(again.predict(range_scaled(files.range, rows())), model.predict(rows()), rtol=1e-9)
+
+
+def test_exact_zeros_go_to_the_same_class(tmp_path):
+    model = dataclasses.replace(make_model(classes=[4, 5, 6]), weights=np.zeros((7, 3)), intercept=np.zeros(3))
+    record = read_libsvm(write_libsvm(model, tmp_path / "model").model)
+    assert libsvm_labels(record, BLOBS)[0].tolist() == model.predict(BLOBS).tolist()
+
+
+def test_calibration_of_two_classes_is_written(tmp_path):
+    model = make_model(classes=[0, 1], calibration={"a": np.array([-2.0]), "b": np.array([0.3])})
+    again = to_model(read_libsvm(write_libsvm(model, tmp_path / "model").model))
+    np.testing.assert_allclose(again.predict_proba(BLOBS), model.predict_proba(BLOBS), rtol=1e-9)
+    with pytest.warns(UserWarning, match="calibration is not written"):
+        write_libsvm(make_model(calibration={"a": -np.ones(3), "b": np.zeros(3)}), tmp_path / "model")
+
+
+def test_text_labels_are_numbered_and_named_beside_the_model(tmp_path):
+    model = make_model(classes=["ä", "b", "c"])
+    files = write_libsvm(model, tmp_path / "model")
+    names = json.loads(files.labels.read_text())
+    labels, _ = libsvm_labels(read_libsvm(files.model), BLOBS)
+    assert [names[label] for label in labels] == model.predict(BLOBS).tolist()
+    halves = write_libsvm(make_model(classes=[0.5, 1.5]), tmp_path / "model")
+    assert json.loads(halves.labels.read_text()) == [0.5, 1.5]
+
+
+def range_scaled(path, X):
+    """What svm-scale does with a range file, without its rounding to six digits."""
+    lines = path.read_text().split("\n")
+    assert lines[:2] == ["x", "0 1"]
+    low, high = np.array([line.split()[1:] for line in lines[2:-1]], dtype=float).T
+    constant = low == high
+    return np.where(constant, 0.0, (X - low) / np.where(constant, 1.0, high - low))
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Polynomial(0.2, 1.0, 2)], ids=repr)
+def test_scaled_models_and_widths_per_feature_get_a_range_file(kernel, tmp_path):
+    model = make_model(
+        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
+    )
+    files = write_libsvm(model, tmp_path / "model")
+    X = rows(100) * model.input_scale + model.input_shift
+    again = to_model(read_libsvm(files.model), n_features=4)
+    F = model.outputs(X)
+    np.testing.assert_allclose(
+        again.outputs(range_scaled(files.range, X)), F[:, [1, 2, 2]] - F[:, [0, 0, 1]], rtol=1e-8, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (make_model(kernel=Laplacian(1.0)), UnsupportedModelError, "no laplacian kernel"),
+        (make_model(kernel=RBF(1.0) + Linear()), UnsupportedModelError, "no sum kernel"),
+        (make_model(kernel=CallableKernel(np.dot)), TypeError, "hold code"),
+        (make_model(coding="minimum_output"), UnsupportedModelError, "minimum_output"),
+        (make_model("regressor", n_outputs=2), UnsupportedModelError, "one regression output"),
+        (make_model(input_shift=np.full(4, 1e18)), UnsupportedModelError, "Centre"),
+    ],
+)
+def test_what_libsvm_lacks_is_named(model, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        write_libsvm(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- the tools themselves
+
+
+@needs_tools
+@pytest.mark.parametrize("kernel", [RBF(0.3), Linear(), Polynomial(0.4, 1.0, 2), 1.0 + RBF(0.2)], ids=repr)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"classes": [3, -8]}, {"classes": [5, 2, 9]}, {"classes": [5, 2, 9, 1], "coding": "one_vs_one"},
+        {"classes": range(12)}, {"classes": [6]}, {"kind": "regressor"}, {"kind": "outlier"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_svm_predict_answers_as_the_model(kernel, options, tmp_path):
+    model, X = make_model(kernel=kernel, **options), rows(200)
+    files = write_libsvm(model, tmp_path / "model")
+    answers = svm_predict(files.report, X, tmp_path)
+    if model.kind == "regressor":
+        np.testing.assert_allclose(answers, model.predict(X), rtol=1e-5, atol=1e-5)
+        return
+    same = np.full(len(X), True)
+    if options.get("coding") == "one_vs_one":
+        same = ~libsvm_labels(read_libsvm(files.model), X)[1]
+        assert same.mean() > 0.3
+    np.testing.assert_array_equal(answers[same], model.predict(X)[same])
+
+
+@needs_tools
+@pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Linear()], ids=repr)
+def test_svm_scale_and_svm_predict_answer_as_a_scaled_model(kernel, tmp_path):
+    model = make_model(
+        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
+    )
+    files = write_libsvm(model, tmp_path / "model")
+    X = rows(200) * model.input_scale + model.input_shift
+    scores = np.sort(model.decision_function(X), axis=1)
+    clear = scores[:, -1] - scores[:, -2] > 1e-4  # svm-scale prints six digits
+    assert clear.mean() > 0.95
+    answers = svm_predict(files.report, X, tmp_path)
+    np.testing.assert_array_equal(answers[clear], model.predict(X)[clear])
+
+
+@needs_tools
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
+def test_fitted_estimator_in_svm_predict(coding, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    machine = kompakt.CompactSVC(n_basis=20, coding=coding, random_state=0).fit(X, y)
+    files = write_libsvm(machine, tmp_path / "model")
+    answers = svm_predict(files.report, X, tmp_path)
+    np.testing.assert_array_equal(answers, machine.predict(X))

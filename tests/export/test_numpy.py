@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
+from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
-from kompakt.export import ParityError, numpy_file, to_numpy
+from kompakt.export import ParityError, numpy_file, runtime, to_numpy
 from kompakt.kernels import RBF, Constant, Laplacian
+
+RUNTIME = Path(runtime.__file__).read_text()
 
 
 def names_of(path):
@@ -37,6 +40,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "two classes": make_model(classes=[0, 1], calibration={"a": np.array([-1.3]), "b": np.array([0.2])}),
     "one class": make_model(classes=["only"]),
@@ -50,7 +54,9 @@ MODELS = {
 def test_codings_labels_and_odd_shapes(name, tmp_path):
     model = MODELS[name]
     to_numpy(model, tmp_path / "model.py")
+    assert (tmp_path / "model.py").read_text().endswith(RUNTIME.split('_DATA = ""\n')[1]), "the code is fixed"
     names, X = names_of(tmp_path / "model.py"), np.tile(rows(), (300, 1))
+    assert ("predict_proba" in names) == (model.calibration is not None)
     if model.input_fill is not None:
         X[::3, 1] = np.nan
     assert_allclose(names["decision_function"](X), model.decision_function(X), atol=1e-11)
@@ -86,7 +92,9 @@ def test_as_a_program_it_needs_numpy_only(tmp_path):
 
 
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(numpy_file, "_BODY", numpy_file._BODY.replace("+ _INTERCEPT", "- _INTERCEPT"))
+    sound = numpy_file.numpy_source
+    spoiled = '@ _ARRAYS["weights"] - _ARRAYS["intercept"]'
+    monkeypatch.setattr(numpy_file, "numpy_source", lambda *a: sound(*a).replace(spoiled.replace("-", "+"), spoiled))
     with pytest.raises(ParityError, match="the NumPy file differs"):
         to_numpy(make_model(), tmp_path / "model.py")
     assert not list(tmp_path.iterdir())

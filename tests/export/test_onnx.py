@@ -14,13 +14,13 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.export.machines import CASES, IDS, data, decisions, fitted
-from tests.formats.samples import full_classifier, make_model, outlier_detector, rows
+from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
+from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
-from kompakt.formats import UnsupportedModelError
-from kompakt.formats.folding import fold_steps
+from kompakt.io import UnsupportedModelError
+from kompakt.io.fitted import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -54,6 +54,7 @@ MODELS = {
     "every field": full_classifier(),
     "outlier": outlier_detector(),
     "one_vs_one": make_model(classes=["a", "b", "c", "d"], coding="one_vs_one"),
+    "constants inside": make_model(kernel=CONSTANTS),
     "minimum_output": make_model(classes=[0.5, 1.5, 2.5, 3.5, 7], coding="minimum_output", kernel=Laplacian(0.3)),
     "booleans": make_model(classes=[False, True], kernel=2.7 * Linear()),
     "objects": make_model(classes=np.array(["x", "y", "z"], dtype=object)),
@@ -173,14 +174,14 @@ def test_a_search_exports_its_best_machine(tmp_path):
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
     from kompakt.export import onnx_file
 
-    sound = onnx_file.machine_of
+    sound = onnx_file.folded
 
     def spoiled(model, **options):
-        machine = sound(model, **options)
-        machine.weights[0] += 1e-6
-        return machine
+        made = sound(model, **options)
+        made.weights[0] += 1e-6
+        return made
 
-    monkeypatch.setattr(onnx_file, "machine_of", spoiled)
+    monkeypatch.setattr(onnx_file, "folded", spoiled)
     with pytest.raises(ParityError, match=r"differs from the machine by \d.*e-07"):
         to_onnx(make_model(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

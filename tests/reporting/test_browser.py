@@ -76,9 +76,9 @@ def state(page):
             shown: document.getElementById('size-output').textContent,
             error: document.getElementById('now-error').textContent,
             time: document.getElementById('now-time').textContent,
-            rule: document.getElementById('marker-rule').getAttribute('x1'),
+            rule: document.getElementById('marker-rule').getBoundingClientRect().x,
             cells: Array.from(document.querySelectorAll('#confusion td'), (cell) => cell.textContent).join(),
-            dots: Array.from(document.querySelectorAll('#residuals circle'), (dot) => dot.getAttribute('cy')).join(),
+            dots: Array.from(document.querySelectorAll('#residuals use'), (dot) => dot.getAttribute('y')).join(),
             faded: document.querySelectorAll('.vector.off').length,
             said: document.getElementById('size').getAttribute('aria-valuetext'),
         })"""
@@ -135,6 +135,10 @@ def test_a_phone_needs_no_sideways_scroll(visit, name, scheme):
     light = [sum(int(part) for part in colour[4:-1].split(",")) for colour in (paper, ink)]
     assert abs(light[0] - light[1]) > 550
     assert (light[0] > light[1]) == (scheme == "light")
+    drawn = page.evaluate("Array.from(document.querySelectorAll('svg text'), (one) => getComputedStyle(one).fill)")
+    assert drawn.count(ink) > 10  # the figures have the colours of the page
+    lines = page.evaluate("Array.from(document.querySelectorAll('svg path'), (one) => getComputedStyle(one).stroke)")
+    assert ("rgb(0, 114, 178)" in lines, "rgb(86, 180, 233)" in lines) == (scheme == "light", scheme == "dark")
 
 
 def test_the_tab_key_reaches_what_can_be_used(visit):

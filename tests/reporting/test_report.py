@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -21,11 +22,12 @@ from sklearn.svm import SVC, OneClassSVM
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
 from kompakt.kernels import Linear
-from kompakt.reporting.measure import measure, reliability
-from kompakt.reporting.nested import nested_path
-from kompakt.reporting.subject import sample_of, subject_of
-from kompakt.reporting.training import search_of, timings
+from kompakt.reporting.measure import measure, nested_models, reliability, sample_of, subject_of
+from kompakt.reporting.training import search_of, timings_of
 from kompakt.search.fee import FeeSearch, Point
+
+pytest.importorskip("matplotlib", reason="reports need the extra report")
+pytest.importorskip("jinja2", reason="reports need the extra report")
 
 X, y = make_moons(240, noise=0.25, random_state=0)
 VOID = {"meta", "input", "img", "br", "link"}
@@ -36,18 +38,20 @@ class Reader(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.seen, self.text = [], [], []
+        self.open, self.seen, self.text, self.inside = [], [], [], []
 
     def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
+        self.handle_startendtag(tag, attributes)
         if tag not in VOID:
             self.open.append(tag)
+            self.inside.append(dict(attributes).get("id"))
 
     def handle_startendtag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
+        self.seen.append((tag, dict(attributes) | {"inside": tuple(filter(None, self.inside))}))
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+        self.inside.pop()
 
     def handle_data(self, data):
         if self.open and self.open[-1] not in ("style", "script"):
@@ -69,7 +73,7 @@ def read(path):
 def page(tmp_path):
     def write(machine, rows, targets, **options):
         path = report(machine, rows, targets, tmp_path / "page.html", **options)
-        assert path.stat().st_size < 2_000_000
+        assert path.stat().st_size < 300_000
         assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]  # nothing half-written is left
         return read(path)
 
@@ -93,11 +97,11 @@ def test_the_last_size_is_the_machine_itself(page):
 
 def test_smaller_machines_match_the_outputs_by_least_squares():
     model = CompactSVC(9, random_state=0).fit(X, y).model_
-    path = nested_path(model, X)
-    assert sorted(path.order) == list(range(9))
+    models, order, _ = nested_models(model, X)
+    assert sorted(order) == list(range(9))
     F = model.outputs(X)
-    for one, size in zip(path.models[:-1], (1, 2, 3, 5, 8), strict=True):
-        np.testing.assert_array_equal(one.basis, model.basis[path.order[:size]])
+    for one, size in zip(models[:-1], (1, 2, 3, 5, 8), strict=True):
+        np.testing.assert_array_equal(one.basis, model.basis[order[:size]])
         K = np.column_stack([model.kernel.block(X, one.basis), np.ones(len(X))])
         best = K @ np.linalg.lstsq(K, F, rcond=None)[0]
         np.testing.assert_allclose(one.outputs(X), best, atol=1e-6 * np.abs(F).max())
@@ -106,7 +110,7 @@ def test_smaller_machines_match_the_outputs_by_least_squares():
     for j in range(9):
         K = np.column_stack([model.kernel.block(X, model.basis[[j]]), np.ones(len(X))])
         fits.append(np.sum((F - K @ np.linalg.lstsq(K, F, rcond=None)[0]) ** 2))
-    assert path.order[0] == np.argmin(fits)
+    assert order[0] == np.argmin(fits)
 
 
 def test_all_sizes_are_measured_as_if_one_by_one():
@@ -114,9 +118,9 @@ def test_all_sizes_are_measured_as_if_one_by_one():
     machine = CompactSVC(15, refine=False, random_state=0).fit(iris.data, iris.target)
     subject, rows = subject_of(machine, iris.data)
     sample = sample_of(subject, rows, iris.target, 10_000, 0)
-    path = nested_path(subject.model, sample.X)
-    measured = measure(path, sample)
-    for s, model in enumerate(path.models):
+    models, _, _ = nested_models(subject.model, sample.X)
+    measured = measure(models, sample)
+    for s, model in enumerate(models):
         guess = model.predict(iris.data)
         assert measured.errors[s] == pytest.approx(np.mean(guess != iris.target))
         expected = np.histogram2d(iris.target, guess, bins=[np.arange(4) - 0.5] * 2)[0]
@@ -132,8 +136,11 @@ def test_regression_shows_residuals(page):
         np.sqrt(np.mean((machine.predict(X) - target) ** 2)), rel=1e-2
     )
     assert float(data["now"]["r2"][-1]) == pytest.approx(machine.score(X, target), abs=1e-3)
-    circles = sum(tag == "circle" for tag, _ in reader.seen)
-    assert circles > len(data["rx"][0]) == 240
+    points = [at for tag, at in reader.seen if tag == "use" and "residuals" in at["inside"]]
+    assert len(points) == len(data["rx"][0]) == 240
+    # drawn where the slider's last step puts them
+    np.testing.assert_allclose([float(at["x"]) for at in points], data["rx"][-1], atol=0.1)
+    np.testing.assert_allclose([float(at["y"]) for at in points], data["ry"][-1], atol=0.1)
     assert "confusion" not in text.lower()
 
 
@@ -144,22 +151,28 @@ HOSTILE = [
     "a & b <i>",
     "\x00\x1b\ud800 ends",
     "x" * 5000,
+    "$\\frac{1}$",
+    "_\u6f22\u5b57\u202e \U0001f600",
 ]
 
 
 def test_names_and_labels_never_become_markup(page):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(120, 6)), columns=[name.replace("\ud800", "") for name in HOSTILE])
-    labels = np.array(HOSTILE, dtype=object)[rng.integers(0, 6, 120)]
+    table = pd.DataFrame(rng.normal(size=(120, 8)), columns=[name.replace("\ud800", "") for name in HOSTILE])
+    labels = np.array(HOSTILE, dtype=object)[rng.integers(0, 8, 120)]
     machine = CompactSVC(12, refine=False, random_state=0).fit(table, labels)
-    reader, data, _ = page(
+    reader, data, text = page(
         machine, table, labels, title=HOSTILE[2], command=" ".join(HOSTILE), model_path="</code><script>x</script>"
     )
     assert sum(tag == "script" for tag, _ in reader.seen) == 2
     assert not any(name.startswith("on") for _, attributes in reader.seen for name in attributes)
-    assert all(attributes["src"].startswith("data:") for tag, attributes in reader.seen if tag == "img")
+    assert not {tag for tag, _ in reader.seen} & {"img"}
+    assert sum(tag == "i" for tag, _ in reader.seen) == 16 * 8  # bars of the small histograms, none of a name
     assert sum(tag == "h1" for tag, _ in reader.seen) == 1
-    assert len(data["cells"][0]) == 36
+    assert len(data["cells"][0]) == 64
+    drawn = text[text.index("The vectors") : text.index("Each line is a vector")]  # names in a figure are text as well
+    for name in ("<script>alert(1)", '"><img src=x onerr', "$\\frac{1}$", "_\u6f22\u5b57"):
+        assert name in drawn
 
 
 def test_nothing_is_loaded_from_elsewhere(tmp_path):
@@ -167,13 +180,43 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
     machine = CompactSVC(12, refine=False, random_state=0).fit(digits.data, digits.target)
     report(machine, digits.data, digits.target, tmp_path / "page.html")
     reader, *_ = read(tmp_path / "page.html")
-    assert sum(tag == "img" for tag, _ in reader.seen) == 12  # rows of digits are pictures
+    assert sum(tag == "image" for tag, _ in reader.seen) == 12  # rows of digits are pictures
     assert not {tag for tag, _ in reader.seen} & {"link", "iframe", "object", "embed", "base"}
     (policy,) = (at["content"] for tag, at in reader.seen if tag == "meta" and "http-equiv" in at)
     assert policy.startswith("default-src 'none'; img-src data:;")
     for tag, attributes in reader.seen:
-        for name in ("src", "href"):
+        for name in ("src", "href", "xlink:href"):
             assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+        for name, value in attributes.items():
+            assert value is None or "url(" not in value or value.startswith("url(#"), (tag, name, value)
+    content = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search("https?:|@import|url\\([^#]", content)
+
+
+def test_figures_have_names_and_are_the_same_again(tmp_path):
+    """Whatever a user's Matplotlib settings are, and whenever the page is made."""
+    import matplotlib
+
+    iris = load_iris()
+    machine = CompactSVC(8, refine=False, tune=True, random_state=0).fit(iris.data, iris.target)
+    found = []
+    for settings in ({}, {"axes.facecolor": "black", "text.usetex": True, "font.size": 30.0, "svg.fonttype": "path"}):
+        with matplotlib.rc_context(settings):
+            report(machine, iris.data, iris.target, tmp_path / "page.html")
+        found.append(re.findall("<svg.*?</svg>", (tmp_path / "page.html").read_text(encoding="utf-8"), re.S))
+    assert len(found[0]) == 4
+    assert found[0] == found[1]
+    reader, *_ = read(tmp_path / "page.html")
+    pictures = [attributes for tag, attributes in reader.seen if tag == "svg"]
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in pictures)
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "kompakt.reporting.figures", raising=False)
+    with pytest.raises(ImportError, match=rf"needs {package}.*pip install 'kompakt\[report\]'"):
+        report(CompactSVC(5, refine=False).fit(X, y), X, y, tmp_path / "page.html")
 
 
 def test_a_model_from_a_file_shows_what_can_be_shown(page, tmp_path_factory):
@@ -217,7 +260,7 @@ def test_searches_are_shown_with_their_choice(page):
         _, _, text = page(machine, X[few], y[few])
         assert "The ring is the one chosen" in text
     assert "During the fit, machines trained at each size" in text
-    assert {name for name, _ in timings(machine)} >= {"tuning", "path of sizes", "selection"}
+    assert {name for name, _ in timings_of(machine)} >= {"tuning", "path of sizes", "selection"}
 
 
 def test_the_search_of_fast_error_estimation():
@@ -227,7 +270,7 @@ def test_the_search_of_fast_error_estimation():
     assert search.chosen == 1
     np.testing.assert_allclose(search.gamma, [0.5, 2.0, 0.125])
     np.testing.assert_allclose(search.error, [0.15, 0.125, 0.2])
-    assert timings(machine) == [("tuning", 1.5)]
+    assert timings_of(machine) == [("tuning", 1.5)]
 
 
 @pytest.mark.parametrize(
@@ -268,6 +311,10 @@ def test_odd_data(page):
     assert "missing values" in page(filled, np.where(np.arange(2) == 0, np.nan, X), y)[2]
     constant = kompakt.Model(Linear(), np.zeros((0, 3)), np.zeros((0, 1)), np.ones(1), "regressor", n_features=3)
     assert "its answer is a constant" in page(constant, np.ones((9, 3)), np.ones(9))[2]
+    only = kompakt.Model(
+        Linear(), np.zeros((0, 3)), np.zeros((0, 1)), np.ones(1), "classifier", n_features=3, classes=np.array([7])
+    )
+    assert "0: 100" in page(only, np.ones((9, 3)), np.full(9, 7))[2]  # every prediction is right
 
 
 def test_many_classes_are_gathered_and_rows_drawn(page):
@@ -333,4 +380,4 @@ def test_relevance_is_in_the_units_of_the_kernel(page, rows):
     assert all(shares[name] == "< 0.1 %" or float(shares[name][:-2]) < 50 for name in ("noise a", "noise b"))
     # the lines of the vectors go across the features in the same order
     drawn = re.findall("first|second|noise a|noise b", text[text.index("The vectors") :])
-    assert set(drawn[:4]) <= {"first", "second"}  # each name stands there twice: as label and as title
+    assert set(drawn[:2]) == {"first", "second"}

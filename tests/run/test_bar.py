@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
+from kompakt.run import above_bar, showing, task
 from kompakt.run import bar as bar_module
-from kompakt.run import showing, task
-from kompakt.run.bar import Bar, Picture, plain_line
+from kompakt.run.bar import Bar
 
 pty = pytest.importorskip("pty", reason="pseudo-terminals need a Unix system")
+with_rich = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="the bar needs kompakt[cli]")
 
 PROGRAM = """
 import sys, time
+if "without rich" in sys.argv:
+    sys.modules["rich"] = None
 import kompakt.run.bar as bar
 from kompakt.run import above_bar, showing, task
 bar.DELAY, bar.PERIOD = 0.1, 0.02
-if "plain" in sys.argv:
-    bar._drawing_on = bar._PlainDrawing
-with showing("Machine"), task("growth", 40) as step:
-    for number in range(40):
-        time.sleep(0.02)
-        step()
-        if number == 30 and not above_bar("a line of the log"):
-            print("a line of the log", file=sys.stderr)
+try:
+    with showing("Machine"), task("growth", 40) as step:
+        for number in range(40):
+            time.sleep(0.02)
+            step()
+            if number == 30 and not above_bar("a line of the [log]"):
+                print("a line of the [log]", file=sys.stderr)
+            if number == 30 and "fails" in sys.argv:
+                raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
 print("done")
 """
 
@@ -55,22 +63,28 @@ def run_on_a_terminal(*arguments: str) -> str:
     return b"".join(parts).decode()
 
 
-@pytest.mark.parametrize("kind", ["plain", "rich"])
-def test_a_bar_appears_in_a_terminal_and_is_removed(kind):
-    if kind == "rich":
-        pytest.importorskip("rich", reason="the bar of rich needs kompakt[cli]")
-    written = run_on_a_terminal(kind)
+@with_rich
+@pytest.mark.parametrize("end", ["works", "fails"])
+def test_a_bar_appears_in_a_terminal_and_is_removed(end):
+    written = run_on_a_terminal(end)
     assert "Machine: growth" in written
     assert "%" in written
     assert "left" in written
-    assert "a line of the log" in written
+    assert "a line of the [log]" in written
     assert "\x1b[2K" in written  # the line is erased
-    assert "Machine: growth" not in written.rsplit("\x1b[2K", 1)[1]
+    after = written.rsplit("\x1b[2K", 1)[1]
+    assert "Machine: growth" not in after
+    assert ("interrupted" in after) == (end == "fails")
+    assert written.rfind("\x1b[?25h") > written.rfind("\x1b[?25l")  # the cursor is there again
+
+
+def test_without_rich_there_is_no_bar():
+    assert run_on_a_terminal("without rich") == "a line of the [log]\r\n"
 
 
 def test_nothing_appears_in_a_pipe():
     result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert result.stderr == "a line of the log\n"
+    assert result.stderr == "a line of the [log]\n"
     assert result.stdout == "done\n"
 
 
@@ -79,6 +93,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@with_rich
 def test_short_work_shows_nothing_and_the_environment_turns_it_off(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -92,19 +107,65 @@ def test_short_work_shows_nothing_and_the_environment_turns_it_off(monkeypatch):
     assert terminal.getvalue() == ""
 
 
-def test_one_bar_per_process_and_errors_remove_it(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
+@pytest.fixture
+def quick(monkeypatch):
+    """Bars that appear at once."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(bar_module, "DELAY", 0.0)
+    monkeypatch.setattr(bar_module, "PERIOD", 0.01)
+
+
+def wait_until_drawn(text: str) -> None:
+    for _ in range(1000):
+        if text in sys.stderr.getvalue():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{text!r} is not in {sys.stderr.getvalue()!r}")
+
+
+@with_rich
+def test_one_bar_per_process_and_errors_remove_it(quick, monkeypatch):
+    def elsewhere():
+        with showing("elsewhere"), task("other"):
+            time.sleep(0.05)
 
     def work():
-        first = bar_module._shown
-        assert first is not None
-        with showing("inner"):
-            assert bar_module._shown is first
+        with showing("inner"), task("nested", 3) as step:
+            step()
+            wait_until_drawn("outer: nested 1/3")
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        other.join()
+        assert above_bar("a line")
         raise KeyError
 
-    with pytest.raises(KeyError), showing("outer"):
-        work()
-    assert bar_module._shown is None
+    for _ in range(2):  # the second time shows that the first bar made room
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        with pytest.raises(KeyError), showing("outer"):
+            work()
+        assert not above_bar("another line")
+        assert "a line\n" in sys.stderr.getvalue()
+        assert "inner" not in sys.stderr.getvalue()
+        assert "elsewhere" not in sys.stderr.getvalue()
+    assert not [thread for thread in threading.enumerate() if thread.name == "kompakt-progress"]
+
+
+@with_rich
+def test_a_terminal_that_goes_away_does_not_disturb_the_work(quick, monkeypatch):
+    class Closing(Terminal):
+        def write(self, text):
+            if "growth" in self.getvalue():
+                raise OSError("gone")
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Closing())
+    with showing("Machine"), task("growth", 10) as step:
+        wait_until_drawn("growth")
+        for _ in range(10):
+            step()
+            above_bar("a line")
+            time.sleep(0.01)
 
 
 def test_time_left_follows_the_work_done():
@@ -113,12 +174,12 @@ def test_time_left_follows_the_work_done():
     bar.tasks[0].began -= 30.0
     bar.advance(25.0)
     bar.begin("refinement", 10, None, False)
-    picture = bar.picture()
-    assert picture.text == "Machine: search 1/4 > refinement 0/10"
-    assert picture.share == pytest.approx(0.25)
-    assert picture.left == pytest.approx(90.0, rel=0.05)
+    assert bar.line() == ("Machine: search 1/4 > refinement 0/10", 0.25, " 25% 0:01:30 left")
 
 
-def test_a_line_fits_the_terminal_and_unknown_ends_show_the_time():
-    assert len(plain_line(Picture("x" * 200, 0.5, 10.0, 10.0), 60)) == 60
-    assert plain_line(Picture("Machine: selection", None, None, 61.0), 60) == "Machine: selection 1:01"
+def test_unknown_ends_show_the_time_so_far():
+    bar = Bar("Machine", io.StringIO())
+    bar.began -= 61.0
+    assert bar.line() == ("Machine", None, "0:01:01")
+    bar.begin("selection", None, None, False)
+    assert bar.line() == ("Machine: selection", None, "0:01:01")

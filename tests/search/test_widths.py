@@ -56,7 +56,7 @@ def test_only_a_sample_of_many_rows_is_looked_at():
     assert found.n_kernel_evals == found.n_evaluations * SAMPLE_ROWS**2
 
 
-def test_the_flagship_takes_them_by_word():
+def test_the_flagship_learns_them_with_gamma_loo():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     y = np.sin(3 * X[:, 0])

@@ -134,9 +134,8 @@ def test_weights_per_output():
 
 def test_warm_start_gives_the_same_answer_sooner():
     X, y = data(2000)
-    problem = problem_of(X, y, m=20, C=100.0, block_rows=None)
-    before = solve(problem)
-    problem.design.append(X[20:24])
+    before = solve(problem_of(X, y, m=20, C=100.0, block_rows=None))
+    problem = problem_of(X, y, m=24, C=100.0, block_rows=None)
     cold, warm = solve(problem), solve(problem, before.coordinates)
     assert warm.n_iter < cold.n_iter
     assert_allclose(warm.coordinates, cold.coordinates, rtol=1e-7, atol=1e-8)

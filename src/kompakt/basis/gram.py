@@ -189,9 +189,8 @@ def _gram_of(design: Design, loss: Loss, outputs: Array) -> tuple[Array, ...]:
     """The sums of one pass: K'DK, K'D, sum D, K'(D f - g) and sum (D f - g)."""
     if isinstance(loss, PiecewiseLinear):
         loss = Rounded(loss, 1.0)  # a piecewise linear loss has no curvature to select by
-    weights = getattr(design.rows, "weights", None)
     flat = not outputs.any() or loss.name == "least_squares"
-    shared = flat and (weights is None or weights.ndim == 1)
+    shared = flat and design.rows.weight_columns <= 1
     return design.map_reduce(partial(_gram_sums, loss, outputs, shared))
 
 

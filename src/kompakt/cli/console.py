@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, errors, words to standard error, results to standard output."""
+"""Exit codes and errors of commands, remarks on standard error, and results on standard output."""
 
 from __future__ import annotations
 
@@ -31,66 +31,36 @@ class UsageError(Exception):
     """
 
 
-def complain(text: str) -> None:
-    """An error, on standard error."""
-    print(f"kompakt: error: {text}", file=sys.stderr)
-
-
 class Console:
     """Remarks go to standard error unless quiet; results to standard output, as text or as one JSON object."""
 
-    def __init__(self, options: Any) -> None:
-        self.quiet = bool(getattr(options, "quiet", False))
-        self.json = bool(getattr(options, "json", False))
-
-    @classmethod
-    def silent(cls) -> Console:
-        """One that makes no remarks."""
-        console = cls(None)
-        console.quiet = True
-        return console
+    def __init__(self, *, quiet: bool = False, json: bool = False) -> None:
+        self.quiet, self.json = quiet, json
 
     def remark(self, text: str) -> None:
-        """A word on what is being done."""
+        """Say what is being done."""
         if not self.quiet:
             print(text, file=sys.stderr)
 
     def warn(self, text: str) -> None:
-        """What a user must know even if quiet."""
+        """Say what a user must know even if quiet."""
         print(f"kompakt: warning: {text}", file=sys.stderr)
 
     def result(self, facts: dict[str, Any], text: str) -> None:
-        """The outcome: `facts` with ``--json``, else `text`."""
+        """Print the outcome: `facts` with ``--json``, else `text`."""
         if self.json:
-            print(json.dumps(facts, default=plain, allow_nan=False))
-        elif not self.quiet and text:
+            print(json.dumps(facts, default=lambda value: value.tolist(), allow_nan=False))  # NumPy's values
+        elif not self.quiet:
             print(text)
 
 
-def plain(value: Any) -> Any:
-    """NumPy values as JSON knows them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.console import plain
-    >>> plain(np.float64(0.5)), plain(np.array([1, 2]))
-    (0.5, [1, 2])
-    """
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "__fspath__"):
-        return value.__fspath__()
-    raise TypeError(f"{type(value).__name__} is not JSON.")
-
-
-def table(rows: list[tuple[str, Any]]) -> str:
+def two_columns(rows: list[tuple[str, Any]]) -> str:
     """Names and values in two columns.
 
     Examples
     --------
-    >>> from kompakt.cli.console import table
-    >>> print(table([("rows", 10), ("features", 3)]))
+    >>> from kompakt.cli.console import two_columns
+    >>> print(two_columns([("rows", 10), ("features", 3)]))
     rows      10
     features  3
     """

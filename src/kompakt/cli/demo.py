@@ -1,136 +1,95 @@
-"""``bench`` and ``demo``."""
+"""``bench`` and ``demo``: what the package does, shown on the user's rows and on generated ones."""
 
 from __future__ import annotations
 
+import csv
 import os
 import time
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
+from sklearn.svm import SVC, SVR
 
+from kompakt import CompactSVC, CompactSVR
 from kompakt.cli.console import Console, UsageError
-from kompakt.cli.tables import check_rows, check_targets, dense_if_small, prepared, task_in_words, task_of
+from kompakt.cli.main import main
+from kompakt.cli.predict import text_output
+from kompakt.cli.tables import describe_task, open_table, task_of
+from kompakt.cli.train import preparation, split
+from kompakt.datasets import make_ringnorm
 
-Array = np.ndarray
 
-
-def bench(options: Any) -> int | None:
-    """``kompakt bench [DATA]``: test error, vectors and times of machines of several sizes and of the exact SVM."""
-    console = Console(options)
+def bench(options: Namespace, console: Console) -> None:
+    """``kompakt bench [DATA]``: test error, vectors and times of models of several sizes and of the exact SVM."""
     try:
         sizes = sorted({int(size) for size in options.sizes.split(",")})
     except ValueError:
         raise UsageError(f"--sizes takes whole numbers like 10,30,100; got {options.sizes!r}.") from None
-    X, y, name = _bench_rows(options, console)
+    if options.data is None:
+        name, (X, y) = "ringnorm (generated)", make_ringnorm(8000, random_state=options.seed)
+    else:
+        name, (X, y) = options.data, open_table(options, console, options.data).training_rows(options)
     task = task_of(y, options.task)
-    train, test = _split(y, task, options.seed)
-    preparation = prepared(X[train], impute=options.impute is not None, scale=options.scale)
-    X = preparation.apply(X)
+    train, test = split(y, task, 0.25, options.seed)
+    X = preparation(options, X).fit(X[train]).transform(X)
     console.remark(
         f"{name}: {len(train):,} rows to train on, {len(test):,} to test on, {X.shape[1]:,} features, "
-        + task_in_words(task, y, options.task)
+        + describe_task(task, y, options.task)
     )
-    rows: list[dict[str, Any]] = []
-    for label, machine in _machines(task, sizes, len(train), options, console):
-        began = time.perf_counter()
-        machine.fit(X[train], y[train])
-        fitted = time.perf_counter()
-        predicted = machine.predict(X[test])
-        done = time.perf_counter()
-        wrong = predicted != y[test] if task == "classify" else (predicted - y[test]) ** 2
-        vectors = machine.n_basis_ if hasattr(machine, "n_basis_") else len(machine.support_)
-        rows.append(
-            {
-                "machine": label,
-                "error": float(np.mean(wrong)),
-                "vectors": int(vectors),
-                "fit_seconds": fitted - began,
-                "predict_microseconds": 1e6 * (done - fitted) / len(test),
-            }
-        )
-    what = "test error" if task == "classify" else "mean squared error"
-    lines = [f"{'machine':16} {what:>18} {'vectors':>8} {'fit':>9} {'per row':>10}"]
-    for row in rows:
-        error = f"{100 * row['error']:.2f} %" if task == "classify" else f"{row['error']:.5g}"
-        lines.append(
-            f"{row['machine']:16} {error:>18} {row['vectors']:>8,} {row['fit_seconds']:>7.2f} s "
-            f"{row['predict_microseconds']:>7.2f} us"
-        )
-    console.result({"data": name, "task": task, "results": rows}, "\n".join(lines))
-    return None
-
-
-def _bench_rows(options: Any, console: Console) -> tuple[Any, Array, str]:
-    if options.data is None:
-        from kompakt.datasets import make_ringnorm
-
-        X, y = make_ringnorm(8000, random_state=options.seed)
-        return X, y, "ringnorm (generated)"
-    from kompakt.cli.tables import open_for_training
-
-    opened = open_for_training(options, console)
-    raw = opened.read()
-    assert raw.y is not None
-    check_targets(raw.y, opened)
-    check_rows(raw, opened, impute=options.impute is not None)
-    return dense_if_small(raw.X), raw.y, options.data
-
-
-def _split(y: Array, task: str, seed: int) -> tuple[Array, Array]:
-    from kompakt.validation import holdout
-
-    codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
-    return holdout(codes, 0.25, classifier=task == "classify", random_state=seed)
-
-
-def _machines(task: str, sizes: list[int], n_rows: int, options: Any, console: Console) -> list[tuple[str, Any]]:
-    from sklearn.svm import SVC, SVR
-
-    from kompakt import CompactSVC, CompactSVR
-
-    compact: Any = CompactSVC if task == "classify" else CompactSVR
-    machines = [
-        (f"kompakt {size}", compact(n_basis=size, random_state=options.seed)) for size in sizes if size < n_rows
-    ]
-    if n_rows <= options.exact_rows:
-        machines.append(("exact SVM", SVC() if task == "classify" else SVR()))
+    compact, exact = (CompactSVC, SVC) if task == "classify" else (CompactSVR, SVR)
+    models: dict[str, Any] = {
+        f"kompakt {size}": compact(n_basis=size, random_state=options.seed) for size in sizes if size < len(train)
+    }
+    if len(train) <= options.exact_rows:
+        models["exact SVM"] = exact()
     else:
         console.remark(f"no exact SVM beyond {options.exact_rows:,} rows (--exact-rows)")
-    return machines
+    measure = "test error" if task == "classify" else "mean squared error"
+    lines = [f"{'machine':16} {measure:>18} {'vectors':>8} {'fit':>9} {'per row':>10}"]
+    results = []
+    for label, model in models.items():
+        began = time.perf_counter()
+        model.fit(X[train], y[train])
+        fitted = time.perf_counter()
+        predicted = model.predict(X[test])
+        microseconds = 1e6 * (time.perf_counter() - fitted) / len(test)
+        error = float(np.mean(predicted != y[test] if task == "classify" else (predicted - y[test]) ** 2))
+        vectors = int(model.n_basis_ if hasattr(model, "n_basis_") else len(model.support_))
+        results.append(
+            {
+                "machine": label, "error": error, "vectors": vectors, "fit_seconds": fitted - began,
+                "predict_microseconds": microseconds,
+            }
+        )  # fmt: skip
+        text = f"{100 * error:.2f} %" if task == "classify" else f"{error:.5g}"
+        lines.append(f"{label:16} {text:>18} {vectors:>8,} {fitted - began:>7.2f} s {microseconds:>7.2f} us")
+    console.result({"data": name, "task": task, "results": results}, "\n".join(lines))
 
 
-def demo(options: Any) -> int | None:
+def demo(options: Namespace, console: Console) -> int:
     """``kompakt demo``: every step from a CSV file to an exported model, each as the command that does it."""
-    from kompakt.cli.main import main
-
-    console = Console(options)
     os.makedirs(options.folder, exist_ok=True)
-    rows, new, model = (os.path.join(options.folder, name) for name in ("people.csv", "new.csv", "model.kompakt"))
-    write_people(rows, 1500, seed=0)
-    write_people(new, 500, seed=1)
-    code_file = os.path.join(options.folder, "model.py")
-    commands = [
+    files = ("people.csv", "new.csv", "model.kompakt", "predictions.csv", "model.py")
+    rows, new, model, predictions, code_file = (os.path.join(options.folder, name) for name in files)
+    _write_people(rows, 1500, seed=0)
+    _write_people(new, 500, seed=1)
+    console.remark(f"{rows} and {new}: generated rows with a header, words as labels, and missing values")
+    flags = ["--json"] if console.json else ["-q"] if console.quiet else []
+    for command in (
         ["train", rows, model, "--target", "buys", "--impute", "median", "--scale", "-n", "20"],
-        ["predict", new, model, os.path.join(options.folder, "predictions.csv")],
+        ["predict", new, model, predictions],
         ["inspect", model],
         ["export", model, code_file, "--to", "numpy"],
-    ]
-    console.remark(f"{rows} and {new}: generated rows with a header, words as labels, and missing values")
-    for command in commands:
+    ):
         console.remark(f"\n$ kompakt {' '.join(command)}")
-        flags = ["--json"] * console.json + ["-q"] * (console.quiet and not console.json)
-        code = main([*command, *flags])
-        if code:
+        if code := main([*command, *flags]):
             return code
-    return None
+    return 0
 
 
-def write_people(path: str, n_rows: int, seed: int) -> None:
-    """A table of generated people with a header, words as labels, and some cells left empty."""
-    import csv
-
-    from kompakt.cli.predict import text_output
-
+def _write_people(path: str, n_rows: int, seed: int) -> None:
+    """Write a table of generated people with a header, words as labels, and some cells left empty."""
     rng = np.random.default_rng(seed)
     age, income, visits = rng.uniform(18, 80, n_rows), rng.lognormal(10, 0.5, n_rows), rng.poisson(4, n_rows)
     wish = np.sin(age / 12) + 0.6 * np.log(income / 22_000) + 0.15 * (visits - 4) + 0.3 * rng.normal(size=n_rows)

@@ -1,24 +1,19 @@
-"""From arguments to an exit code: parse, run the command, turn what went wrong into one line that says what to do."""
+"""The arguments of every command, and the way from them to an exit code; what a command needs is imported by it."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
 
 from kompakt import __version__
-from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, UsageError, complain
-
-#: LIBSVM's numbers of kernels
-KERNELS = {"0": "linear", "1": "poly", "2": "rbf", "linear": "linear", "poly": "poly", "rbf": "rbf"} | {
-    "laplacian": "laplacian"
-}
+from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, Console, UsageError
 
 _EXAMPLES = """\
 examples:
@@ -31,207 +26,7 @@ exit codes: 0 done, 2 usage, 3 bad data, 4 done but not converged, 130 interrupt
 """
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Options of the command in `argv`; leaves with code 2 if they are wrong.
-
-    Examples
-    --------
-    >>> from kompakt.cli.main import parse
-    >>> options = parse(["train", "a.csv", "m.kompakt", "-c", "10", "-w1", "5"])
-    >>> options.C, options.class_weight
-    (10.0, [('1', 5.0)])
-    """
-    options = _parser().parse_args(_class_weights(list(argv)))
-    options.argv = list(argv)
-    return options
-
-
-def _class_weights(argv: list[str]) -> list[str]:
-    """LIBSVM writes the weight of class i as two words, ``-wi weight``; argparse is given one option for all."""
-    result: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if re.match(r"-w[^=]", word) and not word.startswith("--"):
-            result += ["--class-weight", f"{word[2:]}={next(words, '')}"]
-        else:
-            result.append(word)
-    return result
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="kompakt",
-        description="Compact kernel machines: train, evaluate and ship SVM-accurate models with few basis vectors.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"kompakt {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def command(name: str, run: str, help: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=help, description=help, formatter_class=argparse.HelpFormatter)
-        one.set_defaults(run=f"kompakt.cli.{run}", command=name)
-        one.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
-        one.add_argument("--json", action="store_true", help="the result as one JSON object")
-        return one
-
-    _auto(command("auto", "train:auto", "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does."))
-    _train(command("train", "train:train", "Train a model on a file of rows."))
-    _tune(command("tune", "train:tune", "Search C and the kernel's width by validation."))
-    _predict(command("predict", "predict:predict", "Predict the rows of a file; evaluate if it has the target."))
-    _scale(command("scale", "scale:scale", "Scale every feature to a range, as svm-scale does."))
-    _models(command)
-    _shows(command)
-    return parser
-
-
-# -- groups of arguments ----------------------------------------------------------------------------------
-
-
-def _data(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
-    group = parser.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)")
-    if target:
-        group.add_argument(
-            "--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0"
-        )
-    group.add_argument("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
-    group.add_argument(
-        "--header", action=argparse.BooleanOptionalAction, default=None,
-        help="the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below",
-    )  # fmt: skip
-    group.add_argument("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
-    group.add_argument(
-        "--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)"
-    )
-
-
-def _machine(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("machine (short flags mean what they mean in LIBSVM)")
-    group.add_argument("-n", "--n-basis", type=_size, default=None, help="number of basis vectors, or auto (100)")
-    _which_task(group)
-    group.add_argument("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
-    group.add_argument("-d", "--degree", type=int, default=3, help="of the polynomial kernel (3)")
-    group.add_argument(
-        "-g", "--gamma", type=_positive, default=None, help="width: exp(-gamma |u - v|^2); default learned"
-    )
-    group.add_argument("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
-    group.add_argument("-c", "--C", dest="C", type=_positive, default=None, help="cost of the losses (1)")
-    group.add_argument("-p", "--epsilon", type=_positive, default=None, help="width of the insensitive zone")
-    group.add_argument(
-        "-e", "--tol", type=_positive, default=None, help="relative gradient at which training ends (1e-8)"
-    )
-    group.add_argument(
-        "--loss", default=None, help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ..."
-    )
-    group.add_argument(
-        "-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[],
-        help="weight of a class; LIBSVM's -wi too",
-    )  # fmt: skip
-    group.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
-    group.add_argument("--seed", type=int, default=0, help="random_state (0)")
-    group.add_argument("--jobs", type=int, default=None, help="threads")
-    group.add_argument("--max-time", type=_positive, default=None, help="seconds after which training stops")
-    group.add_argument("--max-iter", type=int, default=None, help="iterations of the solver at most")
-    group.add_argument("--verbose", action="count", default=0, help="tell the main steps; twice: all")
-
-
-def _which_task(group: Any) -> None:
-    group.add_argument("-s", "--task", type=_task, default=None, help="classify (0) or regress (3); default: by target")
-
-
-def _preparation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("preparation (stored in the model, applied by predict and by every export)")
-    group.add_argument("--scale", action="store_true", help="standardise the features")
-    group.add_argument("--impute", choices=["median"], help="replace missing values by the column's median")
-
-
-def _auto(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="TRAIN")
-    parser.add_argument("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
-    parser.add_argument("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
-    parser.add_argument("--predictions", metavar="OUT", help="write the predictions of the test rows")
-    _data(parser)
-    _machine(parser)
-
-
-def _train(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="file to write; may be left out with -v")
-    _data(parser)
-    _machine(parser)
-    parser.add_argument("--tune", action="store_true", help="search C and the width first")
-    parser.add_argument("-v", "--folds", metavar="N", type=int, help="cross-validate with N folds, and write no model")
-    _preparation(parser)
-
-
-def _tune(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="also train with what was found, and write it here")
-    _data(parser)
-    _machine(parser)
-    _preparation(parser)
-
-
-def _predict(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA")
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
-    _data(parser)
-    parser.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
-    parser.add_argument("--scores", action="store_true", help="decision values too")
-    parser.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
-
-
-def _scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA")
-    parser.add_argument("out", metavar="OUT", nargs="?", default="-", help="default: standard output")
-    parser.add_argument("-l", "--lower", type=float, default=-1.0, help="lower limit (-1)")
-    parser.add_argument("-u", "--upper", type=float, default=1.0, help="upper limit (+1)")
-    parser.add_argument("-s", "--save", metavar="RANGE", help="save the ranges here")
-    parser.add_argument("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
-    _data(parser)
-
-
-def _models(command: Any) -> None:
-    one = command("export", "models:export", "Write a model in another form, and check that it answers alike.")
-    one.add_argument("model", metavar="MODEL")
-    one.add_argument("out", metavar="OUT")
-    one.add_argument("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
-    one.add_argument("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
-    one.add_argument("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
-    _data(one)
-    one = command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.")
-    one.add_argument("model", metavar="MODEL")
-    one = command("compress", "models:compress", "Fewer vectors for a model of kompakt or LIBSVM.")
-    one.add_argument("model", metavar="MODEL")
-    one.add_argument("out", metavar="OUT")
-    one.add_argument("-n", "--n-basis", type=int, help="number of vectors")
-    one.add_argument("--loss", type=float, help="share of the predictions that may change, such as 0.01")
-    one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
-    one.add_argument("--seed", type=int, default=0)
-    _data(one)
-    one = command("report", "models:report", "Write a page about a model, measured on a file of rows.")
-    one.add_argument("model", metavar="MODEL")
-    one.add_argument("data", metavar="DATA")
-    one.add_argument("-o", "--out", metavar="PAGE", required=True)
-    one.add_argument("--title")
-    _data(one)
-
-
-def _shows(command: Any) -> None:
-    one = command("bench", "shows:bench", "Compare machines of several sizes with the exact SVM on a file of rows.")
-    one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
-    one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
-    _which_task(one)
-    one.add_argument("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
-    one.add_argument("--seed", type=int, default=0)
-    _data(one)
-    _preparation(one)
-    one = command("demo", "shows:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
-    one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
-
-
-# -- types ------------------------------------------------------------------------------------------------
+# -- types of arguments ------------------------------------------------------------------------------------
 
 
 def _positive(text: str) -> float:
@@ -249,25 +44,6 @@ def _size(text: str) -> int | str:
     return int(text)
 
 
-def _task(text: str) -> str:
-    known = {"0": "classify", "3": "regress", "classify": "classify", "regress": "regress"}
-    if text not in known:
-        raise argparse.ArgumentTypeError(
-            f"expected classify (0) or regress (3); got {text}. LIBSVM's other types (nu, one-class) are not trained "
-            "here; `kompakt compress` takes their models"
-        )
-    return known[text]
-
-
-def _kernel(text: str) -> str:
-    if text not in KERNELS:
-        raise argparse.ArgumentTypeError(
-            f"expected linear (0), poly (1), rbf (2) or laplacian; got {text}. LIBSVM's sigmoid kernel (3) is no "
-            "kernel for every parameter, and precomputed ones (4) are for the Python interface"
-        )
-    return KERNELS[text]
-
-
 def _weight(text: str) -> tuple[str, float]:
     label, _, weight = text.rpartition("=")
     try:
@@ -277,6 +53,197 @@ def _weight(text: str) -> tuple[str, float]:
     if not label or not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected LABEL=WEIGHT, or -wLABEL WEIGHT; got {text}")
     return label, value
+
+
+def _one_of(numbers: dict[str, str], expected: str, remedy: str) -> Callable[[str], str]:
+    """A type whose values are names, or LIBSVM's numbers of them."""
+
+    def convert(text: str) -> str:
+        value = numbers.get(text, text)
+        if value not in numbers.values():
+            raise argparse.ArgumentTypeError(f"expected {expected}; got {text}. {remedy}")
+        return value
+
+    return convert
+
+
+_task = _one_of(
+    {"0": "classify", "3": "regress"},
+    "classify (0) or regress (3)",
+    "LIBSVM's other types (nu, one-class) are not trained here; `kompakt compress` takes their models",
+)
+_kernel = _one_of(
+    {"0": "linear", "1": "poly", "2": "rbf", "laplacian": "laplacian"},
+    "linear (0), poly (1), rbf (2) or laplacian",
+    "LIBSVM's sigmoid kernel (3) is no kernel for every parameter, and precomputed ones (4) are for the Python "
+    "interface",
+)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Options of the command in `argv`; leaves with code 2 if they are wrong.
+
+    Examples
+    --------
+    >>> from kompakt.cli.main import parse
+    >>> options = parse(["train", "a.csv", "m.kompakt", "-c", "10", "-w1", "5"])
+    >>> options.C, options.class_weight
+    (10.0, [('1', 5.0)])
+    """
+    arguments: list[str] = []
+    given = iter(argv)
+    for argument in given:
+        if re.match(r"-w[^=]", argument):  # LIBSVM writes the weight of class i as two arguments: -wi weight
+            arguments += ["--class-weight", f"{argument[2:]}={next(given, '')}"]
+        else:
+            arguments.append(argument)
+    options = _parser().parse_args(arguments)
+    options.command_line = "kompakt " + shlex.join(argv)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kompakt",
+        description="Compact kernel machines: train, evaluate and ship SVM-accurate models with few basis vectors.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kompakt {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: str, help: str, *files: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=help, description=help)
+        one.set_defaults(run=run, command=name)
+        one.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
+        one.add_argument("--json", action="store_true", help="the result as one JSON object")
+        for file in files:
+            one.add_argument(file, metavar=file.upper())
+        return one
+
+    one = command("auto", "train:auto", "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does.")
+    one.set_defaults(scale=True, tune=True)
+    one.add_argument("data", metavar="TRAIN")
+    one.add_argument("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
+    one.add_argument("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
+    one.add_argument("--predictions", metavar="OUT", help="write the predictions of the test rows")
+    _add_data(one)
+    _add_training(one)
+
+    one = command("train", "train:train", "Train a model on a file of rows.", "data")
+    one.add_argument("model", metavar="MODEL", nargs="?", help="file to write; may be left out with -v")
+    _add_data(one)
+    _add_training(one)
+    one.add_argument("--tune", action="store_true", help="search C and the width first")
+    one.add_argument("-v", "--folds", metavar="N", type=int, help="cross-validate with N folds, and write no model")
+    _add_preparation(one)
+
+    one = command("tune", "train:train", "Search C and the kernel's width by validation.", "data")
+    one.set_defaults(tune=True, folds=None)
+    one.add_argument("model", metavar="MODEL", nargs="?", help="also train with what was found, and write it here")
+    _add_data(one)
+    _add_training(one)
+    _add_preparation(one)
+
+    about = "Predict the rows of a file; evaluate if it has the target."
+    one = command("predict", "predict:predict", about, "data", "model")
+    one.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
+    _add_data(one)
+    one.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
+    one.add_argument("--scores", action="store_true", help="decision values too")
+    one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
+
+    one = command("scale", "predict:scale", "Scale every feature to a range, as svm-scale does.", "data")
+    one.add_argument("out", metavar="OUT", nargs="?", default="-", help="default: standard output")
+    one.add_argument("-l", "--lower", type=float, default=-1.0, help="lower limit (-1)")
+    one.add_argument("-u", "--upper", type=float, default=1.0, help="upper limit (+1)")
+    one.add_argument("-s", "--save", metavar="RANGE", help="save the ranges here")
+    one.add_argument("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
+    _add_data(one)
+
+    about = "Write a model in another form, and check that it answers alike."
+    one = command("export", "models:export", about, "model", "out")
+    one.add_argument("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
+    one.add_argument("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
+    one.add_argument("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
+    _add_data(one)
+
+    command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")
+
+    one = command("compress", "models:compress", "Fewer vectors for a model of kompakt or LIBSVM.", "model", "out")
+    one.add_argument("-n", "--n-basis", type=int, help="number of vectors")
+    one.add_argument("--loss", type=float, help="share of the predictions that may change, such as 0.01")
+    one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
+    one.add_argument("--seed", type=int, default=0)
+    _add_data(one)
+
+    about = "Write a page about a model, measured on a file of rows."
+    one = command("report", "models:report", about, "model", "data")
+    one.add_argument("-o", "--out", metavar="PAGE", required=True)
+    one.add_argument("--title")
+    _add_data(one)
+
+    one = command("bench", "demo:bench", "Compare models of several sizes with the exact SVM on a file of rows.")
+    one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
+    one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
+    _add_task(one)
+    one.add_argument("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
+    one.add_argument("--seed", type=int, default=0)
+    _add_data(one)
+    _add_preparation(one)
+
+    one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
+    one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
+    return parser
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
+    add("--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0")
+    add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
+    header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
+    add("--header", action=argparse.BooleanOptionalAction, default=None, help=header)
+    add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
+    add("--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)")
+
+
+def _add_task(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model (short flags mean what they mean in LIBSVM)")
+    add = group.add_argument
+    add("-n", "--n-basis", type=_size, help="number of basis vectors, or auto (100)")
+    _add_task(group)
+    add("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
+    add("-d", "--degree", type=int, default=3, help="of the polynomial kernel (3)")
+    add("-g", "--gamma", type=_positive, help="width: exp(-gamma |u - v|^2); default learned")
+    add("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
+    add("-c", "--C", dest="C", type=_positive, help="cost of the losses (1)")
+    add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
+    add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
+    add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
+    weight = "weight of a class; LIBSVM's -wi too"
+    add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
+    add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
+    add("--seed", type=int, default=0, help="random_state (0)")
+    add("--jobs", type=int, help="threads")
+    add("--max-time", type=_positive, help="seconds after which training stops")
+    add("--max-iter", type=int, help="iterations of the solver at most")
+    add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
+
+
+def _add_preparation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("preparation (stored in the model, applied by predict and by every export)")
+    group.add_argument("--scale", action="store_true", help="standardise the features")
+    group.add_argument("--impute", choices=["median"], help="replace missing values by the column's median")
+
+
+# -- the program -------------------------------------------------------------------------------------------
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -299,8 +266,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     kompakt ...
     0
     """
-    from kompakt.cli.main import parse
-
     try:
         options = parse(sys.argv[1:] if argv is None else list(argv))
     except SystemExit as leave:  # argparse has said why
@@ -308,16 +273,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     module, function = options.run.split(":")
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _told  # in our words instead of Python's
-            code = getattr(import_module(module), function)(options)
+            warnings.showwarning = _show_warning
+            run = getattr(import_module(f"kompakt.cli.{module}"), function)
+            code = run(options, Console(quiet=options.quiet, json=options.json))
         sys.stdout.flush()
         return OK if code is None else int(code)
     except UsageError as error:
-        complain(str(error))
-        return USAGE
+        return _fail(USAGE, str(error))
     except KeyboardInterrupt as error:
-        complain(f"interrupted{f': {error}' if str(error) else ''}; nothing was written.")
-        return INTERRUPTED
+        return _fail(INTERRUPTED, f"interrupted{f': {error}' if str(error) else ''}; nothing was written.")
     except BrokenPipeError:
         # the reader of our output (head, less) has left; there is nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -325,22 +289,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, TypeError, ImportError, MemoryError, RuntimeError) as error:
         if os.environ.get("KOMPAKT_TRACEBACK"):
             traceback.print_exc()
-        complain(_in_words(error))
-        return BAD_DATA
+        text = str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename is not None:  # without its number
+            text = f"{os.fsdecode(error.filename)}: {error.strerror}."
+            if isinstance(error, FileNotFoundError):
+                text += " Is the name right, seen from the folder you are in?"
+        return _fail(BAD_DATA, text)
     except Exception:
         traceback.print_exc()
-        complain("this is a mistake in kompakt, not in your data: please report it with the lines above.")
-        return MISTAKE
+        return _fail(MISTAKE, "this is a mistake in kompakt, not in your data: please report it with the lines above.")
 
 
-def _in_words(error: Exception) -> str:
-    """The message of an error; those of the system say which file they mean, and not their number."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        remedy = " Is the name right, seen from the folder you are in?" if isinstance(error, FileNotFoundError) else ""
-        return f"{os.fsdecode(error.filename)}: {error.strerror}.{remedy}"
-    return str(error)
+def _fail(code: int, text: str) -> int:
+    print(f"kompakt: error: {text}", file=sys.stderr)
+    return code
 
 
-def _told(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+    """Show a warning as a line of the command's own, without Python's file and line."""
     if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | FutureWarning):
-        print(f"kompakt: warning: {message}", file=sys.stderr)
+        Console().warn(str(message))

@@ -1,4 +1,4 @@
-"""What is done to rows before training and stored with the machine: missing values, scaling; and which task it is."""
+"""Files of rows: their format, columns, target and task, and errors that name the line and column at fault."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import re
 import shlex
 import zipfile
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,14 @@ from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.checks import missing
+from kompakt.data.files import pyarrow_module
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
-from kompakt.formats.files import check_writable
+from kompakt.io.files import check_writable
 from kompakt.model import Model
-from kompakt.run import task
+from kompakt.run import tracked
+
+Array = np.ndarray
 
 #: cells that the reader of CSV files takes for missing values
 MISSING = frozenset({
@@ -29,19 +34,28 @@ MISSING = frozenset({
 })  # fmt: skip
 #: cells by which people mean a missing value
 LIKE_MISSING = frozenset({"?", "-", "--", ".", "none", "None", "missing", "*", "x", "X"})
-_PAIR = re.compile(r"^(\d+|qid):\S+$")
-_DELIMITERS = ",;\t|"
-#: share of numbers that makes a column one of numbers, so that a word among them can be complained of by its line
+#: names that a target column often has
+_TARGET_NAMES = ("target", "label", "class", "y")
+#: share of numbers that makes a column one of numbers, so that text among them can be reported by its line
 _MOSTLY = 0.9
 #: rows without which the labels of a column are no evidence
 _FEW_ROWS = 10
-#: bytes from the beginning of a file by which it is judged
+#: bytes from the beginning of a file by which its format is recognised
 _LOOKED_AT = 1 << 16
+#: rows that `Table.parts` reads at once
+_PART = 20_000
+#: a sparse file with at least this share of entries, and small enough, is handled as dense rows
+_DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
+#: whole numbers are labels while there are at most so many different ones, or so large a share of the rows
+_FEW_LABELS, _LABEL_SHARE = 10, 0.05
+
+
+# -- formats -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A format, and for CSV the delimiter, the names of the columns and whether the first line holds them."""
+class FileKind:
+    """A format, and for tables the names of their columns and whether the file gives them; the delimiter of CSV."""
 
     format: str
     delimiter: str = ","
@@ -49,8 +63,8 @@ class Kind:
     names: tuple[str, ...] = ()
 
 
-def recognise(path: str, *, header: bool | None = None, format: str | None = None) -> Kind:
-    r"""The kind of a file of rows.
+def recognise(path: str, *, header: bool | None = None, format: str | None = None) -> FileKind:
+    r"""Find out what kind of file of rows a file is.
 
     Parameters
     ----------
@@ -70,69 +84,18 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
     ...     one = recognise(str(path)).format
     ...     _ = path.write_text("age;city\n31;2\n")
     ...     one, recognise(str(path))
-    ('svmlight', Kind(format='csv', delimiter=';', header=True, names=('age', 'city')))
+    ('svmlight', FileKind(format='csv', delimiter=';', header=True, names=('age', 'city')))
     """
     start = _beginning(path)
-    found = format or _by_magic(path, start)
-    if found is not None and found != "csv":
-        return Kind(found)
-    lines = _lines(path, start)
-    if found is None and _is_svmlight(lines):
-        return Kind("svmlight")
-    if len(start) == _LOOKED_AT and len(lines) > 1:
-        lines.pop()  # it may be cut
-    return _csv(path, lines, header)
-
-
-def is_model(path: str) -> bool:
-    """Whether a file is a kompakt model."""
-    return _beginning(path).startswith(b"\x89KMPKT")
-
-
-def _beginning(path: str) -> bytes:
-    if os.path.isdir(path):
-        raise DataError(f"{path} is a folder; expected a file of rows.")
-    if os.path.exists(path) and not os.path.isfile(path):  # what is read here would be missing later
-        raise DataError(f"{path} is a pipe or a device, and files are read more than once; write it to a file first.")
-    with open(path, "rb") as file:
-        start = file.read(_LOOKED_AT)
-    if not start:
-        raise DataError(f"{path} is empty; expected rows.")
-    return start
-
-
-def _by_magic(path: str, start: bytes) -> str | None:
-    if start.startswith(b"\x93NUMPY"):
-        return "npy"
-    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):  # the second of an empty archive
-        return _by_members(path)
-    if start.startswith(b"PAR1"):
-        return "parquet"
-    if start.startswith(b"\x89KMPKT"):
-        raise DataError(f"{path} is a kompakt model, but a file of rows is expected here. Is the order of files right?")
-    if start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
-        raise DataError(f"{path} is compressed; unpack it first.")
-    if b"\0" in start:
-        raise DataError(f"{path} is neither text nor Parquet, npy or npz: it holds bytes that no text has.")
-    return None
-
-
-def _by_members(path: str) -> str:
-    """npz files are zip archives of npy files; other archives are refused in words that fit them."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{path} begins as a zip archive, but cannot be read as one: {error}.") from error
-    if any(name.endswith(".npy") for name in names):
-        return "npz"
-    if "[Content_Types].xml" in names:
-        raise DataError(f"{path} is a workbook or a document; save its table as CSV first.")
-    held = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    raise DataError(f"{path} is a zip archive ({held or 'empty'}); unpack it and give the file inside.")
-
-
-def _lines(path: str, start: bytes) -> list[str]:
+    format = format or _binary_format(path, start)
+    if format == "parquet":
+        try:
+            names = tuple(pyarrow_module("pyarrow.parquet").ParquetFile(path).schema_arrow.names)
+        except (ValueError, OSError) as error:
+            raise DataError(f"{path} is a damaged Parquet file: {error}") from error
+        return FileKind(format, header=True, names=names)
+    if format not in (None, "csv"):
+        return FileKind(format)
     try:
         text = start.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -143,37 +106,62 @@ def _lines(path: str, start: bytes) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise DataError(f"{path} holds blank lines only; expected rows.")
-    return lines
+    if format is None:
+        rows = [row for row in (line.split("#", 1)[0].split() for line in lines[:20]) if row]
+        pairs = [pair for _, *row in rows for pair in row]
+        if pairs and all(re.match(r"(\d+|qid):\S+$", pair) for pair in pairs):
+            return FileKind("svmlight")
+    if len(start) == _LOOKED_AT and len(lines) > 1:
+        lines.pop()  # it may be cut
+    return _recognise_csv(path, lines, header)
 
 
-def _is_svmlight(lines: list[str]) -> bool:
-    pairs = False
-    for line in lines[:20]:
-        words = line.split("#", 1)[0].split()
-        if words and not all(_PAIR.match(word) for word in words[1:]):
-            return False
-        pairs = pairs or len(words) > 1
-    return pairs
+def is_model(path: str) -> bool:
+    """Whether a file is a kompakt model."""
+    return _beginning(path).startswith(b"\x89KMPKT")
 
 
-def is_number(text: str) -> bool:
-    """Whether a cell holds a number.
+def _beginning(path: str) -> bytes:
+    if os.path.isdir(path):
+        raise DataError(f"{path} is a folder; expected a file of rows.")
+    if is_stream(path):  # what is read here would be missing later
+        raise DataError(f"{path} is a pipe or a device, and files are read more than once; write it to a file first.")
+    with open(path, "rb") as file:
+        start = file.read(_LOOKED_AT)
+    if not start:
+        raise DataError(f"{path} is empty; expected rows.")
+    return start
 
-    Examples
-    --------
-    >>> from kompakt.cli.tables import is_number
-    >>> is_number(" 1e-3"), is_number("x1"), is_number("1_000")
-    (True, False, False)
-    """
+
+def _binary_format(path: str, start: bytes) -> str | None:
+    """The format of a file that is no text, by its first bytes; None for text."""
+    if start.startswith(b"\x93NUMPY"):
+        return "npy"
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start.startswith(b"\x89KMPKT"):
+        raise DataError(f"{path} is a kompakt model, but a file of rows is expected here. Is the order of files right?")
+    if start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+        raise DataError(f"{path} is compressed; unpack it first.")
+    if not start.startswith((b"PK\x03\x04", b"PK\x05\x06")):  # the second of an empty zip archive
+        if b"\0" in start:
+            raise DataError(f"{path} is neither text nor Parquet, npy or npz: it holds bytes that no text has.")
+        return None
     try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise DataError(f"{path} begins as a zip archive, but cannot be read as one: {error}.") from error
+    if any(name.endswith(".npy") for name in names):
+        return "npz"
+    if "[Content_Types].xml" in names:
+        raise DataError(f"{path} is a workbook or a document; save its table as CSV first.")
+    content = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    raise DataError(f"{path} is a zip archive ({content or 'empty'}); unpack it and give the file inside.")
 
 
-def _csv(path: str, lines: list[str], header: bool | None) -> Kind:
-    delimiter = max(_DELIMITERS, key=lines[0].count)
+def _recognise_csv(path: str, lines: list[str], header: bool | None) -> FileKind:
+    delimiter = max(",;\t|", key=lines[0].count)
     if not lines[0].count(delimiter):
         raise DataError(
             f"{path}, line 1: {lines[0][:60]!r} holds no comma, semicolon, tab or bar, nor pairs like 3:0.5; expected "
@@ -194,14 +182,14 @@ def _csv(path: str, lines: list[str], header: bool | None) -> Kind:
             )
         if name in names[:number]:
             raise DataError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")
-    return Kind("csv", delimiter, header, tuple(names))
+    return FileKind("csv", delimiter, header, tuple(names))
 
 
 def _names_columns(first: list[str], below: list[list[str]]) -> bool:
     """Whether the first line of a table names its columns, by what stands below each of its cells.
 
-    A word above numbers is a name, whatever the other cells are: headers may hold years or numbers.  Where no column
-    of numbers begins with a word, the columns of labels decide: a label of the first row comes again below, a name
+    Text above numbers is a name, whatever the other cells are: headers may hold years or numbers.  Where no column
+    of numbers begins with text, the columns of labels decide: a label of the first row comes again below, a name
     does not.
     """
     first = [cell.strip() for cell in first]
@@ -220,109 +208,93 @@ def _names_columns(first: list[str], below: list[list[str]]) -> bool:
     return bool(new) and all(number.isdigit() for number in numbers) and len(set(first)) == len(first)
 
 
-def explain(
-    path: str, kind: Kind, features: Sequence[str] | None, error: Exception, target: str | None = None
-) -> DataError:
-    """The error with file, line and column, as far as they can be found."""
-    found = None
+def is_number(text: str) -> bool:
+    """Whether a cell holds a number.
+
+    Examples
+    --------
+    >>> from kompakt.cli.tables import is_number
+    >>> is_number(" 1e-3"), is_number("x1"), is_number("1_000")
+    (True, False, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+# -- where an error is -------------------------------------------------------------------------------------
+
+
+def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of every row of a CSV or svmlight file."""
     if kind.format == "csv":
-        found = _bad_cell(path, kind, features)
+        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.reader(file, delimiter=kind.delimiter)
+            yield from islice(((reader.line_num, cells) for cells in reader if cells), int(kind.header), None)
     elif kind.format == "svmlight":
-        found = _bad_pair(path)
-    text = str(error) if path in str(error) else f"{path}: {error}"
-    return DataError(found or text.replace("columns=[...]", "--ignore"))
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, start=1):
+                if cells := line.split("#", 1)[0].split():
+                    yield number, cells
 
 
-def _bad_cell(path: str, kind: Kind, features: Sequence[str] | None) -> str | None:
+def _data_error(path: str, kind: FileKind, features: Sequence[str] | None, error: Exception) -> DataError:
+    """The error of a reader, with line and column as far as they can be found."""
     wanted = [(name, kind.names.index(name)) for name in features or () if name in kind.names]
-    for line, cells in _cells(path, kind):
-        if len(cells) != len(kind.names):
+    for line, cells in _numbered_rows(path, kind):
+        fault = _fault_of_pairs(cells) if kind.format == "svmlight" else _fault_of_cells(cells, kind, wanted)
+        if fault:
+            return DataError(f"{path}, line {line}{fault}")
+    text = str(error) if path in str(error) else f"{path}: {error}"
+    return DataError(text.replace("columns=[...]", "--ignore"))
+
+
+def _fault_of_cells(cells: list[str], kind: FileKind, wanted: list[tuple[str, int]]) -> str | None:
+    if len(cells) != len(kind.names):
+        return (
+            f": {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs one cell per column; "
+            "put text that holds the delimiter in double quotes."
+        )
+    wrong = [(name.strip(), cells[number].strip()) for name, number in wanted]
+    wrong = [(name, cell) for name, cell in wrong if cell not in MISSING and not is_number(cell)]
+    if not wrong:
+        return None
+    name, cell = wrong[0]
+    if cell in LIKE_MISSING:
+        remedy = "If it stands for a missing value, leave the cell empty or write NA, and train with --impute median."
+    else:
+        names = shlex.quote(",".join(name for name, cell in wrong if cell not in LIKE_MISSING))
+        remedy = (
+            f"Columns of words or dates cannot be used as they are: leave them out with --ignore {names}, or replace "
+            "them by numbers, for example one column of 0 and 1 per word."
+        )
+    return f", column {name!r}: {cell!r} is no number. {remedy}"
+
+
+def _fault_of_pairs(cells: list[str]) -> str | None:
+    if not is_number(cells[0]):
+        return (
+            f": the label {cells[0]!r} is no number, which svmlight asks for. Use a CSV file for labels that are words."
+        )
+    before = -1
+    for number, cell in enumerate(cells[1:], start=2):
+        if cell.startswith("qid:"):
+            continue
+        pair = re.match(r"(\d+):(\S+)$", cell)
+        if pair is None or not is_number(pair[2]):
+            return f", word {number}: {cell[:40]!r} is no pair like 3:0.5."
+        if int(pair[1]) <= before:
             return (
-                f"{path}, line {line}: {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs "
-                "one cell per column; put text that holds the delimiter in double quotes."
+                f", word {number}: feature {pair[1]} comes after feature {before}; feature numbers must increase "
+                "within a line."
             )
-        wrong = [(name, cells[number].strip()) for name, number in wanted]
-        wrong = [(name, cell) for name, cell in wrong if cell not in MISSING and not is_number(cell)]
-        if wrong:
-            name, cell = wrong[0]
-            return f"{path}, line {line}, column {name.strip()!r}: {cell!r} is no number. {_remedy(wrong)}"
+        before = int(pair[1])
     return None
 
 
-def _remedy(wrong: list[tuple[str, str]]) -> str:
-    if wrong[0][1] in LIKE_MISSING:
-        return "If it stands for a missing value, leave the cell empty or write NA, and train with --impute median."
-    names = shlex.quote(",".join(name.strip() for name, cell in wrong if cell not in LIKE_MISSING))
-    return (
-        f"Columns of words or dates cannot be used as they are: leave them out with --ignore {names}, or replace them "
-        "by numbers, for example one column of 0 and 1 per word."
-    )
-
-
-def _cells(path: str, kind: Kind) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a CSV file with their line numbers, without header and blank lines."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=kind.delimiter)
-        skip = kind.header
-        for cells in reader:
-            if not cells:
-                continue
-            if skip:
-                skip = False
-                continue
-            yield reader.line_num, cells
-
-
-def _bad_pair(path: str) -> str | None:
-    pair = re.compile(r"^(\d+):(\S+)$")
-    for line, words in _words(path):
-        if not is_number(words[0]):
-            return (
-                f"{path}, line {line}: the label {words[0]!r} is no number, which svmlight asks for. Use a CSV file "
-                "for labels that are words."
-            )
-        before = -1
-        for number, word in enumerate(words[1:], start=2):
-            found = pair.match(word)
-            if word.startswith("qid:"):
-                continue
-            if found is None or not is_number(found[2]):
-                return f"{path}, line {line}, word {number}: {word[:40]!r} is no pair like 3:0.5."
-            if int(found[1]) <= before:
-                return (
-                    f"{path}, line {line}, word {number}: feature {found[1]} comes after feature {before}; feature "
-                    "numbers must increase within a line."
-                )
-            before = int(found[1])
-    return None
-
-
-def _words(path: str) -> Iterator[tuple[int, list[str]]]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            words = line.split("#", 1)[0].split()
-            if words:
-                yield number, words
-
-
-def place_of(path: str, kind: Kind, row: int, column: str | None) -> str:
-    """File, line and column of a cell, or file and row number where the format has no lines."""
-    where = f"{path}, row {row}"
-    lines = _cells(path, kind) if kind.format == "csv" else _words(path) if kind.format == "svmlight" else iter(())
-    for number, (line, _) in enumerate(lines):
-        if number == row:
-            where = f"{path}, line {line}"
-            break
-    if not column:
-        return where
-    return f"{where}, {'feature' if kind.format == 'svmlight' else 'column'} {column!r}"
-
-
-Array = np.ndarray
-
-#: names that a target column often has
-_USUAL = ("target", "label", "class", "y")
-_PART = 20_000
+# -- open files --------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -332,7 +304,7 @@ class Table:
     Parameters
     ----------
     path : str
-    kind : Kind
+    kind : FileKind
     source : Source
     target : str or None
         Name of the target column, "" where the format has a place of its own for it, None without target.
@@ -341,7 +313,7 @@ class Table:
     """
 
     path: str
-    kind: Kind
+    kind: FileKind
     source: Source
     target: str | None
     names: tuple[str, ...] | None
@@ -351,34 +323,178 @@ class Table:
         return self.source.n_rows
 
     @property
-    def has_target(self) -> bool:
-        return self.target is not None
+    def first_feature(self) -> int:
+        """The number of the first feature: 0 in svmlight files that count from 0, else 1."""
+        return int(getattr(self.source, "_first", 1))
 
     def read(self, start: int = 0, stop: int | None = None) -> Raw:
-        """Rows as they are stored; what cannot be read is explained with line and column."""
+        """Rows as they are stored; what cannot be read is an error with line and column."""
         try:
-            raw = self.source.read(start, self.n_rows if stop is None else stop)
+            raw = self.source.read(start, self.n_rows if stop is None else min(stop, self.n_rows))
         except ValueError as error:
-            raise explain(self.path, self.kind, self.names, error) from error
+            raise _data_error(self.path, self.kind, self.names, error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
 
-    def parts(self) -> Iterator[tuple[int, Raw]]:
-        """All rows in parts, with the number of the first."""
-        with task("rows", -(-self.n_rows // _PART)) as step:
-            for start in range(0, self.n_rows, _PART):
-                yield start, self.read(start, min(start + _PART, self.n_rows))
-                step()
+    def parts(self, *, impute: bool) -> Iterator[tuple[int, Raw]]:
+        """All rows in parts, checked, with the number of the first row of each."""
+        starts = range(0, self.n_rows, _PART)
+        for start in tracked(starts, "rows", len(starts)):
+            raw = self.read(start, start + _PART)
+            self.check(raw.X, impute=impute, start=start)
+            yield start, raw
+
+    def training_rows(self, options: Namespace, n_rows: int | None = None) -> tuple[Any, Array]:
+        """The rows, or the first `n_rows`, and their targets, fit for training."""
+        raw = self.read(0, n_rows)
+        if raw.y is None:
+            raise UsageError(f"{self.path} has no target; name its column with --target.")
+        lacking = missing_targets(raw.y)
+        if lacking.any():
+            raise DataError(
+                f"{self.place(int(np.argmax(lacking)), None)}: the target is missing. Drop such rows "
+                f"({int(lacking.sum())} here) before training; they can be predicted afterwards."
+            )
+        X = dense_if_small(raw.X)
+        self.check(X, impute=options.impute is not None)
+        return X, raw.y
+
+    def check(self, X: Any, *, impute: bool, start: int = 0) -> None:
+        """Refuse missing (unless they are imputed) and infinite values, by line and column, and say what to do."""
+        is_sparse = sparse.issparse(X)
+        values = X.data if is_sparse else X
+        wrong = np.isinf(values) if impute and not is_sparse else ~np.isfinite(values)
+        if not wrong.any():
+            return
+        if is_sparse:
+            entries, first = X.tocoo(), int(np.argmax(wrong))
+            row, column, value = int(entries.row[first]), int(entries.col[first]), values[first]
+        else:
+            row, column = (int(number) for number in np.argwhere(wrong)[0])
+            value = X[row, column]
+        place = self.place(start + row, column)
+        if np.isinf(value):
+            raise DataError(f"{place}: an infinite value. Replace it by a number, or leave the cell empty and impute.")
+        remedy = "svmlight files cannot be imputed; write a CSV file, or drop the row."
+        if not is_sparse:
+            n_rows = int(np.isnan(X).any(axis=1).sum())
+            remedy = f"Train with --impute median, or fill or drop such rows ({n_rows} here)."
+        raise DataError(f"{place}: a missing value. {remedy}")
 
     def place(self, row: int, column: int | None) -> str:
-        """A cell in the user's words: file, line and column; without a column, the target's."""
-        return place_of(self.path, self.kind, row, self.target if column is None else self._name(column))
+        """File, line (or row, where the format has no lines) and column of a cell; without `column`, the target's."""
+        line = next(islice(_numbered_rows(self.path, self.kind), row, None), None)
+        where = f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
+        if column is None:
+            return f"{where}, column {self.target!r}" if self.target else where
+        if self.kind.format == "svmlight":
+            return f"{where}, feature '{column + self.first_feature}'"
+        return f"{where}, column {self.names[column] if self.names else str(column)!r}"
 
-    def _name(self, column: int) -> str:
-        return self.names[column] if self.names else str(column + (self.kind.format == "svmlight"))
+
+def open_table(
+    options: Namespace, console: Console, path: str, *, model: Model | None = None, scale: bool = False
+) -> Table:
+    """Open a file of rows for training, or for a model.
+
+    For training it must have a target: the one that ``--target`` names, or a column with a usual name, or the last.
+    For a model its features are those of the model, and it may lack the target.
+    """
+    kind = recognise(path, header=options.header, format=options.format)
+    if kind.format == "csv" and options.header is None:
+        if kind.header:
+            console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
+        else:
+            console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
+    target, features = options.target, None
+    settings: dict[str, Any] = {"format": kind.format, "scale": scale}
+    if kind.format == "svmlight":
+        if model is not None:
+            zero_based = bool(model.meta["zero_based"]) if "zero_based" in model.meta else "auto"
+            settings |= {"n_features": model.n_features, "zero_based": zero_based}
+        elif target is not None:
+            raise UsageError("--target is for tables; svmlight files have the label first in each line.")
+    elif kind.format in ("npy", "npz"):
+        is_column = target is not None and kind.format == "npy" and target.lstrip("-").isdigit()
+        settings["target"] = int(target) if is_column else target
+    else:
+        target = _target_column(options, console, path, kind, model)
+        features = _feature_columns(options, path, kind.names, target, model)
+        settings |= {"target": target, "columns": list(features)}
+        if kind.format == "csv":
+            settings |= {"delimiter": kind.delimiter, "header": kind.header}
+    try:
+        source = open_rows(path, **settings)
+    except (ValueError, KeyError) as error:
+        raise _data_error(path, kind, features, error) from error
+    if features is None:
+        target = "" if source.n_targets else None
+    if model is None and target is None:
+        raise UsageError(
+            f"{path} holds no target: name a column by its number (--target -1) or a file (--target labels.npy), or "
+            "save both as numpy.savez(path, X=X, y=y)."
+        )
+    if model is not None and source.n_features != model.n_features:
+        known = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
+        raise DataError(
+            f"{path} has {source.n_features} features, but the model was trained on {model.n_features}{known}. Leave "
+            "columns out with --ignore, or name the target with --target."
+        )
+    return Table(path, kind, source, target, features)
+
+
+def _target_column(options: Namespace, console: Console, path: str, kind: FileKind, model: Model | None) -> str | None:
+    if options.target is not None:
+        return _column(path, kind.names, options.target, "--target")
+    if model is not None:
+        target = model.meta.get("target")
+        return target if target in kind.names and (kind.header or len(kind.names) > model.n_features) else None
+    usual = [name for name in kind.names if name.strip().lower() in _TARGET_NAMES]
+    target = usual[0] if len(usual) == 1 else kind.names[-1]
+    console.remark(f"target: column {target!r} of {path} (choose another with --target)")
+    return target
+
+
+def _feature_columns(
+    options: Namespace, path: str, names: tuple[str, ...], target: str | None, model: Model | None
+) -> tuple[str, ...]:
+    """The model's own columns, by name where both sides have names; else all columns but target and ignored ones."""
+    if model is not None and model.feature_names is not None:
+        known = tuple(str(name) for name in model.feature_names)
+        numbered = all(name.isdigit() for name in known)
+        if not numbered or (len(names) != model.n_features and set(known) <= set(names)):
+            absent = [name for name in known if name not in names]
+            if absent:
+                raise DataError(
+                    f"{path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
+                    f"it has {', '.join(map(repr, names[:20]))}."
+                )
+            return known
+    left_out = [_column(path, names, name, "--ignore") for given in options.ignore for name in given.split(",")]
+    if target is not None and target in left_out:
+        raise UsageError(f"column {target!r} is the target and cannot be ignored.")
+    features = tuple(name for name in names if name != target and name not in left_out)
+    if not features:
+        raise DataError(f"{path} has no columns left beside the target; it has {', '.join(map(repr, names))}.")
+    return features
+
+
+def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
+    if wanted in names:
+        return wanted
+    spaced = [name for name in names if name.strip() == wanted.strip()]  # "a, b" in a header
+    if len(spaced) == 1:
+        return spaced[0]
+    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
+        return names[int(wanted)]
+    known = ", ".join(repr(name.strip()) for name in names[:50])
+    raise DataError(f"{path} has no column {wanted!r} for {flag}; it has {known}.")
+
+
+# -- targets and rows --------------------------------------------------------------------------------------
 
 
 def as_labels(y: Array) -> Array:
-    """Targets as labels or numbers: whole numbers of a float file become int, truth values words, spaces go.
+    """Targets as labels or numbers: whole numbers of a float file become int, truth values text, spaces go.
 
     Examples
     --------
@@ -394,6 +510,75 @@ def as_labels(y: Array) -> Array:
     if y.dtype.kind == "O":
         y = np.where(missing(y), "", y)  # no label: an empty one
     return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
+
+
+def missing_targets(y: Array) -> Array:
+    """Which targets are missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.cli.tables import missing_targets
+    >>> missing_targets(np.array(["yes", ""])).tolist()
+    [False, True]
+    """
+    return np.isin(np.char.strip(y), list(MISSING)) if y.dtype.kind in "US" else missing(y)
+
+
+def task_of(y: Array, given: str | None) -> str:
+    """Whether targets are labels or values, where it was not said.
+
+    Numbers are values if some have fractions, or if there are more different ones than 10 and than 5 % of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.cli.tables import task_of
+    >>> task_of(np.array([0, 1, 1]), None), task_of(np.array([0.5, 1.25]), None), task_of(np.arange(40), None)
+    ('classify', 'regress', 'regress')
+    """
+    if given == "regress" and y.dtype.kind not in "iuf":
+        raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
+    if given is not None:
+        return given
+    if y.dtype.kind == "f":
+        return "regress"
+    n_distinct = len(np.unique(y))
+    if y.dtype.kind in "iu":
+        return "classify" if n_distinct <= max(_FEW_LABELS, _LABEL_SHARE * len(y)) else "regress"
+    if len(y) > 20 and n_distinct > 0.5 * len(y):
+        raise DataError(
+            f"the target has {n_distinct} different words in {len(y)} rows, such as {str(y[0])!r}: these are no "
+            "labels. Choose another column with --target."
+        )
+    return "classify"
+
+
+def describe_task(task: str, y: Array, given: str | None) -> str:
+    """The task and, where the numbers of the target decided it, the flag that decides otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.cli.tables import describe_task
+    >>> describe_task("classify", np.array([0, 1, 1]), None)
+    '2 classes (-s regress if the target is a quantity)'
+    """
+    decided = given is None and y.dtype.kind in "iuf"
+    if task == "classify":
+        return f"{len(np.unique(y))} classes" + (" (-s regress if the target is a quantity)" if decided else "")
+    return "regression" + (" (-s classify if the target is a label)" if decided else "")
+
+
+def dense_if_small(X: Any) -> Any:
+    """Sparse rows that are hardly sparse, as dense ones."""
+    if not sparse.issparse(X):
+        return X
+    cells = X.shape[0] * X.shape[1]
+    return X.toarray() if X.nnz >= _DENSE_SHARE * cells and 8 * cells <= _DENSE_BYTES else X.tocsr()
+
+
+# -- files that are written --------------------------------------------------------------------------------
 
 
 def check_output(out: str | None, *others: str | None, stream: bool = False) -> None:
@@ -413,17 +598,16 @@ def check_output(out: str | None, *others: str | None, stream: bool = False) -> 
     if out == "-":
         raise UsageError("'-' is standard output, and this command writes a file; give it a name.")
     for other in others:
-        if other is not None and _same_file(out, other):
+        if other is None:
+            continue
+        try:
+            same = os.path.samefile(out, other)
+        except OSError:  # one of them does not exist yet
+            same = os.path.realpath(out) == os.path.realpath(other)
+        if same:
             raise UsageError(f"{out} would be written over {other}, which this command uses too; give another name.")
     if not (stream and is_stream(out)):
         check_writable(out)
-
-
-def _same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:  # one of them does not exist yet
-        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def is_stream(path: str) -> bool:
@@ -431,353 +615,7 @@ def is_stream(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def target_file(options: Any) -> str | None:
+def target_file(options: Namespace) -> str | None:
     """The file that ``--target`` names, where it is one."""
-    given = getattr(options, "target", None)
+    given = options.target
     return given if given is not None and given.endswith(".npy") and os.path.isfile(given) else None
-
-
-def is_large(path: str, options: Any) -> bool:
-    """Whether a file is to be streamed."""
-    return os.path.getsize(path) > options.memory * 1e6
-
-
-def open_for_training(options: Any, console: Console, path: str | None = None, *, scale: bool = False) -> Table:
-    """A file with a target; where none is named, the usual names and then the last column are taken, and told."""
-    path = options.data if path is None else path
-    kind = _recognised(options, console, path)
-    if kind.format in ("npy", "npz"):
-        return _open_arrays(path, kind, options.target, scale)
-    if kind.format == "svmlight":
-        if options.target is not None:
-            raise UsageError("--target is for tables; svmlight files have the label first in each line.")
-        return _opened(path, kind, "", None, scale=scale)
-    names = kind.names if kind.format == "csv" else _parquet_names(path)
-    if options.target is not None:
-        target = _column(path, names, options.target, "--target")
-    else:
-        usual = [name for name in names if name.strip().lower() in _USUAL]
-        target = usual[0] if len(usual) == 1 else names[-1]
-        console.remark(f"target: column {target!r} of {path} (choose another with --target)")
-    return _opened(path, kind, target, _features(path, names, target, options.ignore), scale=scale)
-
-
-def _recognised(options: Any, console: Console, path: str) -> Kind:
-    """The kind of a file; what was found out about a header is told, with the flag that decides otherwise."""
-    kind = recognise(path, header=options.header, format=options.format)
-    if kind.format == "csv" and options.header is None:
-        if kind.header:
-            console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
-        else:
-            console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
-    return kind
-
-
-def open_for_model(options: Any, console: Console, path: str, model: Model) -> Table:
-    """A file whose features are those of a model; its target is found where it has one."""
-    kind = _recognised(options, console, path)
-    meta = model.meta
-    if kind.format in ("npy", "npz"):
-        table = _open_arrays(path, kind, options.target, False, needed=False)
-    elif kind.format == "svmlight":
-        zero_based = bool(meta["zero_based"]) if "zero_based" in meta else "auto"
-        table = _opened(path, kind, "", None, n_features=model.n_features, zero_based=zero_based)
-    else:
-        names = kind.names if kind.format == "csv" else _parquet_names(path)
-        wanted = options.target if options.target is not None else meta.get("target")
-        target = None
-        if options.target is not None:
-            target = _column(path, names, options.target, "--target")
-        elif wanted in names and (kind.header or kind.format == "parquet" or len(names) > model.n_features):
-            target = str(wanted)
-        features = _features_of(path, names, target, options.ignore, model)
-        table = _opened(path, kind, target, features)
-    if table.source.n_features != model.n_features:
-        raise DataError(
-            f"{path} has {table.source.n_features} features, but the model was trained on {model.n_features}"
-            f"{_names_of(model)}. Leave columns out with --ignore, or name the target with --target."
-        )
-    return table
-
-
-def _features_of(
-    path: str, names: tuple[str, ...], target: str | None, ignore: list[str], model: Model
-) -> tuple[str, ...]:
-    """The model's own columns, by name where both sides have names, else all columns."""
-    known = None if model.feature_names is None else tuple(str(name) for name in model.feature_names)
-    by_name = known is not None and not all(name.isdigit() for name in known)
-    if known is None or (not by_name and (len(names) == model.n_features or not set(known) <= set(names))):
-        return _features(path, names, target, ignore)
-    missing = [name for name in known if name not in names]
-    if missing:
-        raise DataError(
-            f"{path} lacks the column(s) {', '.join(map(repr, missing[:10]))} that the model was trained on; "
-            f"it has {', '.join(map(repr, names[:20]))}."
-        )
-    return known
-
-
-def _names_of(model: Model) -> str:
-    return "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
-
-
-def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
-    if wanted in names:
-        return wanted
-    spaced = [name for name in names if name.strip() == wanted.strip()]  # "a, b" in a header
-    if len(spaced) == 1:
-        return spaced[0]
-    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return names[int(wanted)]
-    known = ", ".join(repr(name.strip()) for name in names[:50])
-    raise DataError(f"{path} has no column {wanted!r} for {flag}; it has {known}.")
-
-
-def _features(path: str, names: tuple[str, ...], target: str | None, ignore: list[str]) -> tuple[str, ...]:
-    left_out = [_column(path, names, name, "--ignore") for words in ignore for name in words.split(",")]
-    if target is not None and target in left_out:
-        raise UsageError(f"column {target!r} is the target and cannot be ignored.")
-    features = tuple(name for name in names if name != target and name not in left_out)
-    if not features:
-        raise DataError(f"{path} has no columns left beside the target; it has {', '.join(map(repr, names))}.")
-    return features
-
-
-def _parquet_names(path: str) -> tuple[str, ...]:
-    from kompakt.data.files import pyarrow_module
-
-    try:
-        return tuple(pyarrow_module("pyarrow.parquet").ParquetFile(path).schema_arrow.names)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is a damaged Parquet file: {error}") from error
-
-
-def _opened(path: str, kind: Kind, target: str | None, features: tuple[str, ...] | None, **more: Any) -> Table:
-    options: dict[str, Any] = {"format": kind.format, **more}
-    if features is not None:
-        options |= {"target": target, "columns": list(features)}
-    if kind.format == "csv":
-        options |= {"delimiter": kind.delimiter, "header": kind.header}
-    try:
-        source = open_rows(path, **options)
-    except ValueError as error:
-        raise explain(path, kind, features, error, target) from error
-    return Table(path, kind, source, target, features)
-
-
-def _open_arrays(path: str, kind: Kind, target: str | None, scale: bool, needed: bool = True) -> Table:
-    chosen: Any = target
-    if target is not None and target.lstrip("-").isdigit() and kind.format == "npy":
-        chosen = int(target)
-    try:
-        source = open_rows(path, target=chosen, scale=scale, format=kind.format)
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path}: {error}") from error
-    if needed and not source.n_targets:
-        raise UsageError(
-            f"{path} holds no target: name a column by its number (--target -1) or a file (--target labels.npy), or "
-            "save both as numpy.savez(path, X=X, y=y)."
-        )
-    return Table(path, kind, source, "" if source.n_targets else None, None)
-
-
-
-#: rows by which the median of a streamed file is estimated
-_MEDIAN_ROWS = 200_000
-#: a sparse file with at least this share of entries, and small enough, is handled as dense rows
-_DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
-#: whole numbers are labels while there are at most so many different ones, or so large a share of the rows
-_FEW_LABELS, _LABEL_SHARE = 10, 0.05
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """x' = (x with NaN replaced by fill - shift) / scale; None where a step is left out."""
-
-    fill: Array | None = None
-    shift: Array | None = None
-    scale: Array | None = None
-
-    def apply(self, X: Any) -> Any:
-        """Rows as the machine sees them."""
-        if self.fill is not None:
-            X = np.where(np.isnan(X), self.fill, X)
-        if self.shift is not None:
-            X = X - self.shift
-        if self.scale is not None:
-            X = sparse.csr_matrix(X.multiply(1.0 / self.scale)) if sparse.issparse(X) else X / self.scale
-        return X
-
-    def stored(self, model: Model, **more: Any) -> Model:
-        """The model that prepares its rows itself."""
-        from dataclasses import replace
-
-        return replace(model, input_fill=self.fill, input_shift=self.shift, input_scale=self.scale, **more)
-
-
-def prepared(X: Any, *, impute: bool, scale: bool) -> Preparation:
-    """Medians of the columns for missing values, then mean and standard deviation; sparse rows are not shifted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import prepared
-    >>> prepared(np.array([[1.0], [3.0], [np.nan]]), impute=True, scale=True).fill
-    array([2.])
-    """
-    fill = shift = spread = None
-    if impute and not sparse.issparse(X):
-        fill = medians(X)
-        X = np.where(np.isnan(X), fill, X)
-    if scale:
-        mean = np.asarray(X.mean(axis=0)).ravel()
-        squares = X.multiply(X).mean(axis=0) if sparse.issparse(X) else np.mean(np.square(X - mean), axis=0)
-        variance = np.asarray(squares).ravel() - (mean**2 if sparse.issparse(X) else 0.0)
-        spread = np.sqrt(np.maximum(variance, 0.0))
-        spread = np.where(spread > 0.0, spread, 1.0)
-        shift = None if sparse.issparse(X) else mean
-    return Preparation(fill, shift, spread)
-
-
-def medians(X: Array) -> Array:
-    """Median of every column without its missing values; a column of missing values only gives 0."""
-    empty = np.isnan(X).all(axis=0)
-    result = np.zeros(X.shape[1])
-    result[~empty] = np.nanmedian(X[:, ~empty], axis=0)
-    return result
-
-
-def check_rows(raw: Raw, table: Table, *, impute: bool, start: int = 0) -> None:
-    """Refuse missing and infinite values, by line and column, and say what to do."""
-    X = raw.X
-    values = X.data if sparse.issparse(X) else X
-    if np.all(np.isfinite(values)):
-        return
-    wrong = np.isinf(values) if impute and not sparse.issparse(X) else ~np.isfinite(values)
-    if not wrong.any():
-        return
-    if sparse.issparse(X):
-        at = int(np.flatnonzero(wrong)[0])
-        row, column = int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
-        value = values[at]
-    else:
-        row, column = (int(one) for one in np.argwhere(wrong)[0])
-        value = X[row, column]
-    place = table.place(start + row, column)
-    if np.isinf(value):
-        raise DataError(f"{place}: an infinite value. Replace it by a number, or leave the cell empty and impute.")
-    remedy = (
-        "svmlight files cannot be imputed; write a CSV file, or drop the row."
-        if sparse.issparse(X)
-        else f"Train with --impute median, or fill or drop such rows ({int(np.isnan(X).any(axis=1).sum())} here)."
-    )
-    raise DataError(f"{place}: a missing value. {remedy}")
-
-
-def missing_targets(y: Array) -> Array:
-    """Which targets are missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import missing_targets
-    >>> missing_targets(np.array(["yes", ""])).tolist()
-    [False, True]
-    """
-    if y.dtype.kind in "US":
-        from kompakt.cli.tables import MISSING
-
-        return np.isin(np.char.strip(y), list(MISSING))
-    if y.dtype.kind == "f":
-        return ~np.isfinite(y)
-    return np.zeros(len(y), dtype=bool)
-
-
-def check_targets(y: Array, table: Table, start: int = 0) -> None:
-    """Refuse rows without a target."""
-    missing = missing_targets(y)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise DataError(
-            f"{table.place(start + row, None)}: the target is missing. Drop such rows ({int(missing.sum())} here) "
-            "before training; they can be predicted afterwards."
-        )
-
-
-def task_of(y: Array, given: str | None) -> str:
-    """Whether targets are labels or values, where it was not said.
-
-    Numbers are values if some have fractions, or if there are more different ones than 10 and than 5 % of the rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import task_of
-    >>> task_of(np.array([0, 1, 1]), None), task_of(np.array([0.5, 1.25]), None), task_of(np.arange(40), None)
-    ('classify', 'regress', 'regress')
-    """
-    if given is not None:
-        if given == "regress" and y.dtype.kind not in "iuf":
-            raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
-        return given
-    if y.dtype.kind not in "iuf":
-        if len(y) > 20 and len(np.unique(y)) > 0.5 * len(y):
-            raise DataError(
-                f"the target has {len(np.unique(y))} different words in {len(y)} rows, such as {str(y[0])!r}: these "
-                "are no labels. Choose another column with --target."
-            )
-        return "classify"
-    if y.dtype.kind == "f":
-        return "regress"
-    return "classify" if len(np.unique(y)) <= max(_FEW_LABELS, _LABEL_SHARE * len(y)) else "regress"
-
-
-def task_in_words(task: str, y: Array, given: str | None) -> str:
-    """The task and, where the numbers of the target decided it, the flag that decides otherwise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import task_in_words
-    >>> task_in_words("classify", np.array([0, 1, 1]), None)
-    '2 classes (-s regress if the target is a quantity)'
-    """
-    decided = given is None and y.dtype.kind in "iuf"
-    if task == "classify":
-        return f"{len(np.unique(y))} classes" + (" (-s regress if the target is a quantity)" if decided else "")
-    return "regression" + (" (-s classify if the target is a label)" if decided else "")
-
-
-def dense_if_small(X: Any) -> Any:
-    """Sparse rows that are hardly sparse, as dense ones."""
-    if not sparse.issparse(X):
-        return X
-    cells = X.shape[0] * X.shape[1]
-    return X.toarray() if X.nnz >= _DENSE_SHARE * cells and 8 * cells <= _DENSE_BYTES else X.tocsr()
-
-
-class ImputedSource(Source):
-    """A source whose missing values are replaced as they are read."""
-
-    def __init__(self, inner: Source, fill: Array) -> None:
-        self.inner, self.fill = inner, fill
-        for name in ("n_rows", "n_features", "dtype", "is_sparse", "n_targets", "has_weight", "feature_names", "scale"):
-            setattr(self, name, getattr(inner, name))
-        self.sequential, self.name = inner.sequential, inner.name
-        self.n_index_passes = getattr(inner, "n_index_passes", 0)
-
-    def read(self, start: int, stop: int) -> Raw:
-        raw = self.inner.read(start, stop)
-        return Raw(np.where(np.isnan(raw.X), self.fill, raw.X).astype(self.dtype, copy=False), raw.y, raw.w)
-
-    def where(self, row: int) -> str:
-        return self.inner.where(row)
-
-    def bounds(self) -> Array | None:
-        return self.inner.bounds()
-
-
-def streamed_medians(table: Table) -> Array:
-    """Medians by evenly spaced rows of a file, all of them where there are few."""
-    step = max(1, -(-table.n_rows // _MEDIAN_ROWS))
-    return medians(np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts()]))

@@ -18,8 +18,8 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,9 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.data.checks import as_words
-from kompakt.data.files import _Columns
-from kompakt.data.rows import Sums, tree_sum
-from kompakt.data.streamed import Bounds, ChunkedSource, Raw, RowReader, join
+from kompakt.data.files import TableColumns
+from kompakt.data.rows import Bounds, Sums, Task, tree_sum
+from kompakt.data.streamed import ChunkedSource, Raw, join, locate
 from kompakt.parallel import block_threads
 
 #: partial sums that one task adds up; a power of two keeps the tree that of rows in memory
@@ -100,21 +100,16 @@ class DaskSource(ChunkedSource):
 
     def __init__(self, rows: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False):
         _dask()
-        self.scale = scale
-        frame = _is_frame(rows)
-        self.name = f"the Dask {'DataFrame' if frame else 'array'}"
-        parts, sizes = (self._of_frame if frame else self._of_array)(rows, target, weight, columns)
-        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.scale, self.has_weight = scale, weight is not None
+        self.name = f"the Dask {'DataFrame' if _is_frame(rows) else 'array'}"
+        parts, sizes = (self._of_frame if _is_frame(rows) else self._of_array)(rows, target, weight, columns)
+        self.starts = np.cumsum([0, *sizes])
         self.n_rows = int(self.starts[-1])
         if not self.n_rows:
             raise ValueError(f"{self.name} holds no rows.")
         self.parts: list[Any] | None = parts  # one Delayed of a Raw per partition
 
-    # -- from collections to partitions ----------------------------------------------------------------
-
     def _of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
-        import dask.array as da
-
         if columns is not None:
             raise ValueError("columns=... is for tables; cut the array itself.")
         if X.ndim != 2:
@@ -122,90 +117,67 @@ class DaskSource(ChunkedSource):
         if X.numblocks[1] != 1:
             X = X.rechunk({1: -1})
         if np.isnan(X.shape[0]):
-            X = X.compute_chunk_sizes()
-            self.n_index_passes = 1
-        self.n_features = int(X.shape[1])
-        self.is_sparse = sparse.issparse(X._meta)
+            X, self.n_index_passes = X.compute_chunk_sizes(), 1
+        self.n_features, self.is_sparse = int(X.shape[1]), sparse.issparse(X._meta)
         self.dtype = np.dtype(X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
-        sizes = [int(size) for size in X.chunks[0]]
-        columns_of = []
-        for values, role in ((target, "target"), (weight, "weight")):
-            columns_of.append(None if values is None else _aligned(da, values, X, role))
-        y, w = columns_of
+        y, w = (_aligned(values, X, role) for values, role in ((target, "target"), (weight, "weight")))
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
-        self.has_weight = w is not None
-        delayed = _dask().delayed
+        sizes = [int(size) for size in X.chunks[0]]
         blocks = [[None] * len(sizes) if one is None else list(one.to_delayed().ravel()) for one in (X, y, w)]
-        make = delayed(partial(_raw_of_arrays, self.dtype), pure=True)
+        make = _dask().delayed(partial(_raw_of_arrays, self.dtype), pure=True)
         return [make(*block) for block in zip(*blocks, strict=True)], sizes
 
     def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
-        named = all(isinstance(name, str) for name in frame.columns)
-        frame = frame if named else frame.rename(columns=str)
-        extra = {}
-        for name, values in (("__target__", target), ("__weight__", weight)):
-            if is_dask(values):
-                if values.npartitions != frame.npartitions:
-                    raise ValueError(
-                        f"{name.strip('_')} has {values.npartitions} partitions and the DataFrame {frame.npartitions}: "
-                        "make it a column of the DataFrame, and name the column."
-                    )
-                extra[name] = values
-            elif isinstance(values, np.ndarray):
-                raise TypeError(f"the {name.strip('_')} of a Dask DataFrame must be a column or a Dask Series.")
-        of_y = None if "__target__" in extra else target
-        of_w = None if "__weight__" in extra else weight
-        wanted = _Columns([str(name) for name in frame.columns], of_y, of_w, columns, self.name)
+        has_names = all(isinstance(name, str) for name in frame.columns)
+        frame = frame if has_names else frame.rename(columns=str)
+        for role, values in (("target", target), ("weight", weight)):
+            if is_dask(values) and values.npartitions != frame.npartitions:
+                raise ValueError(
+                    f"{role} has {values.npartitions} partitions and the DataFrame {frame.npartitions}: make it a "
+                    "column of the DataFrame, and name the column."
+                )
+            if isinstance(values, np.ndarray):
+                raise TypeError(f"the {role} of a Dask DataFrame must be a column or a Dask Series.")
+        y, w = (None if is_dask(values) else values for values in (target, weight))
+        wanted = TableColumns([str(name) for name in frame.columns], y, w, columns, self.name)
         kinds = {str(name): kind for name, kind in frame.dtypes.items()}
-        used = [kinds[name] for name in wanted.features]
-        _refuse_words({name: kinds[name] for name in [*wanted.features, *([wanted.weight] if wanted.weight else [])]})
-        single = all(kind == np.float32 for kind in used)
+        wanted.refuse_other_types(kinds, lambda kind: getattr(kind, "kind", "O") in "fiub")
+        single = all(kinds[name] == np.float32 for name in wanted.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features) if named else None
-        series = extra.get("__target__")
-        if series is None:
-            self.n_targets = 0 if target is None else 1 if wanted.single else len(wanted.targets)
-        else:
-            self.n_targets = len(series.columns) if _is_frame(series) else 1
-        self.has_weight = weight is not None
+        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features) if has_names else None
+        self.n_targets = len(wanted.targets)
+        if is_dask(target):
+            self.n_targets = len(target.columns) if _is_frame(target) else 1
         self.n_index_passes = 1
-        delayed = _dask().delayed
-        frames = frame.to_delayed()
-        others = [
-            extra[name].to_delayed() if name in extra else [None] * len(frames) for name in ("__target__", "__weight__")
-        ]
-        make = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True)
+        delayed, frames = _dask().delayed, frame.to_delayed()
+        others = [one.to_delayed() if is_dask(one) else [None] * len(frames) for one in (target, weight)]
+        make, count = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True), delayed(len, pure=True)
         parts = [make(*one) for one in zip(frames, *others, strict=True)]
-        count = delayed(_length, pure=True)
         return parts, list(_dask().compute(*[count(one) for one in frames]))
 
-    # -- reading ---------------------------------------------------------------------------------------
-
     def where(self, row: int) -> str:
-        chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"row {row - int(self.starts[chunk])} of partition {chunk} of {self.name}"
+        chunk, number = locate(self.starts, row)
+        return f"row {number} of partition {chunk} of {self.name}"
 
     def load(self, chunk: int) -> Raw:
         if self.parts is None:
             raise RuntimeError("a source that was sent to a worker has no partitions; its tasks are handed their rows.")
-        for attempt in range(RETRIES + 1):
+        attempt = 0
+        while True:
             try:
                 return self.parts[chunk].compute()
-            except (KeyboardInterrupt, SystemExit):
-                raise
             except Exception as error:
                 if attempt == RETRIES:
-                    raise BlockError(self.failed(chunk, error)) from error
-                time.sleep(min(1.0, 0.01 * 2**attempt))
-        raise AssertionError("unreachable")
+                    raise self.block_error(chunk, error) from error
+            time.sleep(min(1.0, 0.01 * 2**attempt))
+            attempt += 1
 
-    def failed(self, chunk: int | None, error: BaseException) -> str:
+    def block_error(self, chunk: int, error: BaseException) -> BlockError:
         """What to say of a partition that cannot be read."""
-        first, stop = (0, self.n_rows) if chunk is None else (self.starts[chunk], self.starts[chunk + 1])
-        which = "a block" if chunk is None else f"partition {chunk}"
-        return (
-            f"{which} of {self.name} (rows {first} to {stop - 1}) failed {RETRIES + 1} times; the last error was "
-            f"{type(error).__name__}: {error}. Repair or drop it, and fit again."
+        return BlockError(
+            f"partition {chunk} of {self.name} (rows {self.starts[chunk]} to {self.starts[chunk + 1] - 1}) failed "
+            f"{RETRIES + 1} times; the last error was {type(error).__name__}: {error}. Repair or drop it, and fit "
+            "again."
         )
 
     def cluster(self) -> ClusterPasses | None:
@@ -222,9 +194,13 @@ class DaskSource(ChunkedSource):
         return {**super().__getstate__(), "parts": None}
 
 
-def _aligned(da: Any, values: Any, X: Any, role: str) -> Any:
-    """Targets or weights as a Dask array with the row chunks of X."""
-    if _is_frame(values) or hasattr(values, "to_dask_array"):
+def _aligned(values: Any, X: Any, role: str) -> Any:
+    """Targets or weights as a Dask array with the row chunks of X; None for None."""
+    import dask.array as da
+
+    if values is None:
+        return None
+    if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if not is_dask(values):
         values = np.asarray(values)
@@ -237,50 +213,22 @@ def _aligned(da: Any, values: Any, X: Any, role: str) -> Any:
 
 
 def _raw_of_arrays(dtype: np.dtype, X: Any, y: Any, w: Any) -> Raw:
-    if sparse.issparse(X):
-        X = X.tocsr().astype(dtype, copy=False)
-    else:
-        X = np.ascontiguousarray(X, dtype=dtype)
+    X = X.tocsr().astype(dtype, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
     return Raw(X, None if y is None else np.asarray(y), None if w is None else np.asarray(w, dtype=np.float64))
 
 
-def _raw_of_frame(wanted: Any, dtype: np.dtype, frame: Any, target: Any, weight: Any) -> Raw:
-    X = np.ascontiguousarray(frame[wanted.features].to_numpy(dtype=dtype, na_value=np.nan))
-    y = w = None
-    if target is not None:
-        y = _labels(target)
-    elif wanted.targets and wanted.single:
-        y = _labels(frame[wanted.targets[0]])
-    elif wanted.targets:
-        y = frame[wanted.targets].to_numpy(np.float64, na_value=np.nan)
-    if weight is not None:
-        w = weight.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif wanted.weight is not None:
-        w = frame[wanted.weight].to_numpy(dtype=np.float64, na_value=np.nan)
-    return Raw(X, y, w)
+def _raw_of_frame(wanted: TableColumns, dtype: np.dtype, frame: Any, target: Any, weight: Any) -> Raw:
+    def numbers(columns: Any, dtype: np.dtype | type = np.float64) -> np.ndarray:
+        return np.ascontiguousarray(columns.to_numpy(dtype=dtype, na_value=np.nan))
 
-
-def _labels(column: Any) -> np.ndarray:
-    values = column.to_numpy()
-    if values.dtype != object:
-        return values
-    if values.ndim == 2:  # several columns of targets
-        return column.to_numpy(np.float64, na_value=np.nan)
-    return as_words(values, column.isna().to_numpy())
-
-
-def _length(frame: Any) -> int:
-    return len(frame)
-
-
-def _refuse_words(kinds: dict[str, Any]) -> None:
-    wrong = {name: str(kind) for name, kind in kinds.items() if getattr(kind, "kind", "O") not in "fiub"}
-    if wrong:
-        raise ValueError(
-            f"columns {wrong} of the Dask DataFrame are no numbers. Encode categories as numbers before training, for "
-            "example one 0/1 column per category (scikit-learn's OneHotEncoder, dask.dataframe.get_dummies), or leave "
-            "them out with columns=[...]."
-        )
+    if target is None and wanted.targets:
+        target = frame[wanted.targets[0] if wanted.single else wanted.targets]
+    if weight is None and wanted.weights:
+        weight = frame[wanted.weights[0]]
+    y = None if target is None else target.to_numpy()
+    if y is not None and (y.dtype == object or y.ndim == 2):
+        y = numbers(target) if y.ndim == 2 else as_words(y, target.isna().to_numpy())
+    return Raw(numbers(frame[wanted.features], dtype), y, None if weight is None else numbers(weight))
 
 
 # -- passes on a cluster -----------------------------------------------------------------------------------
@@ -293,61 +241,56 @@ class ClusterPasses:
     client: Any
     source: DaskSource
 
-    def run(self, reader: RowReader, task: Callable[..., Any], bounds: Sequence[Bounds]) -> Iterator[Any]:
-        """Results of a task for every range, in order, few at a time."""
+    def run(self, task: Task, bounds: list[Bounds], kept: np.ndarray | None) -> Iterator[Any]:
+        """Results of a task for every range, in order, few at a time; `kept` are the rows that the ranges count."""
         threads = self._threads()
-        groups = _groups(list(bounds), max(1, min(64, self._per_task(bounds), len(bounds) // (2 * threads))))
-        make = self._maker(reader, task, _results_of)
+        groups = _groups(bounds, max(1, min(64, self._per_task(bounds), len(bounds) // (2 * threads))))
+        node = self._maker(_results_of, task, kept)
         window = max(2, _WAITING * threads)
         for first in range(0, len(groups), window):
-            nodes = [make(group) for group in groups[first : first + window]]
-            for results in self._computed(nodes):
+            for results in self._computed([node(group) for group in groups[first : first + window]]):
                 yield from results
 
-    def reduce(self, reader: RowReader, task: Callable[..., Sums], bounds: Sequence[Bounds]) -> Sums:
-        """The sum of a task over all ranges, by the tree of rows in memory."""
-        threads = self._threads()
-        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * threads)))
-        groups = _groups(list(bounds), 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
-        make = self._maker(reader, task, _sums_of)
-        nodes = [make(group) for group in groups]
+    def reduce(self, task: Task, bounds: list[Bounds], kept: np.ndarray | None) -> Iterator[Sums]:
+        """The one sum of a task over all ranges, by the tree of rows in memory."""
+        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * self._threads())))
+        groups = _groups(bounds, 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
+        node = self._maker(_sums_of, task, kept)
+        nodes = [node(group) for group in groups]
         add = _dask().delayed(tree_sum, pure=True)
         while len(nodes) > 1:
-            nodes = [
-                add(nodes[at : at + FAN_IN]) if at + 1 < len(nodes) else nodes[at]
-                for at in range(0, len(nodes), FAN_IN)
-            ]
-        return self._computed(nodes)[0]
+            nodes = [add(few) if len(few) > 1 else few[0] for few in _groups(nodes, FAN_IN)]
+        yield from self._computed(nodes)
 
     def _threads(self) -> int:
         return max(1, sum(self.client.nthreads().values()))
 
-    def _per_task(self, bounds: Sequence[Bounds]) -> int:
+    def _per_task(self, bounds: list[Bounds]) -> int:
         """Ranges that make up about a partition."""
         rows = max(1, bounds[0][1] - bounds[0][0])
         return max(1, int(self.source.n_rows / (len(self.source.starts) - 1) / rows))
 
-    def _maker(self, reader: RowReader, task: Callable[..., Any], collect: Callable[..., Any]) -> Callable[..., Any]:
+    def _maker(self, collect: Task, task: Task, kept: np.ndarray | None) -> Callable[[list[Bounds]], Any]:
         """A function from ranges to a node of the graph."""
-        from distributed.protocol.pickle import dumps
+        from distributed.protocol.pickle import dumps, loads
 
         delayed, parts, starts = _dask().delayed, self.source.parts, self.source.starts
         assert parts is not None
         name = f"kompakt-{uuid.uuid4().hex}"
-        kept = reader.kept
-        lean = task if kept is None else _with_reader(task, replace(reader, kept=None))
-        function = delayed(_unpacked, pure=True)(dumps(lean), dask_key_name=f"{name}-function")
+        function = delayed(loads, pure=True)(dumps(task), dask_key_name=f"{name}-function")
         run = delayed(collect, pure=True)
 
         def node(group: list[Bounds]) -> Any:
-            numbers = None if kept is None else kept[group[0][0] : group[-1][1]]
-            first, stop = (group[0][0], group[-1][1]) if numbers is None else (int(numbers[0]), int(numbers[-1]) + 1)
-            begin = int(np.searchsorted(starts, first, side="right")) - 1
+            first, stop = group[0][0], group[-1][1]
+            inside = None
+            if kept is not None:
+                inside = kept[first:stop]
+                first, stop = int(inside[0]), int(inside[-1]) + 1
+                inside = inside - first
+            begin, skipped = locate(starts, first)
             end = int(np.searchsorted(starts, stop, side="left"))
-            here = [parts[chunk] for chunk in range(begin, end)]
-            cut = slice(first - int(starts[begin]), stop - int(starts[begin]))
-            inside = None if numbers is None else numbers - first
-            return run(function, group, here, cut, inside, dask_key_name=f"{name}-{group[0][0]}")
+            cut = slice(skipped, skipped + stop - first)
+            return run(function, group, parts[begin:end], cut, inside, dask_key_name=f"{name}-{group[0][0]}")
 
         return node
 
@@ -362,7 +305,7 @@ class ClusterPasses:
             chunk = self._blamed([future.key for future in futures if future.status == "error"])
             if chunk is None:
                 raise
-            raise BlockError(self.source.failed(chunk, error)) from error
+            raise self.source.block_error(chunk, error) from error
 
     def _blamed(self, keys: list[Any]) -> int | None:
         """The partition whose reading failed, if it was that."""
@@ -380,32 +323,17 @@ def _causes_of(dask_scheduler: Any, keys: list[Any]) -> list[str]:
     return [str(task.exception_blame.key) for task in tasks if task is not None and task.exception_blame is not None]
 
 
-def _groups(bounds: list[Bounds], size: int) -> list[list[Bounds]]:
-    return [bounds[at : at + size] for at in range(0, len(bounds), size)]
+def _groups(items: list[Any], size: int) -> list[list[Any]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def _with_reader(task: Any, reader: RowReader) -> Any:
-    """The same task without the numbers of all kept rows, which its rows were chosen by before."""
-    return partial(task.func, reader, *task.args[1:], **task.keywords)
-
-
-def _unpacked(function: bytes) -> Any:
-    from distributed.protocol.pickle import loads
-
-    return loads(function)
-
-
-def _rows_of(here: list[Raw], cut: slice, inside: np.ndarray | None) -> Raw:
-    raw = join(here).part(cut)
-    return raw if inside is None else raw.part(inside)
-
-
-def _results_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
+def _results_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
     """Results of a task for consecutive ranges, from the partitions that hold their rows."""
-    raw, first = _rows_of(here, cut, inside), group[0][0]
+    raw, first = join(parts).part(cut), group[0][0]
+    raw = raw if inside is None else raw.part(inside)
     with block_threads(1):
         return [task((start, stop), raw.part(slice(start - first, stop - first))) for start, stop in group]
 
 
-def _sums_of(task: Any, group: list[Bounds], here: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
-    return tree_sum(_results_of(task, group, here, cut, inside))
+def _sums_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
+    return tree_sum(_results_of(task, group, parts, cut, inside))

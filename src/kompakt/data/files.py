@@ -2,238 +2,219 @@
 
 from __future__ import annotations
 
-import bisect
 import csv
 import io
 import math
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from kompakt.data.checks import as_words
-from kompakt.data.streamed import ChunkedSource, Raw, Source, join
+from kompakt.data.streamed import ChunkedSource, Raw, Source, join, locate, pieces
 
-_CHUNK_BYTES = 8 << 20
+#: bytes of a file that are decoded at a time, about
+CHUNK_BYTES = 4 << 20
+#: decoded row groups larger than this are kept one per thread, and no more
+_LARGE_BYTES = 64 << 20
 #: column numbers and row pointers of CSR blocks have 32 bits
 _MOST_FEATURES = np.iinfo(np.int32).max
 
 
+def named(paths: list[str]) -> str:
+    """What messages call some files."""
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+def as_floats(X: np.ndarray, name: str) -> np.ndarray:
+    """Numeric values as C-ordered float32 or float64."""
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"{name} holds values of type {X.dtype}; expected numbers. Encode them as numbers first.")
+    return np.ascontiguousarray(X, dtype=_float_type(X.dtype))
+
+
+def _float_type(dtype: Any) -> np.dtype:
+    native = np.dtype(dtype).newbyteorder("=")
+    return native if native in (np.float32, np.float64) else np.dtype(np.float64)
+
+
+def _n_targets(y: Any) -> int:
+    return 0 if y is None else 1 if len(y.shape) == 1 else int(y.shape[1])
+
+
+# -- arrays in files -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class NpyArray:
-    """A C-ordered array in a file, read by rows: anything ``numpy.save`` wrote, or the file behind a memory map."""
+    """A C-ordered array at a place in a file, read by slices of rows.
 
-    def __init__(self, path: str, dtype: np.dtype, shape: tuple[int, ...], offset: int) -> None:
-        self.path, self.dtype, self.shape, self.offset = path, dtype, shape, offset
+    Read instead of mapped: the pages of a memory map would count as memory of the process.
+    """
 
-    @classmethod
-    def open(cls, path: Any) -> NpyArray:
-        """The array of a .npy file."""
-        path = os.fspath(path)
-        with open(path, "rb") as file:
-            dtype, shape, fortran = _header(file, path)
-            offset = file.tell()
-        return cls.checked(path, dtype, shape, offset, fortran)
-
-    @classmethod
-    def behind(cls, array: np.memmap) -> NpyArray:
-        """The file behind a memory map, which must be the whole map."""
-        if array.filename is None or isinstance(array.base, np.memmap):
-            raise ValueError(
-                "a part of a memory map, or a map without a file, cannot be read again by rows; give the whole map or "
-                "the path of the file."
-            )
-        fortran = array.ndim > 1 and not array.flags.c_contiguous
-        return cls.checked(os.fspath(array.filename), array.dtype, array.shape, int(array.offset), fortran)
-
-    @classmethod
-    def checked(
-        cls,
-        path: str,
-        dtype: np.dtype,
-        shape: tuple[int, ...],
-        offset: int,
-        fortran: bool,
-        end: int | None = None,
-        name: str | None = None,
-    ) -> NpyArray:
-        """An array at a place in a file that ends at byte `end`; what its header says must fit the file.
-
-        A header is a few bytes that may say anything: nothing is allocated by it before it was compared with the size.
-        """
-        name = name or path
-        end = os.path.getsize(path) if end is None else end
-        needed = math.prod(shape) * dtype.itemsize  # Python's numbers, which do not overflow
-        if any(length < 0 for length in shape) or offset + needed > end:
-            raise ValueError(
-                f"{name} ends before its rows do: its header says shape {shape} of {dtype}, which are {needed} bytes, "
-                f"but the file has {max(0, end - offset)}. It was cut short or damaged; write it again."
-            )
-        if dtype.hasobject:
-            raise ValueError(f"{name} holds Python objects (pickled); expected numbers. Save them as floats.")
-        if fortran and len(shape) > 1 and min(shape) > 1:
-            raise ValueError(
-                f"{name} is stored column by column (Fortran order), so that no rows can be read alone. "
-                "Save it with numpy.save(path, numpy.ascontiguousarray(X))."
-            )
-        return cls(path, dtype, shape, offset)
+    path: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows start..stop."""
-        width = int(np.prod(self.shape[1:], dtype=np.int64))
-        values = np.fromfile(
-            self.path, self.dtype, (stop - start) * width, offset=self.offset + start * width * self.dtype.itemsize
-        )
-        if len(values) != (stop - start) * width:
-            raise ValueError(f"{self.path} ends before row {stop}, but promises {self.shape[0]} rows; write it again.")
-        return values.reshape(stop - start, *self.shape[1:])
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        width = math.prod(self.shape[1:])
+        count, skipped = (rows.stop - rows.start) * width, rows.start * width * self.dtype.itemsize
+        values = np.fromfile(self.path, self.dtype, count, offset=self.offset + skipped)
+        if len(values) != count:
+            raise ValueError(
+                f"{self.path} ends before row {rows.stop}, but promises {self.shape[0]} rows; write it again."
+            )
+        return values.reshape(-1, *self.shape[1:]) if count else np.empty((0, *self.shape[1:]), self.dtype)
 
 
-def _header(file: Any, name: str) -> tuple[np.dtype, tuple[int, ...], bool]:
-    """Type, shape and Fortran order from the header of a .npy file, which is read up to its end."""
+def open_npy(path: Any) -> NpyArray:
+    """The array of a .npy file."""
+    path = os.fspath(path)
+    with open(path, "rb") as file:
+        return _array_in(file, path, os.path.getsize(path), path)
+
+
+def _array_in(file: BinaryIO, path: str, end: int, name: str) -> NpyArray:
+    """The array whose .npy header is next in an open file, where its bytes end at `end`."""
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(file)
     except ValueError as error:
         raise ValueError(f"{name} is no .npy file that can be read: {error}") from error
-    return dtype, shape, fortran
+    return _checked(NpyArray(path, dtype, shape, file.tell()), fortran, end, name)
 
 
-class NpyParts:
+def _checked(array: NpyArray, fortran: bool, end: int, name: str) -> NpyArray:
+    """An array whose header was compared with the size of its file, before anything is allocated by it."""
+    shape, dtype = array.shape, array.dtype
+    needed = math.prod(shape) * dtype.itemsize  # Python's numbers, which do not overflow
+    if any(length < 0 for length in shape) or array.offset + needed > end:
+        raise ValueError(
+            f"{name} ends before its rows do: its header says shape {shape} of {dtype}, which are {needed} bytes, "
+            f"but the file has {max(0, end - array.offset)}. It was cut short or damaged; write it again."
+        )
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects (pickled); expected numbers. Save them as floats.")
+    if fortran and len(shape) > 1 and min(shape) > 1:
+        raise ValueError(
+            f"{name} is stored column by column (Fortran order), so that no rows can be read alone. "
+            "Save it with numpy.save(path, numpy.ascontiguousarray(X))."
+        )
+    return array
+
+
+def file_behind(array: np.memmap) -> NpyArray:
+    """The file behind a memory map, which must be the whole map."""
+    if array.filename is None or isinstance(array.base, np.memmap):
+        raise ValueError(
+            "a part of a memory map, or a map without a file, cannot be read again by rows; give the whole map or "
+            "the path of the file."
+        )
+    path = os.fspath(array.filename)
+    fortran = array.ndim > 1 and not array.flags.c_contiguous
+    return _checked(NpyArray(path, array.dtype, array.shape, int(array.offset)), fortran, os.path.getsize(path), path)
+
+
+def npz_arrays(path: str) -> dict[str, NpyArray]:
+    """The arrays of an uncompressed .npz file, by their place in it."""
+    arrays = {}
+    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise ValueError(
+                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
+                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
+                )
+            # the local header repeats name and extra field, with lengths of its own
+            file.seek(info.header_offset + 26)
+            start = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum(dtype=np.int64))
+            file.seek(start)
+            end = min(start + info.file_size, os.path.getsize(path))
+            arrays[info.filename.removesuffix(".npy")] = _array_in(file, path, end, f"{info.filename} of {path}")
+    return arrays
+
+
+def csr_arrays(path: str) -> dict[str, NpyArray]:
+    """The arrays of a CSR matrix in an .npz file or in a folder of .npy files."""
+    folder = os.path.isdir(path)
+    arrays = {file.stem: open_npy(file) for file in sorted(Path(path).glob("*.npy"))} if folder else npz_arrays(path)
+    missing = {"data", "indices", "indptr", "shape"} - set(arrays)
+    if missing:
+        raise ValueError(f"{path} is no CSR matrix: {sorted(missing)} is missing among {sorted(arrays)}.")
+    kind = arrays.get("format")
+    if kind is not None and np.fromfile(kind.path, kind.dtype, 1, offset=kind.offset)[0] not in (b"csr", "csr"):
+        raise ValueError(f"{path} holds a sparse matrix of another format; expected CSR. Save X.tocsr().")
+    return arrays
+
+
+class NpyFiles:
     """Arrays in several files, one after the other."""
 
     def __init__(self, parts: list[NpyArray]) -> None:
-        self.parts = parts
-        first = parts[0]
+        self.parts, first = parts, parts[0]
         for part in parts:
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
                 raise ValueError(
                     f"{part.path} holds {part.dtype} of shape {part.shape}; expected rows of shape {first.shape[1:]} "
                     f"and type {first.dtype} as in {first.path}."
                 )
-        self.starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        self.dtype = first.dtype
-        self.shape = (int(self.starts[-1]), *first.shape[1:])
+        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.dtype, self.shape = first.dtype, (int(self.starts[-1]), *first.shape[1:])
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows start..stop."""
-        found, at = [], start
-        number = int(np.searchsorted(self.starts, start, side="right")) - 1
-        while at < stop:
-            begin, end = int(self.starts[number]), int(self.starts[number + 1])
-            if end > at:
-                found.append(self.parts[number].read(at - begin, min(stop, end) - begin))
-                at = min(stop, end)
-            number += 1
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate(found) if found else np.empty((0, *self.shape[1:]), dtype=self.dtype)
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        found = [self.parts[part][here] for part, here in pieces(self.starts, rows.start, rows.stop)]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *found])
 
     def where(self, row: int) -> str:
         """A row in the words of its file."""
-        number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"row {row - int(self.starts[number])} of {self.parts[number].path}"
+        part, number = locate(self.starts, row)
+        return f"row {number} of {self.parts[part].path}"
 
 
-def as_floats(X: np.ndarray, name: str) -> np.ndarray:
-    """Numeric values as float32 or float64."""
-    if X.dtype.kind not in "fiub":
-        raise ValueError(f"{name} holds values of type {X.dtype}; expected numbers. Encode them as numbers first.")
-    native = X.dtype.newbyteorder("=")
-    return X.astype(native if native in (np.float32, np.float64) else np.float64, copy=False)
+class _WithArrays(ChunkedSource):
+    """Rows whose targets and weights are arrays beside them, or files that are read by rows."""
+
+    _y: Any
+    _w: Any
+
+    def _set_targets(self, y: Any, w: Any) -> None:
+        for what, values in (("target", y), ("weight", w)):
+            if values is not None and values.shape[0] != self.n_rows:
+                raise ValueError(f"{self.name} has {self.n_rows} rows, but its {what} has {values.shape[0]}.")
+        self._y, self._w, self.n_targets, self.has_weight = y, w, _n_targets(y), w is not None
+
+    def _with_targets(self, X: Any, start: int, stop: int) -> Raw:
+        y = None if self._y is None else np.asarray(self._y[start:stop])
+        return Raw(X, y, None if self._w is None else np.asarray(self._w[start:stop], dtype=np.float64))
 
 
-class NpySource(Source):
-    """Rows of one or several .npy files, or of memory maps.
+class ArraySource(_WithArrays):
+    """Rows of .npy files, of memory maps, or of any array-like that gives slices of rows, such as a zarr or HDF5 array.
 
     Parameters
     ----------
-    X : NpyParts
-    y, w : NpyParts or array, optional
+    X : NpyFiles or array-like of shape (n, d)
+    y, w : NpyFiles or array-like, optional
         Targets and weights.
     columns : list of int, optional
         Columns of X that are features; None means all.
     y_columns, w_column : int or list of int, optional
         Where targets or weights are columns of X themselves.
-
-    Examples
-    --------
-    >>> import numpy as np, os, tempfile
-    >>> from kompakt import open_rows
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "X.npy")
-    ...     np.save(path, np.eye(3))
-    ...     open_rows(path, target=np.array([0, 1, 1])).read(1, 3).y
-    array([1, 1])
-    """
-
-    def __init__(
-        self,
-        X: NpyParts,
-        y: Any = None,
-        w: Any = None,
-        *,
-        columns: list[int] | None = None,
-        y_columns: Any = None,
-        w_column: int | None = None,
-        scale: bool = False,
-        name: str = "X.npy",
-    ) -> None:
-        if len(X.shape) != 2 or min(X.shape) < 1:
-            raise ValueError(f"{name} has shape {X.shape}; expected two dimensions, at least one row and one column.")
-        self._X, self._y, self._w = X, y, w
-        self._columns, self._y_columns, self._w_column = columns, y_columns, w_column
-        self.name, self.scale, self.n_rows = name, scale, len(X)
-        check_lengths(self, y, w)
-        first = self.read(0, 1)
-        assert not sparse.issparse(first.X)
-        self.n_features, self.dtype = first.X.shape[1], first.X.dtype
-        self.n_targets = n_columns(first.y)
-        self.has_weight = first.w is not None
-
-    def where(self, row: int) -> str:
-        return self._X.where(row)
-
-    def read(self, start: int, stop: int) -> Raw:
-        whole = self._X.read(start, stop)
-        y = None if self._y is None else _slice(self._y, start, stop)
-        w = None if self._w is None else np.asarray(_slice(self._w, start, stop), dtype=np.float64)
-        if self._y_columns is not None:
-            y = whole[:, self._y_columns]
-        if self._w_column is not None:
-            w = whole[:, self._w_column].astype(np.float64)
-        X = whole if self._columns is None else np.ascontiguousarray(whole[:, self._columns])
-        return Raw(as_floats(X, self.name), y, w)
-
-
-def n_columns(y: Any) -> int:
-    """`n_targets` of a source with these targets."""
-    return 0 if y is None else 1 if len(y.shape) == 1 else int(y.shape[1])
-
-
-def check_lengths(source: Source, y: Any, w: Any) -> None:
-    """One target and one weight per row."""
-    for what, values in (("target", y), ("weight", w)):
-        if values is not None and values.shape[0] != source.n_rows:
-            raise ValueError(f"{source.name} has {source.n_rows} rows, but its {what} has {values.shape[0]}.")
-
-
-def _slice(values: Any, start: int, stop: int) -> np.ndarray:
-    return values.read(start, stop) if hasattr(values, "read") else np.asarray(values[start:stop])
-
-
-class ArraySource(ChunkedSource):
-    """Rows of an array-like that gives slices of rows, such as a zarr or HDF5 array.
+    chunk_rows : int, optional
+        Rows to decode at a time; None decodes about four megabytes of an array that is stored in chunks, and reads
+        what is asked for of any other.
 
     Examples
     --------
@@ -249,32 +230,50 @@ class ArraySource(ChunkedSource):
         y: Any = None,
         w: Any = None,
         *,
+        columns: list[int] | None = None,
+        y_columns: Any = None,
+        w_column: int | None = None,
         chunk_rows: int | None = None,
         scale: bool = False,
         name: str = "",
     ) -> None:
-        self._X, self._y, self._w = X, y, w
         self.name, self.scale = name or type(X).__name__, scale
-        self.n_rows, self.n_features = (int(size) for size in X.shape)
-        kind = np.dtype(X.dtype)
-        self.dtype = kind if kind in (np.float32, np.float64) else np.dtype(np.float64)
-        check_lengths(self, y, w)
-        self.n_targets = n_columns(y)
-        self.has_weight = w is not None
-        chunks = getattr(X, "chunks", None)
-        least = int(chunks[0]) if isinstance(chunks, tuple) and isinstance(chunks[0], int) else 1
-        wanted = chunk_rows or max(1, _CHUNK_BYTES // max(1, self.n_features * self.dtype.itemsize))
+        if len(X.shape) != 2 or min(X.shape) < 1:
+            raise ValueError(
+                f"{self.name} has shape {X.shape}; expected two dimensions, at least one row and one column."
+            )
+        self._X, self._columns, self._y_columns, self._w_column = X, columns, y_columns, w_column
+        self.n_rows = int(X.shape[0])
+        self._set_targets(y, w)
+        first = self._rows(0, 1)
+        self.n_features, self.dtype = first.X.shape[1], first.X.dtype
+        self.n_targets, self.has_weight = _n_targets(first.y), first.w is not None
+        stored = getattr(X, "chunks", None)
+        least = int(stored[0]) if isinstance(stored, tuple) and isinstance(stored[0], int) else 1
+        self._chunked = chunk_rows is not None or least > 1
+        wanted = chunk_rows or max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
         step = least * max(1, wanted // least)
         self.starts = np.append(np.arange(0, self.n_rows, step), self.n_rows)
 
+    def where(self, row: int) -> str:
+        return self._X.where(row) if isinstance(self._X, NpyFiles) else super().where(row)
+
+    def _rows(self, start: int, stop: int) -> Raw:
+        whole = np.asarray(self._X[start:stop])
+        raw = self._with_targets(
+            as_floats(whole if self._columns is None else whole[:, self._columns], self.name), start, stop
+        )
+        y = raw.y if self._y_columns is None else whole[:, self._y_columns]
+        return Raw(raw.X, y, raw.w if self._w_column is None else whole[:, self._w_column].astype(np.float64))
+
     def load(self, chunk: int) -> Raw:
-        here = slice(int(self.starts[chunk]), int(self.starts[chunk + 1]))
-        X = as_floats(np.ascontiguousarray(self._X[here]), self.name)
-        y = None if self._y is None else np.asarray(self._y[here])
-        return Raw(X, y, None if self._w is None else np.asarray(self._w[here], dtype=np.float64))
+        return self._rows(int(self.starts[chunk]), int(self.starts[chunk + 1]))
+
+    def read(self, start: int, stop: int) -> Raw:
+        return super().read(start, stop) if self._chunked else self._rows(start, stop)
 
 
-class CsrSource(ChunkedSource):
+class CsrSource(_WithArrays):
     """A CSR matrix on disk: the three arrays of a folder of .npy files, or of a file of ``scipy.sparse.save_npz``.
 
     A folder holds ``data.npy``, ``indices.npy``, ``indptr.npy`` and ``shape.npy``; only the row pointers are held in
@@ -300,7 +299,7 @@ class CsrSource(ChunkedSource):
         self, arrays: dict[str, NpyArray], y: Any = None, w: Any = None, *, scale: bool = False, name: str = "X.npz"
     ) -> None:
         self._data, self._indices = arrays["data"], arrays["indices"]
-        self._y, self._w, self.name, self.scale = y, w, name, scale
+        self.name, self.scale = name, scale
         for part in ("data", "indices", "indptr", "shape"):
             kinds = "fiub" if part == "data" else "iu"
             if len(arrays[part].shape) != 1 or arrays[part].dtype.kind not in kinds:
@@ -308,7 +307,7 @@ class CsrSource(ChunkedSource):
                     f"{name} is no CSR matrix: {part} is {arrays[part].dtype} of shape {arrays[part].shape}; expected "
                     f"one dimension of {'numbers' if part == 'data' else 'whole numbers'}. Save it again from SciPy."
                 )
-        shape = arrays["shape"].read(0, len(arrays["shape"])).tolist()
+        shape = arrays["shape"][0 : len(arrays["shape"])].tolist()
         if len(shape) != 2 or min(shape) < 1 or shape[1] > _MOST_FEATURES:
             raise ValueError(
                 f"{name} is no CSR matrix that can be used: its shape is {tuple(shape)}; expected at least one row and "
@@ -316,14 +315,11 @@ class CsrSource(ChunkedSource):
             )
         self.n_rows, self.n_features = shape
         self._indptr = self._pointers(arrays["indptr"])
-        kind = self._data.dtype.newbyteorder("=")
-        self.dtype = kind if kind in (np.float32, np.float64) else np.dtype(np.float64)
-        check_lengths(self, y, w)
-        self.n_targets = n_columns(y)
-        self.has_weight = w is not None
+        self.dtype = _float_type(self._data.dtype)
+        self._set_targets(y, w)
         # chunks of about equal bytes: rows may differ in length a lot
         bytes_before = self._indptr[:-1] * (self.dtype.itemsize + 4) + 8 * np.arange(self.n_rows)
-        cuts = np.arange(0, bytes_before[-1] + 1, _CHUNK_BYTES)
+        cuts = np.arange(0, bytes_before[-1] + 1, CHUNK_BYTES)
         self.starts = np.append(np.unique(np.searchsorted(bytes_before, cuts)), self.n_rows)
 
     def _pointers(self, array: NpyArray) -> np.ndarray:
@@ -335,7 +331,7 @@ class CsrSource(ChunkedSource):
                 f"{self.name} is no CSR matrix: it has {len(self._data)} values and {len(self._indices)} column "
                 "numbers; expected as many. Save it again from SciPy."
             )
-        pointers = array.read(0, len(array))
+        pointers = array[0 : len(array)]
         falling = np.flatnonzero(pointers[1:] < pointers[:-1])
         if pointers[0] != 0 or len(falling) or pointers[-1] > len(self._data):
             row = int(falling[0]) if len(falling) else 0 if pointers[0] != 0 else self.n_rows - 1
@@ -349,12 +345,10 @@ class CsrSource(ChunkedSource):
     def load(self, chunk: int) -> Raw:
         start, stop = int(self.starts[chunk]), int(self.starts[chunk + 1])
         first, last = int(self._indptr[start]), int(self._indptr[stop])
-        data = as_floats(self._data.read(first, last), self.name)
+        data = as_floats(self._data[first:last], self.name)
         pointers = self._indptr[start : stop + 1] - first
-        indices = self._indices.read(first, last)
-        X = csr_rows(data, indices, pointers, self.n_features, lambda row: self.where(start + row))
-        y = None if self._y is None else _slice(self._y, start, stop)
-        return Raw(X, y, None if self._w is None else np.asarray(_slice(self._w, start, stop), dtype=np.float64))
+        X = csr_rows(data, self._indices[first:last], pointers, self.n_features, lambda row: self.where(start + row))
+        return self._with_targets(X, start, stop)
 
 
 def csr_rows(
@@ -375,51 +369,7 @@ def csr_rows(
     return sparse.csr_matrix(parts, shape=(len(pointers) - 1, n_features))
 
 
-def npz_arrays(path: str) -> dict[str, NpyArray]:
-    """The arrays of an uncompressed .npz file, by their place in it."""
-    import zipfile
-
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(
-                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
-                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
-                )
-            name = f"{info.filename} of {path}"
-            with archive.open(info) as member:
-                dtype, shape, fortran = _header(member, name)
-                header = member.tell()
-            with open(path, "rb") as file:  # the local header repeats name and extra field, with lengths of its own
-                file.seek(info.header_offset + 26)
-                name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-            start = info.header_offset + 30 + int(name_length) + int(extra_length)
-            end = min(start + info.file_size, os.path.getsize(path))
-            array = NpyArray.checked(path, dtype, shape, start + header, fortran, end, name)
-            arrays[info.filename.removesuffix(".npy")] = array
-    return arrays
-
-
-def csr_arrays(path: str) -> dict[str, NpyArray]:
-    """The arrays of a CSR matrix in an .npz file or in a folder of .npy files."""
-    if os.path.isdir(path):
-        arrays = {file.stem: NpyArray.open(file) for file in sorted(Path(path).glob("*.npy"))}
-    else:
-        arrays = npz_arrays(path)
-    missing = {"data", "indices", "indptr", "shape"} - set(arrays)
-    if missing:
-        raise ValueError(f"{path} is no CSR matrix: {sorted(missing)} is missing among {sorted(arrays)}.")
-    kind = arrays.get("format")
-    if kind is not None:
-        word = np.ravel(kind.read(0, 1) if kind.shape else _scalar(kind))[0]
-        if word not in (b"csr", "csr"):
-            raise ValueError(f"{path} holds a sparse matrix of another format; expected CSR. Save X.tocsr().")
-    return arrays
-
-
-def _scalar(array: NpyArray) -> np.ndarray:
-    return np.fromfile(array.path, array.dtype, 1, offset=array.offset)
+# -- blocks of the user ----------------------------------------------------------------------------------
 
 
 class IterableSource(Source):
@@ -445,6 +395,10 @@ class IterableSource(Source):
     """
 
     sequential = True
+    n_index_passes = 1
+    _number: int
+    _at: int
+    _last: Raw
 
     def __init__(
         self,
@@ -459,48 +413,49 @@ class IterableSource(Source):
                 f"rows are read in several passes, but {type(blocks).__name__} can be iterated over only once. Give a "
                 "list, an object whose __iter__ starts anew, or a function that returns a fresh iterator."
             )
-        self._blocks = blocks
-        self.name, self.scale = name, scale
-        self.n_index_passes = 1
-        sizes, self._prints = [], []
+        self._blocks, self.name, self.scale = blocks, name, scale
+        self.feature_names = None if feature_names is None else tuple(str(one) for one in feature_names)
+        sizes: list[int] = []
+        self._fingerprints: list[int] = []
         first: Raw | None = None
         for number, raw in enumerate(self._fresh()):
-            if first is None:
-                first = raw
-            self._agree(first, raw, number)
+            first = raw if first is None else first
+            if _layout(raw) != _layout(first):
+                raise ValueError(
+                    f"block {number} of {name} differs from the first: (features, type, sparse, columns of y, no "
+                    f"weights) are {_layout(raw)}, expected {_layout(first)}."
+                )
             sizes.append(len(raw))
-            self._prints.append(_fingerprint(raw))
+            self._fingerprints.append(_fingerprint(raw))
         if first is None or not sum(sizes):
             raise ValueError(f"{name} hold no rows; expected at least one block of (X, y).")
-        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.starts = np.cumsum([0, *sizes])
         self.n_rows, self.n_features = int(self.starts[-1]), int(first.X.shape[1])
-        self.dtype, self.is_sparse = first.X.dtype, sparse.issparse(first.X)
-        self.n_targets = 0 if first.y is None else 1 if first.y.ndim == 1 else first.y.shape[1]
-        self.has_weight = first.w is not None
-        self.feature_names = None if feature_names is None else tuple(str(one) for one in feature_names)
+        self.dtype, self.is_sparse, self.has_weight = first.X.dtype, sparse.issparse(first.X), first.w is not None
+        self.n_targets = _n_targets(first.y)
         self._rewind()
 
     def where(self, row: int) -> str:
-        block = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"row {row - int(self.starts[block])} of block {block} of {self.name}"
-
-    def bounds(self) -> np.ndarray | None:
-        return self.starts
+        block, number = locate(self.starts, row)
+        return f"row {number} of block {block} of {self.name}"
 
     def read(self, start: int, stop: int) -> Raw:
-        if start < self._at - len(self._held):
+        if start < self._at - len(self._last):
             self._rewind()
         parts: list[Raw] = []
         while True:
-            first = self._at - len(self._held)
+            first = self._at - len(self._last)  # of the last block
             if self._at > start:
-                here = slice(max(0, start - first), min(len(self._held), stop - first))
-                parts.append(self._held.part(here))
+                parts.append(self._last.part(slice(max(0, start - first), min(len(self._last), stop - first))))
             if self._at >= stop:
                 return join(parts)
-            self._next()
-
-    # -- iteration -------------------------------------------------------------------------------------
+            raw = next(self._iterator, None)
+            if raw is None or [_fingerprint(raw)] != self._fingerprints[self._number : self._number + 1]:
+                raise ValueError(
+                    f"block {self._number} of {self.name} is not the one that came in the first pass: every pass must "
+                    "yield the same rows in the same order. Fix the order and the random numbers of the iterable."
+                )
+            self._last, self._at, self._number = raw, self._at + len(raw), self._number + 1
 
     def _fresh(self) -> Iterator[Raw]:
         blocks = self._blocks() if callable(self._blocks) else self._blocks
@@ -508,33 +463,12 @@ class IterableSource(Source):
             yield _as_raw(block, f"block {number} of {self.name}")
 
     def _rewind(self) -> None:
-        self._iterator, self._number, self._at = self._fresh(), 0, 0
-        self._held = Raw(np.empty((0, self.n_features)))
-
-    def _next(self) -> None:
-        raw = next(self._iterator, None)
-        if raw is None or self._number >= len(self._prints) or _fingerprint(raw) != self._prints[self._number]:
-            raise ValueError(
-                f"block {self._number} of {self.name} is not the one that came in the first pass: every pass must "
-                "yield the same rows in the same order. Fix the order and the random numbers of the iterable."
-            )
-        self._number += 1
-        self._at += len(raw)
-        self._held = raw
-
-    def _agree(self, first: Raw, raw: Raw, number: int) -> None:
-        def kind(one: Raw) -> tuple[Any, ...]:
-            y = None if one.y is None else one.y.shape[1:]
-            return one.X.shape[1], one.X.dtype, sparse.issparse(one.X), y, one.w is None
-
-        if kind(first) != kind(raw):
-            raise ValueError(
-                f"block {number} of {self.name} differs from the first: (features, type, sparse, columns of y, no "
-                f"weights) are {kind(raw)}, expected {kind(first)}."
-            )
+        self._iterator = self._fresh()
+        self._number, self._at = 0, 0  # of blocks and of rows that were read
+        self._last = Raw(np.empty((0, self.n_features)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_iterator", "_held")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_iterator", "_last")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -544,15 +478,11 @@ class IterableSource(Source):
 def _as_raw(block: Any, what: str) -> Raw:
     if not isinstance(block, tuple | list) or len(block) not in (2, 3):
         raise TypeError(f"{what} must be a tuple (X, y) or (X, y, weights); got {type(block).__name__}.")
-    X = block[0]
-    if getattr(X, "dtype", np.dtype(float)).kind == "c":
+    X: Any = block[0] if sparse.issparse(block[0]) else np.asarray(block[0])
+    if X.dtype.kind == "c":
         raise ValueError(f"X of {what} holds complex numbers; expected real ones.")
-    if sparse.issparse(X):
-        X = X.tocsr()
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    else:
-        X = np.asarray(X)
-        X = np.ascontiguousarray(X, dtype=X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+    kind = _float_type(X.dtype)
+    X = X.tocsr().astype(kind, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=kind)
     if X.ndim != 2:
         raise ValueError(f"X of {what} must have two dimensions; got shape {X.shape}.")
     y = None if block[1] is None else np.asarray(block[1])
@@ -563,14 +493,20 @@ def _as_raw(block: Any, what: str) -> Raw:
     return Raw(X, y, w)
 
 
+def _layout(raw: Raw) -> tuple[Any, ...]:
+    """What all blocks of a source have in common."""
+    y = None if raw.y is None else raw.y.shape[1:]
+    return raw.X.shape[1], raw.X.dtype, sparse.issparse(raw.X), y, raw.w is None
+
+
 def _fingerprint(raw: Raw) -> int:
     X = [raw.X.data, raw.X.indices, raw.X.indptr] if sparse.issparse(raw.X) else [raw.X]
-    print_ = len(raw)
+    checksum = len(raw)
     for values in (*X, raw.y, raw.w):
         if values is not None:
             plain = values if values.dtype != object else values.astype(str)
-            print_ = zlib.crc32(np.ascontiguousarray(plain).tobytes(), print_)
-    return print_
+            checksum = zlib.crc32(np.ascontiguousarray(plain).tobytes(), checksum)
+    return checksum
 
 
 def as_source(rows: Any, **options: Any) -> Source:
@@ -586,16 +522,32 @@ def as_source(rows: Any, **options: Any) -> Source:
     return rows if isinstance(rows, Source) else IterableSource(rows, **options)
 
 
-CHUNK_BYTES = 4 << 20
+# -- chunks of several files -----------------------------------------------------------------------------
 
 
-class ByteRange:
+class _FileChunks(ChunkedSource):
+    """Chunks of files of one kind, in the order of the files."""
+
+    #: the file of every chunk
+    _paths: list[str]
+
+    def _set_sizes(self, paths: list[str], sizes: list[int]) -> None:
+        if not sizes:
+            raise ValueError(f"{self.name} holds no rows.")
+        self._paths, self.starts = paths, np.cumsum([0, *sizes])
+        self.n_rows = int(self.starts[-1])
+
+    def where(self, row: int) -> str:
+        path = self._paths[locate(self.starts, row)[0]]
+        return f"row {row - int(self.starts[self._paths.index(path)])} of {path}"
+
+
+class ByteRange(NamedTuple):
     """Some whole lines of a file."""
 
-    __slots__ = ("path", "start", "stop")
-
-    def __init__(self, path: str, start: int, stop: int) -> None:
-        self.path, self.start, self.stop = path, start, stop
+    path: str
+    start: int
+    stop: int
 
     def read(self) -> bytes:
         """The bytes themselves."""
@@ -604,23 +556,18 @@ class ByteRange:
             return file.read(self.stop - self.start)
 
 
-def line_ranges(path: str, first: int = 0, size: int = CHUNK_BYTES) -> list[ByteRange]:
-    """Ranges of about `size` bytes that end at line ends."""
+def line_ranges(path: str, start: int = 0) -> Iterator[ByteRange]:
+    """Ranges of about `CHUNK_BYTES` that end at line ends."""
     end = os.path.getsize(path)
-    ranges, start = [], first
     with open(path, "rb") as file:
         while start < end:
-            stop = min(end, start + size)
-            if stop < end:
-                file.seek(stop - 1)
-                file.readline()
-                stop = file.tell()
-            ranges.append(ByteRange(path, start, stop))
-            start = stop
-    return ranges
+            file.seek(min(end, start + CHUNK_BYTES) - 1)
+            file.readline()
+            yield ByteRange(path, start, file.tell())
+            start = file.tell()
 
 
-class SvmlightSource(ChunkedSource):
+class SvmlightSource(_FileChunks):
     r"""Rows of svmlight / LIBSVM text files, as CSR; parsed by scikit-learn's reader.
 
     Opening reads the files once, for the number of rows and of features.
@@ -647,24 +594,22 @@ class SvmlightSource(ChunkedSource):
 
     is_sparse = True
     n_targets = 1
+    n_index_passes = 1
 
     def __init__(
         self, paths: list[str], *, n_features: int | None = None, zero_based: Any = "auto", scale: bool = False
     ) -> None:
-        self.name, self.scale = _named(paths), scale
-        self.n_index_passes = 1
+        self.name, self.scale = named(paths), scale
         self._ranges: list[ByteRange] = []
         sizes, least, largest = [], 1, -1
-        for path in paths:
-            for part in line_ranges(path):
-                X, _ = _parse(part)
-                if X.shape[0]:
-                    self._ranges.append(part)
-                    sizes.append(X.shape[0])
-                    if X.nnz:
-                        least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
-        if not sizes:
-            raise ValueError(f"{self.name} holds no rows.")
+        for part in (part for path in paths for part in line_ranges(path)):
+            X, _ = _parse_svmlight(part)
+            if X.shape[0]:
+                self._ranges.append(part)
+                sizes.append(X.shape[0])
+            if X.nnz:
+                least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
+        self._set_sizes([part.path for part in self._ranges], sizes)
         if zero_based is False and least == 0:
             raise ValueError(
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
@@ -674,32 +619,27 @@ class SvmlightSource(ChunkedSource):
         if n_features is not None and n_features < found:
             raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {found}.")
         self.n_features = found if n_features is None else int(n_features)
-        self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.n_rows = int(self.starts[-1])
 
     def where(self, row: int) -> str:
-        chunk = bisect.bisect_right(self.starts, row) - 1
+        chunk, number = locate(self.starts, row)
         part = self._ranges[chunk]
-        line = row - int(self.starts[chunk]) + 1
-        return f"row {row} of {self.name} (row {line} after byte {part.start} of {part.path})"
+        return f"row {row} of {self.name} (row {number + 1} after byte {part.start} of {part.path})"
 
     def load(self, chunk: int) -> Raw:
-        X, y = _parse(self._ranges[chunk])
-        # counted from 0 by the reader; comments and blank lines are gone
+        X, y = _parse_svmlight(self._ranges[chunk])
         start = int(self.starts[chunk])
         return Raw(
             csr_rows(X.data, X.indices - self._first, X.indptr, self.n_features, lambda row: self.where(start + row)), y
         )
 
 
-def _parse(part: ByteRange) -> tuple[Any, np.ndarray]:
+def _parse_svmlight(part: ByteRange) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
-    text = part.read()
-    if not text.strip():
-        return sparse.csr_matrix((0, 0)), np.empty(0)
+    # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
+    # next row to both sides.
     try:
-        return load_svmlight_file(io.BytesIO(text), zero_based=True)
+        return load_svmlight_file(io.BytesIO(part.read()), zero_based=True)
     except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
             f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "
@@ -707,18 +647,11 @@ def _parse(part: ByteRange) -> tuple[Any, np.ndarray]:
         ) from error
 
 
-def _named(paths: list[str]) -> str:
-    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-
-
-#: decoded row groups larger than this are kept one per thread, and no more
-_LARGE_BYTES = 64 << 20
+# -- tables ----------------------------------------------------------------------------------------------
 
 
 def pyarrow_module(name: str) -> Any:
     """A module of pyarrow, or an error that says how to get it."""
-    from importlib import import_module
-
     try:
         return import_module(name)
     except ImportError as error:
@@ -727,11 +660,10 @@ def pyarrow_module(name: str) -> Any:
         ) from error
 
 
-class _Columns:
+class TableColumns:
     """Which columns of a table are features, targets and weights."""
 
     def __init__(self, names: list[str], target: Any, weight: Any, columns: Any, what: str) -> None:
-        self.what = what
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"{what} has several columns of the name {twice}; rename them.")
@@ -742,12 +674,12 @@ class _Columns:
                 raise ValueError(f"{what} has no column {wanted!r} for {role}; its columns are {names}.")
             return known[wanted]
 
-        several = isinstance(target, list | tuple)
-        targets = [] if target is None else list(target) if several else [target]
+        self.what, self.single = what, not isinstance(target, list | tuple)
+        targets = [] if target is None else [target] if self.single else target
         self.targets = [find(name, "target") for name in targets]
-        self.single = not several
-        self.weight = None if weight is None else find(weight, "weight")
-        taken = {*self.targets, *([] if self.weight is None else [self.weight])}
+        #: the column of the weights, as a list of one name or none
+        self.weights = [] if weight is None else [find(weight, "weight")]
+        taken = {*self.targets, *self.weights}
         if columns is None:
             self.features = [name for name in names if name not in taken]
         else:
@@ -761,41 +693,35 @@ class _Columns:
     @property
     def all(self) -> list[str]:
         """Every column that is read, each once."""
-        return [*self.features, *self.targets, *([] if self.weight is None else [self.weight])]
+        return [*self.features, *self.targets, *self.weights]
 
-    def refuse(self, schema: Any) -> None:
+    def refuse_other_types(self, types: dict[str, Any], is_number: Callable[[Any], bool]) -> None:
         """Refuse features and weights that are no numbers."""
-        types = pyarrow_module("pyarrow").types
-        wrong = {}
-        for name in [*self.features, *([] if self.weight is None else [self.weight])]:
-            kind = schema.field(name).type
-            if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
-                wrong[name] = str(kind)
+        wrong = {name: str(types[name]) for name in [*self.features, *self.weights] if not is_number(types[name])}
         if wrong:
             raise ValueError(
                 f"columns {wrong} of {self.what} are no numbers. Encode categories as numbers before training, for "
-                "example one 0/1 column per category (scikit-learn's OneHotEncoder, pandas.get_dummies), or leave "
-                "them out with columns=[...]."
+                "example one 0/1 column per category (scikit-learn's OneHotEncoder, get_dummies of pandas or Dask), or "
+                "leave them out with columns=[...]."
             )
 
     def raw(self, table: Any, dtype: np.dtype) -> Raw:
-        """X, y and w of a table; missing values become NaN."""
+        """X, y and w of an Arrow table; missing values become NaN."""
         X = np.empty((table.num_rows, len(self.features)), dtype=dtype)
         for place, name in enumerate(self.features):
             X[:, place] = _numbers(table.column(name))
-        y: np.ndarray | None = None
-        if self.targets:
+        y = w = None
+        if self.targets and self.single:
             y = _labels(table.column(self.targets[0]))
-            if not self.single:
-                y = np.column_stack([_numbers(table.column(name)) for name in self.targets])
-        w = None if self.weight is None else _numbers(table.column(self.weight)).astype(np.float64)
+        elif self.targets:
+            y = np.column_stack([_numbers(table.column(name)) for name in self.targets])
+        for name in self.weights:
+            w = _numbers(table.column(name)).astype(np.float64)
         return Raw(X, y, w)
 
 
 def _numbers(column: Any) -> np.ndarray:
-    if column.null_count:
-        column = column.cast("double")
-    return column.to_numpy()
+    return (column.cast("double") if column.null_count else column).to_numpy()
 
 
 def _labels(column: Any) -> np.ndarray:
@@ -804,10 +730,21 @@ def _labels(column: Any) -> np.ndarray:
         column = column.cast(column.type.value_type)
     if types.is_floating(column.type) or types.is_integer(column.type):
         return _numbers(column)
-    return as_words(column.to_numpy(), column.is_null().to_numpy())
+    words = column.to_numpy()
+    return as_words(words, column.is_null().to_numpy())
 
 
-class ParquetSource(ChunkedSource):
+class _TableSource(_FileChunks):
+    """Rows of tables in files that have the same columns."""
+
+    _columns: TableColumns
+
+    def _set_columns(self) -> None:
+        self.n_features, self.n_targets = len(self._columns.features), len(self._columns.targets)
+        self.has_weight, self.feature_names = bool(self._columns.weights), tuple(self._columns.features)
+
+
+class ParquetSource(_TableSource):
     """Rows of Parquet files, decoded one row group at a time.
 
     Parameters
@@ -835,42 +772,34 @@ class ParquetSource(ChunkedSource):
     def __init__(
         self, paths: list[str], *, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False
     ) -> None:
-        parquet = pyarrow_module("pyarrow.parquet")
+        parquet, types = pyarrow_module("pyarrow.parquet"), pyarrow_module("pyarrow").types
         self.name, self.scale = named(paths), scale
         self._groups: list[tuple[str, int]] = []
-        sizes, schema = [], None
+        sizes: list[int] = []
         for path in paths:
             with parquet.ParquetFile(path) as file:
                 here, metadata = file.schema_arrow, file.metadata
-            if schema is None:
-                schema = here
-                self._columns = _Columns(list(schema.names), target, weight, columns, path)
+            if path == paths[0]:
+                schema, self._columns = here, TableColumns(list(here.names), target, weight, columns, path)
             missing = [name for name in self._columns.all if name not in here.names]
             if missing:
                 raise ValueError(f"{path} lacks the columns {missing} that {paths[0]} has.")
-            self._columns.refuse(here)
-            for group in range(metadata.num_row_groups):
-                if metadata.row_group(group).num_rows:
-                    self._groups.append((path, group))
-                    sizes.append(metadata.row_group(group).num_rows)
-        if not sizes:
-            raise ValueError(f"{self.name} holds no rows.")
-        assert schema is not None
+            self._columns.refuse_other_types(
+                dict(zip(here.names, here.types, strict=True)),
+                lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind),
+            )
+            counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+            self._groups += [(path, group) for group, count in enumerate(counts) if count]
+            sizes += [count for count in counts if count]
+        self._set_sizes([path for path, _ in self._groups], sizes)
+        self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.n_rows, self.n_features = int(self.starts[-1]), len(self._columns.features)
-        self.n_targets = len(self._columns.targets)
-        self.has_weight = self._columns.weight is not None
-        self.feature_names = tuple(self._columns.features)
         if max(sizes) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
             self.keep = 2
 
     def where(self, row: int) -> str:
-        chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
-        path, group = self._groups[chunk]
-        first = next(index for index, (other, _) in enumerate(self._groups) if other == path)
-        return f"row {row - int(self.starts[first])} of {path} (row group {group})"
+        return f"{super().where(row)} (row group {self._groups[locate(self.starts, row)[0]][1]})"
 
     def load(self, chunk: int) -> Raw:
         path, group = self._groups[chunk]
@@ -879,7 +808,7 @@ class ParquetSource(ChunkedSource):
         return self._columns.raw(table, self.dtype)
 
 
-class CsvSource(ChunkedSource):
+class CsvSource(_TableSource):
     r"""Rows of CSV files, decoded some megabytes at a time.
 
     Opening reads the files once, for the number of rows and the type of the target.  Line ends inside quotes are not
@@ -906,6 +835,8 @@ class CsvSource(ChunkedSource):
     array([[3., 4.]])
     """
 
+    n_index_passes = 1
+
     def __init__(
         self,
         paths: list[str],
@@ -918,18 +849,15 @@ class CsvSource(ChunkedSource):
         header: bool = True,
     ) -> None:
         self.name, self.scale = named(paths), scale
-        self.n_index_passes = 1
         self._delimiter = delimiter or ("\t" if paths[0].endswith(".tsv") else ",")
         self._ranges: list[ByteRange] = []
         self._types: dict[str, str] = {}
-        self._names: list[str] = []
         sizes: list[int] = []
         kinds: set[str] = set()
         for path in paths:
             names, first = self._header(path, header)
-            if not self._names:
-                self._names = names
-                self._columns = _Columns(names, target, weight, columns, path)
+            if path == paths[0]:
+                self._names, self._columns = names, TableColumns(names, target, weight, columns, path)
             elif names != self._names:
                 raise ValueError(f"{path} has the columns {names}; expected {self._names} as in {paths[0]}.")
             for part in line_ranges(path, first):
@@ -938,19 +866,14 @@ class CsvSource(ChunkedSource):
                 if table.num_rows:
                     self._ranges.append(part)
                     sizes.append(table.num_rows)
-        if not sizes:
-            raise ValueError(f"{self.name} holds no rows.")
-        self._types = dict.fromkeys([*self._columns.features, *filter(None, [self._columns.weight])], "float64")
+        self._set_sizes([part.path for part in self._ranges], sizes)
+        self._set_columns()
+        self.feature_names = self.feature_names if header else None
         if kinds <= {"int64", "double", "null"} or not self._columns.single:
             kind = "int64" if kinds == {"int64"} and self._columns.single else "float64"
         else:
             kind = "bool" if kinds == {"bool"} else "string"
-        self._types |= dict.fromkeys(self._columns.targets, kind)
-        self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.n_rows, self.n_features = int(self.starts[-1]), len(self._columns.features)
-        self.n_targets = len(self._columns.targets)
-        self.has_weight = self._columns.weight is not None
-        self.feature_names = tuple(self._columns.features) if header else None
+        self._types = dict.fromkeys(self._columns.all, "float64") | dict.fromkeys(self._columns.targets, kind)
 
     def _header(self, path: str, header: bool) -> tuple[list[str], int]:
         """Names of the columns, and the byte where the rows begin."""
@@ -963,12 +886,6 @@ class CsvSource(ChunkedSource):
             if not names:
                 raise ValueError(f"{path} is empty; expected {'a header and ' if header else ''}rows.")
             return (names, file.tell()) if header else ([str(number) for number in range(len(names))], 0)
-
-    def where(self, row: int) -> str:
-        chunk = int(np.searchsorted(self.starts, row, side="right")) - 1
-        path = self._ranges[chunk].path
-        first = next(index for index, part in enumerate(self._ranges) if part.path == path)
-        return f"row {row - int(self.starts[first])} of {path}"
 
     def load(self, chunk: int) -> Raw:
         raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
@@ -999,8 +916,3 @@ class CsvSource(ChunkedSource):
                 f"{part.path}, bytes {part.start} to {part.stop}: {error}. Every feature must be a number: encode "
                 "categories and dates as numbers before training, or leave such columns out with columns=[...]."
             ) from error
-
-
-def named(paths: list[str]) -> str:
-    """What messages call some files."""
-    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

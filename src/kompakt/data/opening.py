@@ -16,14 +16,14 @@ from kompakt.data.files import (
     CsrSource,
     CsvSource,
     IterableSource,
-    NpyArray,
-    NpyParts,
-    NpySource,
+    NpyFiles,
     ParquetSource,
     SvmlightSource,
     csr_arrays,
+    file_behind,
     named,
     npz_arrays,
+    open_npy,
 )
 from kompakt.data.streamed import Source
 
@@ -96,16 +96,14 @@ def open_rows(
     """
     if isinstance(rows, Source):
         raise TypeError("these rows are open already; pass them to fit as they are.")
-    if isinstance(rows, str | os.PathLike) or _is_list_of_paths(rows):
-        paths = _files(rows)
-        kind = format or _format_of(paths)
-        return _from_files(kind, paths, target, weight, columns, scale, options)
+    if _is_path(rows):
+        return _open_files(_files(rows), format, target, weight, columns, scale, options)
     if options:
         raise TypeError(f"unknown options {sorted(options)} for rows of type {type(rows).__name__}.")
     if is_dask(rows):
         return DaskSource(rows, target, weight, columns, scale)
     if isinstance(rows, np.memmap):
-        return _npy(NpyParts([NpyArray.behind(rows)]), target, weight, columns, scale, "the memory map")
+        return _open_npy(NpyFiles([file_behind(rows)]), target, weight, columns, scale, "the memory map")
     if sparse.issparse(rows):
         raise TypeError("this matrix is in memory: pass it to fit(X, y).")
     if hasattr(rows, "shape") and hasattr(rows, "dtype"):
@@ -117,57 +115,60 @@ def open_rows(
     return IterableSource(rows, scale=scale)
 
 
-def _is_list_of_paths(rows: Any) -> bool:
-    return isinstance(rows, list | tuple) and bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
+def _is_path(rows: Any) -> bool:
+    """Whether these are a path, or a list of paths."""
+    if isinstance(rows, list | tuple):
+        return bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
+    return isinstance(rows, str | os.PathLike)
 
 
 def _files(rows: Any) -> list[str]:
     """The files that a path, a pattern, a folder or a list of paths means."""
-    if not isinstance(rows, str | os.PathLike):
+    if isinstance(rows, list | tuple):
         return [os.fspath(path) for path in rows]
     path = os.fspath(rows)
-    if os.path.isdir(path):
-        if path.rstrip("/").endswith(".zarr") or os.path.exists(os.path.join(path, "indptr.npy")):
-            return [path]
+    if os.path.isdir(path) and not (_is_zarr(path) or os.path.exists(os.path.join(path, "indptr.npy"))):
         inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in _FORMATS)
         if not inside:
             raise FileNotFoundError(f"the folder {path} has no files with one of the endings {sorted(_FORMATS)}.")
         return inside
-    if os.path.exists(path):
-        return [path]
-    found = sorted(glob.glob(path, recursive=True))
+    found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not found:
         raise FileNotFoundError(f"no file matches {path!r}.")
     return found
 
 
+def _is_zarr(path: str) -> bool:
+    return path.rstrip("/").endswith(".zarr")
+
+
 def _format_of(paths: list[str]) -> str:
-    if os.path.isdir(paths[0]) and not paths[0].rstrip("/").endswith(".zarr"):
+    if os.path.isdir(paths[0]) and not _is_zarr(paths[0]):
         return "csr"
     endings = {Path(path).suffix for path in paths}
-    kinds = {_FORMATS.get(ending) for ending in endings}
-    if len(kinds) != 1 or None in kinds:
+    kinds = {_FORMATS.get(ending, "") for ending in endings}
+    if len(kinds) != 1 or "" in kinds:
         raise ValueError(
             f"cannot tell the format of {named(paths)} from its ending(s) {sorted(endings)}; expected one of "
             f"{sorted(_FORMATS)} for all files. Pass format=..., or a pattern that matches one kind of file. "
             "Compressed text must be unpacked first."
         )
-    return str(kinds.pop())
+    return kinds.pop()
 
 
-def _from_files(
-    kind: str, paths: list[str], target: Any, weight: Any, columns: Any, scale: bool, options: dict[str, Any]
+def _open_files(
+    paths: list[str], format: str | None, target: Any, weight: Any, columns: Any, scale: bool, options: dict[str, Any]
 ) -> Source:
+    kind = format or _format_of(paths)
     known = {"csv": {"delimiter", "header"}, "svmlight": {"n_features", "zero_based"}}.get(kind, set())
-    unknown = set(options) - known
-    if unknown:
-        raise TypeError(f"unknown options {sorted(unknown)} for format {kind!r}; expected some of {sorted(known)}.")
-    if kind == "parquet":
-        return ParquetSource(paths, target=target, weight=weight, columns=columns, scale=scale)
-    if kind == "csv":
-        return CsvSource(paths, target=target, weight=weight, columns=columns, scale=scale, **options)
+    if not known.issuperset(options):
+        unknown = sorted(set(options) - known)
+        raise TypeError(f"unknown options {unknown} for format {kind!r}; expected some of {sorted(known)}.")
+    if kind in ("parquet", "csv"):
+        table = ParquetSource if kind == "parquet" else CsvSource
+        return table(paths, target=target, weight=weight, columns=columns, scale=scale, **options)
     if kind == "npy":
-        return _npy(NpyParts([NpyArray.open(path) for path in paths]), target, weight, columns, scale, named(paths))
+        return _open_npy(NpyFiles([open_npy(path) for path in paths]), target, weight, columns, scale, named(paths))
     if columns is not None:
         raise ValueError(f"columns=... is for tables and .npy files; format {kind!r} gives all features.")
     if kind == "svmlight":
@@ -176,47 +177,44 @@ def _from_files(
         return SvmlightSource(paths, scale=scale, **options)
     if len(paths) != 1:
         raise ValueError(f"format {kind!r} takes one file or folder; got {len(paths)}.")
-    if kind in ("npz", "csr"):
-        return _npz(paths[0], target, weight, scale)
+    path = paths[0]
     if kind == "zarr":
-        return _zarr(paths[0], target, weight, scale)
-    raise ValueError(f"unknown format {kind!r}; choose from {sorted(set(_FORMATS.values()) | {'csr'})}.")
+        return _open_zarr(path, target, weight, scale)
+    if kind not in ("npz", "csr"):
+        raise ValueError(f"unknown format {kind!r}; choose from {sorted(set(_FORMATS.values()) | {'csr'})}.")
+    if not os.path.isdir(path) and "X" in (arrays := npz_arrays(path)):
+        y = arrays.get("y") if target is None else _per_row(target)
+        w = arrays.get("w") if weight is None else _per_row(weight)
+        return ArraySource(NpyFiles([arrays["X"]]), y, w, scale=scale, name=path)
+    return CsrSource(csr_arrays(path), _per_row(target), _per_row(weight), scale=scale, name=path)
 
 
 def _per_row(values: Any) -> Any:
     """Targets or weights: an array, or .npy files that are read by rows."""
-    if values is None or hasattr(values, "read") or hasattr(values, "shape"):
-        return NpyParts([NpyArray.behind(values)]) if isinstance(values, np.memmap) else values
-    if isinstance(values, str | os.PathLike) or _is_list_of_paths(values):
-        return NpyParts([NpyArray.open(path) for path in _files(values)])
-    return np.asarray(values)
+    if isinstance(values, np.memmap):
+        return NpyFiles([file_behind(values)])
+    if _is_path(values):
+        return NpyFiles([open_npy(path) for path in _files(values)])
+    return values if values is None or hasattr(values, "shape") else np.asarray(values)
 
 
-def _is_column(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _open_npy(X: NpyFiles, target: Any, weight: Any, columns: Any, scale: bool, name: str) -> Source:
+    def is_column(value: Any) -> bool:
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+    several = isinstance(target, list | tuple) and bool(target) and all(is_column(one) for one in target)
+    y_columns = list(target) if several else target if is_column(target) else None
+    w_column = weight if is_column(weight) else None
+    if columns is None and len(X.shape) == 2 and min(X.shape) > 0:
+        given = [one for one in (y_columns, w_column) if one is not None]
+        taken = {int(one) % X.shape[1] for part in given for one in np.atleast_1d(part)}
+        columns = [number for number in range(X.shape[1]) if number not in taken] if taken else None
+    y = _per_row(target) if y_columns is None else None
+    w = _per_row(weight) if w_column is None else None
+    return ArraySource(X, y, w, columns=columns, y_columns=y_columns, w_column=w_column, scale=scale, name=name)
 
 
-def _npy(X: NpyParts, target: Any, weight: Any, columns: Any, scale: bool, name: str) -> Source:
-    of_y = target if _is_column(target) else None
-    if isinstance(target, list | tuple) and target and all(_is_column(one) for one in target):
-        of_y = list(target)
-    of_w = weight if _is_column(weight) else None
-    if (of_y is not None or of_w is not None) and columns is None and len(X.shape) == 2:
-        taken = {int(one) % X.shape[1] for one in [*np.ravel([] if of_y is None else of_y), *np.ravel(of_w or [])]}
-        columns = [number for number in range(X.shape[1]) if number not in taken]
-    y, w = None if of_y is not None else _per_row(target), None if of_w is not None else _per_row(weight)
-    return NpySource(X, y, w, columns=columns, y_columns=of_y, w_column=of_w, scale=scale, name=name)
-
-
-def _npz(path: str, target: Any, weight: Any, scale: bool) -> Source:
-    if not os.path.isdir(path) and "X" in (arrays := npz_arrays(path)):
-        y = arrays.get("y") if target is None else _per_row(target)
-        w = arrays.get("w") if weight is None else _per_row(weight)
-        return NpySource(NpyParts([arrays["X"]]), y, w, scale=scale, name=path)
-    return CsrSource(csr_arrays(path), _per_row(target), _per_row(weight), scale=scale, name=path)
-
-
-def _zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
+def _open_zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
     try:
         import zarr
     except ImportError as error:
@@ -224,12 +222,12 @@ def _zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
     found = zarr.open(path, mode="r")
     if hasattr(found, "shape"):
         return ArraySource(found, _per_row(target), _per_row(weight), scale=scale, name=path)
-
-    def member(name: Any, default: str) -> Any:
-        if name is None:
-            return found.get(default)
-        return found[name] if isinstance(name, str) else _per_row(name)
-
     if "X" not in found:
         raise ValueError(f"the zarr group {path} has no array X (and y, w); give the path of the array itself.")
+
+    def member(values: Any, default: str) -> Any:
+        if values is None:
+            return found.get(default)
+        return found[values] if isinstance(values, str) else _per_row(values)
+
     return ArraySource(found["X"], member(target, "y"), member(weight, "w"), scale=scale, name=path)

@@ -1,147 +1,155 @@
-"""What identifies rows: sums of hashes over inputs, targets and weights, in one pass over any source."""
+"""Rows in memory, the one loop over their blocks, their moments, and the hashes that identify them."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from kompakt.parallel import ordered_map
 
-Sums = tuple[np.ndarray, ...]
+Array = np.ndarray
+Sums = tuple[Array, ...]
+Bounds = tuple[int, int]
+Task = Callable[..., Any]
 
 
 class RowBlock:
-    """Consecutive rows with their targets and weights; `X` is formed only when it is asked for."""
+    """Rows start..stop with their targets and weights; `X` is formed only when it is asked for."""
 
-    __slots__ = ("_make", "start", "stop", "targets", "weights")
+    __slots__ = ("_rows", "start", "stop", "targets", "weights")
 
-    def __init__(
-        self,
-        start: int,
-        stop: int,
-        make: Callable[[int, int], Any],
-        targets: np.ndarray | None,
-        weights: np.ndarray | None,
-    ) -> None:
-        self.start, self.stop = start, stop
-        self._make = make
-        self.targets, self.weights = targets, weights
+    def __init__(self, rows: ArrayRows, start: int, stop: int) -> None:
+        self._rows, self.start, self.stop = rows, start, stop
+        here = slice(start - rows.first, stop - rows.first)
+        self.targets = None if rows.targets is None else rows.targets[here]
+        self.weights = None if rows.weights is None else rows.weights[here]
 
     def __len__(self) -> int:
         return self.stop - self.start
 
     @property
     def X(self) -> Any:
-        """The rows, centred where the source says so."""
-        return self._make(self.start, self.stop)
+        """The rows, centred where these rows are."""
+        return self._rows.take(slice(self.start - self._rows.first, self.stop - self._rows.first))
 
 
 BlockFunction = Callable[[RowBlock], Sums]
 
 
 class Rows(ABC):
-    """A source of rows with targets (n, L) and weights (n,) or (n, L)."""
+    """Rows with targets (n, L) and weights (n,) or (n, L): in memory, or read anew in every pass.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_outputs : int
+    dtype : dtype
+        Type in which kernel values of the rows are computed.
+    is_sparse : bool
+        Whether rows are CSR.
+    offset : ndarray of shape (d,) or None
+        What blocks and `take` subtract from dense rows.
+    numbers : ndarray or None
+        Their numbers among the rows that they were taken from; None means all, in order.
+    targets, weights : ndarray or None
+        Of all rows.  Streamed rows read them in one pass when they are asked for.
+    mass : float
+        Sum of the weights, over all outputs where each has its own.
+    weight_columns : int
+        0 without weights, 1 where outputs share them, else their number.
+    streamed : bool
+        Whether the rows are read anew in every pass instead of held.
+    remote : bool
+        Whether functions run in other processes, where arrays of this one are copies.
+    """
 
     n_rows: int
     n_features: int
     n_outputs: int
     dtype: np.dtype
-    #: whether the rows are read anew in every pass instead of held
+    is_sparse: bool
+    offset: Array | None
+    numbers: Array | None
     streamed: bool = False
-
-    @property
-    def remote(self) -> bool:
-        """Whether functions run in other processes, where arrays of this one are copies."""
-        return False
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
         return self.n_rows, self.n_features
 
+    @property
+    def remote(self) -> bool:
+        return False
+
+    @property
+    @abstractmethod
+    def targets(self) -> Array | None: ...
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array | None: ...
+
+    @property
+    @abstractmethod
+    def mass(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def weight_columns(self) -> int: ...
+
+    def map_reduce(self, function: BlockFunction, block_rows: int) -> Sums:
+        """Sum `function(block)` over all row blocks, in float64 and in a fixed order."""
+        tree = TreeSum()
+        bounds = task_bounds(self.n_rows, block_rows)
+        for sums in self._pass(partial(sum_blocks, function, block_rows), bounds, reduce=True):
+            tree.add(sums)
+        return tree.total()
+
+    @abstractmethod
+    def _pass(self, task: Task, bounds: list[Bounds], *, reduce: bool = False) -> Iterator[Any]:
+        """Results of ``task(reader, bounds)`` in the order of `bounds`, few at a time, or tree sums of some of them."""
+
+    @abstractmethod
+    def collect(self, function: Callable[[RowBlock], Array], block_rows: int, out: Array) -> Array:
+        """Write the values that `function` gives for the rows of each block into `out`, one entry per row."""
+
     @abstractmethod
     def block(self, start: int, stop: int) -> RowBlock:
         """Rows start..stop."""
 
-    @abstractmethod
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: Any) -> Any:
         """Rows by number, dense or CSR, centred like the blocks."""
+        X = self.originals(indices)
+        return X if self.offset is None or self.is_sparse else X - self.offset
 
-    def map_reduce(self, function: BlockFunction, block_rows: int) -> Sums:
-        """Sum `function(block)` over all row blocks, in float64 and in a fixed order."""
-        tasks = list(task_bounds(self.n_rows, block_rows))
+    @abstractmethod
+    def originals(self, indices: Any) -> Any:
+        """Rows by number, not centred."""
 
-        def run(bounds: tuple[int, int]) -> Sums:
-            return sum_in_order(
-                function(self.block(s, min(s + block_rows, bounds[1]))) for s in range(*bounds, block_rows)
-            )
+    @abstractmethod
+    def subset(self, index: Array) -> ArrayRows:
+        """Some of the rows in memory with their targets and weights, centred alike, knowing their numbers here."""
 
-        return tree_sum(ordered_map(run, tasks))
+    @abstractmethod
+    def one_output(self, output: int) -> Rows:
+        """The same rows with one of the outputs."""
 
-    def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
-        """Run `function` on every block for its effect on arrays of the caller (disjoint slices)."""
+    @abstractmethod
+    def as_inputs(self, X: Any) -> Any:
+        """Vectors in the user's units as these rows have them before centring."""
 
-        def run(start: int) -> None:
-            function(self.block(start, min(start + block_rows, self.n_rows)))
+    @abstractmethod
+    def hashes(self, key: int) -> Array:
+        """A keyed hash of every row, (n,); see `hash_rows`."""
 
-        for _ in ordered_map(run, range(0, self.n_rows, block_rows)):
-            pass
-
-    def collect(self, function: Callable[[RowBlock], np.ndarray], block_rows: int, out: np.ndarray) -> np.ndarray:
-        """Write the values that `function` gives for the rows of each block into `out`, one entry per row."""
-
-        def one(block: RowBlock) -> None:
-            out[block.start : block.stop] = function(block)
-
-        self.for_each(one, block_rows)
-        return out
-
-
-def task_bounds(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of the tasks: a few blocks each where there are many, one block each where there are few."""
-    n_blocks = -(-n_rows // block_rows)
-    per_task = block_rows * min(8, max(1, n_blocks // 16))
-    for start in range(0, n_rows, per_task):
-        yield start, min(start + per_task, n_rows)
-
-
-def sum_in_order(results: Iterable[Sums]) -> Sums:
-    """Float64 sums of the results, one after the other."""
-    totals: Sums | None = None
-    for result in results:
-        # the first is copied, so that the sums never share memory with what the function returned
-        totals = tuple(np.array(part, dtype=np.float64) for part in result) if totals is None else _add(totals, result)
-    if totals is None:
-        raise ValueError("there are no rows to reduce over.")
-    return totals
-
-
-def tree_sum(results: Iterable[Sums]) -> Sums:
-    """Sum in the shape of a binary tree, in the order of arrival, holding O(log n) partial sums."""
-    stack: list[tuple[int, Sums]] = []
-    for result in results:
-        level = 0
-        while stack and stack[-1][0] == level:
-            _, left = stack.pop()
-            result = _add(left, result)
-            level += 1
-        stack.append((level, result))
-    if not stack:
-        raise ValueError("there are no rows to reduce over.")
-    total = stack.pop()[1]
-    while stack:
-        total = _add(stack.pop()[1], total)
-    return total
-
-
-def _add(left: Sums, right: Sums) -> Sums:
-    # New arrays, never `+=`: a part may be a NumPy scalar, for which `+=` binds a name and leaves the sum as it was,
-    # and a part may be needed again, where a task that was lost with its worker is run once more.
-    return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))
+    @abstractmethod
+    def smallest(self, key: int, count: int) -> Array:
+        """Numbers of the rows with the `count` smallest distinct hashes, in the order of the hash."""
 
 
 class ArrayRows(Rows):
@@ -155,6 +163,8 @@ class ArrayRows(Rows):
         None means 1 for every row.
     offset : ndarray of shape (d,), optional
         Subtracted from every block of dense rows (kernels of distances do not change, their rounding does).
+    first : int, default=0
+        Number of the first row, where these rows are a piece of others: blocks are numbered as there.
 
     Examples
     --------
@@ -165,116 +175,200 @@ class ArrayRows(Rows):
     (array([6., 9.]),)
     """
 
+    targets: Array | None = None
+    weights: Array | None = None
+    #: labels or values and weights as they were given, where the rows were taken from a source
+    y: Array | None = None
+    w: Array | None = None
+    #: of rows standardised on the way: from the user's units to theirs
+    to_inputs: Callable[[Any], Any] | None = None
+
     def __init__(
         self,
         X: Any,
-        targets: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-        offset: np.ndarray | None = None,
+        targets: Array | None = None,
+        weights: Array | None = None,
+        offset: Array | None = None,
+        first: int = 0,
     ) -> None:
-        self.X = X
-        self.targets = targets
-        self.weights = weights
+        self.X, self.targets, self.weights, self.first = X, targets, weights, first
         self.is_sparse = sparse.issparse(X)
         self.offset = None if offset is None or self.is_sparse else offset.astype(X.dtype)
         self.n_rows, self.n_features = X.shape
         self.n_outputs = 1 if targets is None else targets.shape[1]
-        #: where the rows are some of the rows of a kernel matrix: their numbers in it (None: all, in order)
-        self.numbers: np.ndarray | None = None
-        #: labels or values as they were given, where the rows were taken from a source
-        self.y: np.ndarray | None = None
-        self.w: np.ndarray | None = None
-        #: of rows standardised on the way: from the user's units to theirs
-        self.to_inputs: Callable[[Any], Any] | None = None
+        self.numbers = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
         self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
 
-    def _rows(self, start: int, stop: int) -> Any:
-        X = self.X[start:stop]
-        return X if self.offset is None else X - self.offset
+    def _pass(self, task: Task, bounds: list[Bounds], *, reduce: bool = False) -> Iterator[Any]:
+        return ordered_map(partial(task, self), bounds)
+
+    def piece(self, bounds: Bounds, raw: object = None) -> ArrayRows:
+        """Where the rows of a task are."""
+        return self
+
+    def collect(self, function: Callable[[RowBlock], Array], block_rows: int, out: Array) -> Array:
+        def write(block: RowBlock) -> None:
+            out[block.start : block.stop] = function(block)
+
+        for _ in ordered_map(write, list(blocks(self, block_rows, (0, self.n_rows)))):
+            pass
+        return out
+
+    def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
+        """Run `function` on every block for its effect on arrays of the caller (disjoint slices)."""
+        for _ in ordered_map(function, list(blocks(self, block_rows, (0, self.n_rows)))):
+            pass
 
     def block(self, start: int, stop: int) -> RowBlock:
-        return RowBlock(
-            start,
-            stop,
-            self._rows,
-            None if self.targets is None else self.targets[start:stop],
-            None if self.weights is None else self.weights[start:stop],
-        )
+        return RowBlock(self, start, stop)
 
-    def take(self, indices: np.ndarray) -> Any:
-        X = self.X[indices]
-        return X if self.offset is None else X - self.offset
-
-    def as_inputs(self, X: Any) -> Any:
-        """Vectors in the user's units as these rows have them before centring."""
-        return X if self.to_inputs is None else self.to_inputs(X)
-
-    def originals(self, indices: np.ndarray) -> Any:
-        """Rows by number as they were given, not centred."""
+    def originals(self, indices: Any) -> Any:
         return self.X[indices]
 
-    def hashes(self, key: int) -> np.ndarray:
-        """A keyed hash of every row, (n,); see `hash_rows`."""
-        return hash_rows(self.X, key)
-
-    def smallest(self, key: int, count: int) -> np.ndarray:
-        """Numbers of the rows with the `count` smallest distinct hashes, in the order of the hash."""
-        return smallest_distinct(self.hashes(key), count)
-
-    @property
-    def mass(self) -> float:
-        """Sum of the weights, over all outputs where each has its own."""
-        return float(self.n_rows) if self.weights is None else float(np.sum(self.weights))
-
-    @property
-    def weight_columns(self) -> int:
-        """0 without weights, 1 where outputs share them, else their number."""
-        return 0 if self.weights is None else 1 if self.weights.ndim == 1 else self.weights.shape[1]
-
-    def subset(self, index: np.ndarray) -> ArrayRows:
-        """Some of the rows with their targets and weights, centred alike, knowing their numbers here."""
+    def subset(self, index: Array) -> ArrayRows:
         part = ArrayRows(
             self.X[index],
             None if self.targets is None else self.targets[index],
             None if self.weights is None else self.weights[index],
         )
-        part.offset = self.offset
+        part.offset, part.to_inputs = self.offset, self.to_inputs
         part.numbers = index if self.numbers is None else self.numbers[index]
-        part.to_inputs = self.to_inputs
         return part
 
+    def one_output(self, output: int) -> ArrayRows:
+        assert self.targets is not None
+        part = copy.copy(self)
+        part.targets, part.n_outputs = self.targets[:, [output]], 1
+        part.weights = self.weights[:, output] if self.weights is not None and self.weights.ndim == 2 else self.weights
+        return part
+
+    def as_inputs(self, X: Any) -> Any:
+        return X if self.to_inputs is None else self.to_inputs(X)
+
+    def hashes(self, key: int) -> Array:
+        return hash_rows(self.X, key)
+
+    def smallest(self, key: int, count: int) -> Array:
+        return smallest_distinct(self.hashes(key), count)
+
+    @property
+    def mass(self) -> float:
+        return float(self.n_rows) if self.weights is None else float(np.sum(self.weights))
+
+    @property
+    def weight_columns(self) -> int:
+        return 0 if self.weights is None else 1 if self.weights.ndim == 1 else self.weights.shape[1]
+
+
+# -- the order of sums -----------------------------------------------------------------------------------
+
+
+def task_bounds(n_rows: int, block_rows: int) -> list[Bounds]:
+    """Row ranges of the tasks: a few blocks each where there are many, one block each where there are few."""
+    per_task = block_rows * min(8, max(1, -(-n_rows // block_rows) // 16))
+    return [(start, min(start + per_task, n_rows)) for start in range(0, n_rows, per_task)]
+
+
+def blocks(rows: ArrayRows, block_rows: int, bounds: Bounds) -> Iterator[RowBlock]:
+    """The blocks of some rows."""
+    for start in range(*bounds, block_rows):
+        yield RowBlock(rows, start, min(start + block_rows, bounds[1]))
+
+
+class Reader(Protocol):
+    """What gives the rows of a task: those in memory themselves, or `kompakt.data.RowReader`."""
+
+    def piece(self, bounds: Bounds, raw: Any = None) -> ArrayRows:
+        """Rows that hold those of the task; `raw`, where given, are these rows as they were stored."""
+
+
+def sum_blocks(function: BlockFunction, block_rows: int, reader: Reader, bounds: Bounds, raw: Any = None) -> Sums:
+    """Sum `function(block)` over the blocks of a task, one after the other."""
+    totals: Sums | None = None
+    for block in blocks(reader.piece(bounds, raw), block_rows, bounds):
+        totals = _add(totals, function(block))
+    assert totals is not None
+    return totals
+
+
+def _add(left: Sums | None, right: Sums) -> Sums:
+    if left is None:  # copied, so that the sums never share memory with what a function returned
+        return tuple(np.array(part, dtype=np.float64) for part in right)
+    # New arrays, never `+=`: a part may be a NumPy scalar, for which `+=` binds a name and leaves the sum as it was,
+    # and a part may be needed again, where a task that was lost with its worker is run once more.
+    return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))
+
+
+def sum_in_order(results: Iterable[Sums]) -> Sums:
+    """Float64 sums of the results, one after the other."""
+    totals: Sums | None = None
+    for result in results:
+        totals = _add(totals, result)
+    if totals is None:
+        raise ValueError("there are no rows to reduce over.")
+    return totals
+
+
+class TreeSum:
+    """Sums in the shape of a binary tree, in the order of arrival, holding O(log n) partial sums."""
+
+    def __init__(self) -> None:
+        self._stack: list[tuple[int, Sums]] = []
+
+    def add(self, result: Sums) -> None:
+        level = 0
+        while self._stack and self._stack[-1][0] == level:
+            result = _add(self._stack.pop()[1], result)
+            level += 1
+        self._stack.append((level, result))
+
+    def total(self) -> Sums:
+        if not self._stack:
+            raise ValueError("there are no rows to reduce over.")
+        total = self._stack[-1][1]
+        for _, left in self._stack[-2::-1]:
+            total = _add(left, total)
+        return total
+
+
+def tree_sum(results: Iterable[Sums]) -> Sums:
+    """The `TreeSum` of some results."""
+    tree = TreeSum()
+    for result in results:
+        tree.add(result)
+    return tree.total()
+
+
+# -- moments ---------------------------------------------------------------------------------------------
 
 _STEADY_BITS = 40
 #: block size of all sums of a first pass: those over streamed rows must agree with those in memory to the last bit
 MOMENT_ROWS = 4096
 
 
-def _is_sparse(X: Any) -> bool:
-    return bool(X.is_sparse) if isinstance(X, Rows) else sparse.issparse(X)  # type: ignore[attr-defined]
-
-
-def column_means(X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS) -> np.ndarray:
-    """Weighted mean of every column in float64, (d,)."""
-    total, mass = _reduce(X, weights, lambda rows, w: (np.asarray(rows.T @ w).ravel(),), block_rows)
+def column_means(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROWS) -> Array:
+    """Weighted mean of every column in float64, (d,), of a matrix or of rows with their weights."""
+    rows = _as_rows(X, weights)
+    total, mass = _reduce(rows, lambda x, w: (np.asarray(x.T @ w).ravel(),), block_rows)
     return total / mass
 
 
-def centre_of(X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS) -> np.ndarray:
+def centre_of(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROWS) -> Array:
     """A point near the mean of dense rows, the same to the last bit for any order of the rows, (d,).
 
     Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
     coefficients.  So the means are rounded to 2^-40 of the mean absolute value: as good a centre as any.
     """
-    return centre_from(*_reduce(X, weights, centre_sums, block_rows))
+    return centre_from(*_reduce(_as_rows(X, weights), centre_sums, block_rows))
 
 
-def centre_sums(rows: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def centre_sums(rows: Array, w: Array) -> tuple[Array, Array]:
     """Sums of the entries and of their sizes, for `centre_from`."""
     return w @ rows, w @ np.abs(rows)
 
 
-def centre_from(total: np.ndarray, size: np.ndarray, mass: np.ndarray) -> np.ndarray:
+def centre_from(total: Array, size: Array, mass: Array) -> Array:
     """The centre from the sums of the entries, of their sizes, and of the weights."""
     quantum = np.exp2(np.ceil(np.log2(np.maximum(size / mass, np.finfo(np.float64).tiny))) - _STEADY_BITS)
     return np.round(total / mass / quantum) * quantum
@@ -287,70 +381,67 @@ def steady(value: float) -> float:
 
 
 def total_variance(
-    X: Any, weights: np.ndarray | None = None, block_rows: int = MOMENT_ROWS, centre: np.ndarray | None = None
+    X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROWS, centre: Array | None = None
 ) -> float:
     """Weighted variance of all entries together: `X.var()` when unweighted.  Two passes, so offsets do no harm.
 
     X may be a matrix or rows with their weights; one pass less where their `centre_of` is known.
     """
-    if _is_sparse(X):
+    rows, d = _as_rows(X, weights), X.shape[1]
+    if rows.is_sparse:
         # the entries not stored are zeros: each is a squared mean away from the mean
-        mean = float(column_means(X, weights, block_rows).mean())
-        within, stored, mass = _reduce(X, weights, lambda rows, w: _stored_squares(rows, w, mean), block_rows)
-        return float((within + (mass * X.shape[1] - stored) * mean * mean) / (mass * X.shape[1]))
-    centre = centre_of(X, weights, block_rows) if centre is None else centre
-    first, second, mass = _reduce(X, weights, lambda rows, w: _centred_powers(rows - centre, w), block_rows)
+        mean = float(column_means(rows, None, block_rows).mean())
+
+        def stored_squares(x: Any, w: Array) -> Sums:
+            w = np.repeat(w, np.diff(x.indptr))
+            with np.errstate(over="ignore"):
+                return np.asarray(w @ np.square(x.data - mean)), np.asarray(w.sum())
+
+        within, stored, mass = _reduce(rows, stored_squares, block_rows)
+        return float((within + (mass * d - stored) * mean * mean) / (mass * d))
+    centre = centre_of(rows, None, block_rows) if centre is None else centre
+
+    def powers(x: Array, w: Array) -> Sums:
+        with np.errstate(over="ignore"):  # a variance that is not finite is the caller's to refuse
+            x = x - centre
+            return w @ x, w @ np.square(x)
+
+    first, second, mass = _reduce(rows, powers, block_rows)
     between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
     return float(max(0.0, np.mean(second / mass + 2.0 * between * first / mass + between**2)))
 
 
-def _centred_powers(rows: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    with np.errstate(over="ignore"):  # a variance that is not finite is the caller's to refuse
-        return w @ rows, w @ np.square(rows)
+def _as_rows(X: Any, weights: Array | None) -> Rows:
+    return X if isinstance(X, Rows) else ArrayRows(X, weights=weights)
 
 
-def _stored_squares(rows: Any, w: np.ndarray, mean: float) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over the stored entries of w (x - mean)^2 and of w."""
-    w = np.repeat(w, np.diff(rows.indptr))
-    with np.errstate(over="ignore"):
-        return np.asarray(w @ np.square(rows.data - mean)), np.asarray(w.sum())
+def _reduce(rows: Rows, sums: Callable[[Any, Array], Sums], block_rows: int) -> Sums:
+    """Sums of `sums(x, w)` over float64 row blocks, followed by the sum of the weights."""
 
-
-def _reduce(
-    X: Any, weights: np.ndarray | None, sums: Callable[[Any, np.ndarray], tuple[np.ndarray, ...]], block_rows: int
-) -> tuple[Any, ...]:
-    """Sums of `sums(rows, w)` over float64 row blocks, followed by the sum of the weights."""
-
-    def one(block: RowBlock) -> tuple[np.ndarray, ...]:
+    def one(block: RowBlock) -> Sums:
         w = np.ones(len(block)) if block.weights is None else block.weights
         return *sums(block.X.astype(np.float64), w), np.array(w.sum())
 
-    rows = X if isinstance(X, Rows) else ArrayRows(X, weights=weights)
     return rows.map_reduce(one, block_rows)
 
 
-_BLOCK = 4096
+# -- hashes: arithmetic of unsigned 64-bit integers, which wraps ------------------------------------------
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_LARGEST = 0xFFFFFFFFFFFFFFFF
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
-    """A bijective scrambler of 64-bit words (xor-shift and multiply), in place."""
-    with np.errstate(over="ignore"):
-        x ^= x >> np.uint64(30)
-        x *= np.uint64(0xBF58476D1CE4E5B9)
-        x ^= x >> np.uint64(27)
-        x *= np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
+def _mix(x: Array) -> Array:
+    """A bijective scrambler of 64-bit numbers (xor-shift and multiply), in place."""
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
     return x
 
 
-def _keys(n_features: int, key: int) -> np.ndarray:
-    """One word for the row itself, then one per column: without the first, a row of zeros would hash to 0 always."""
-    columns = np.arange(1, n_features + 2, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        return _mix(columns * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & 0xFFFFFFFFFFFFFFFF))
-
-
-def hash_rows(X: Any, key: int) -> np.ndarray:
+def hash_rows(X: Any, key: int) -> Array:
     """A 64-bit hash of every row, (n,).
 
     Examples
@@ -362,35 +453,34 @@ def hash_rows(X: Any, key: int) -> np.ndarray:
     >>> bool((hash_rows(X, 7) == hash_rows(sparse.csr_matrix(X), 7)).all())
     True
     """
-    keys = _keys(X.shape[1], key)
-    one = _hash_sparse if sparse.issparse(X) else _hash_dense
-    bounds = range(0, X.shape[0], _BLOCK)
-    parts = list(ordered_map(lambda start: one(X[start : start + _BLOCK], keys), bounds))
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+    # one key for the row itself, then one per column: without the first, a row of zeros would hash to 0 always
+    keys = _mix(np.arange(1, X.shape[1] + 2, dtype=np.uint64) * _GOLDEN + np.uint64(key & _LARGEST))
+    hash_block = _hash_sparse if sparse.issparse(X) else _hash_dense
+    parts = ordered_map(
+        lambda start: hash_block(X[start : start + MOMENT_ROWS], keys), range(0, X.shape[0], MOMENT_ROWS)
+    )
+    return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
 
-def _hash_dense(X: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def _hash_dense(X: Array, keys: Array) -> Array:
     values = np.ascontiguousarray(X, dtype=np.float64)
-    words = values.view(np.uint64) ^ keys[1:]
-    words = _mix(words)
-    words[values == 0] = 0
-    with np.errstate(over="ignore"):
-        return _mix(words.sum(axis=1, dtype=np.uint64) + keys[0])
+    mixed = _mix(values.view(np.uint64) ^ keys[1:])
+    mixed[values == 0] = 0
+    return _mix(mixed.sum(axis=1, dtype=np.uint64) + keys[0])
 
 
-def _hash_sparse(X: Any, keys: np.ndarray) -> np.ndarray:
+def _hash_sparse(X: Any, keys: Array) -> Array:
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()
     values = X.data.astype(np.float64)
-    words = _mix(values.view(np.uint64) ^ keys[1:][X.indices])
-    words[values == 0] = 0
+    mixed = _mix(values.view(np.uint64) ^ keys[1:][X.indices])
+    mixed[values == 0] = 0
     # cumulative sums wrap modulo 2^64, and so do their differences: the row sums are exact
-    with np.errstate(over="ignore"):
-        ends = np.concatenate([[np.uint64(0)], np.cumsum(words, dtype=np.uint64)])[X.indptr]
-        return _mix(ends[1:] - ends[:-1] + keys[0])
+    ends = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])[X.indptr]
+    return _mix(ends[1:] - ends[:-1] + keys[0])
 
 
-def hash_numbers(start: int, stop: int, key: int) -> np.ndarray:
+def hash_numbers(start: int, stop: int, key: int) -> Array:
     """A 64-bit hash of the row numbers start..stop: a random choice of rows that does not depend on their content.
 
     Examples
@@ -399,12 +489,11 @@ def hash_numbers(start: int, stop: int, key: int) -> np.ndarray:
     >>> bool((hash_numbers(0, 9, 1)[4:] == hash_numbers(4, 9, 1)).all())
     True
     """
-    with np.errstate(over="ignore"):
-        words = np.arange(start, stop, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return _mix(_mix(words + np.uint64(key & 0xFFFFFFFFFFFFFFFF)) + np.uint64(0x9E3779B97F4A7C15))
+    numbers = np.arange(start, stop, dtype=np.uint64) * _GOLDEN
+    return _mix(_mix(numbers + np.uint64(key & _LARGEST)) + _GOLDEN)
 
 
-def smallest_distinct(hashes: np.ndarray, count: int, eligible: np.ndarray | None = None) -> np.ndarray:
+def smallest_distinct(hashes: Array, count: int, eligible: Array | None = None) -> Array:
     """Row numbers of the `count` smallest distinct hashes, in the order of the hash; fewer if there are fewer."""
     candidates = np.arange(len(hashes)) if eligible is None else np.flatnonzero(eligible)
     _, first = np.unique(hashes[candidates], return_index=True)
@@ -425,24 +514,20 @@ def content_of(rows: Rows, block_rows: int = 4096) -> dict[str, str]:
     >>> content_of(ArrayRows(X)) == content_of(ArrayRows(X[::-1]))
     False
     """
+    sums = rows.map_reduce(_content_sums, block_rows)
     names = ("inputs", "targets", "weights")
-    return {name: _word(sums) for name, sums in zip(names, rows.map_reduce(_sums, block_rows), strict=True)}
+    return {name: "-".join(f"{int(one):x}" for one in part) for name, part in zip(names, sums, strict=True)}
 
 
-def _sums(block: RowBlock) -> Sums:
-    place = hash_numbers(block.start, block.stop, 1)
-    return tuple(_pieces(part, place) for part in (block.X, block.targets, block.weights))
-
-
-def _pieces(values: Any, place: np.ndarray) -> np.ndarray:
-    """Sums of 16-bit pieces of the hashes: exact in float64 for up to 2^37 rows."""
-    if values is None:
-        return np.zeros(4)
-    matrix = values.reshape(len(place), -1) if isinstance(values, np.ndarray) else values
-    words = hash_rows(matrix, 1) ^ place
-    shifts = np.arange(0, 64, 16, dtype=np.uint64)
-    return np.asarray(np.sum((words[:, None] >> shifts) & np.uint64(0xFFFF), axis=0), dtype=np.float64)
-
-
-def _word(sums: np.ndarray) -> str:
-    return "-".join(f"{int(total):x}" for total in sums)
+def _content_sums(block: RowBlock) -> Sums:
+    """Of inputs, targets and weights: sums of 16-bit pieces of the hashes, exact in float64 for up to 2^37 rows."""
+    place, shifts = hash_numbers(block.start, block.stop, 1), np.arange(0, 64, 16, dtype=np.uint64)
+    sums = []
+    for values in (block.X, block.targets, block.weights):
+        if values is None:
+            sums.append(np.zeros(4))
+            continue
+        matrix = values.reshape(len(place), -1) if isinstance(values, np.ndarray) else values
+        hashes = hash_rows(matrix, 1) ^ place
+        sums.append(np.sum((hashes[:, None] >> shifts) & np.uint64(0xFFFF), axis=0).astype(np.float64))
+    return tuple(sums)

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from kompakt.basis.matching import CompressionStep, Plan, compress_model, path_sizes
 from kompakt.estimators.base import deadline_of
-from kompakt.formats import LibsvmModel, load, read_libsvm, to_model
-from kompakt.formats.folding import fold_steps
+from kompakt.io import LibsvmModel, load, read_libsvm, to_model
+from kompakt.io.fitted import fold_steps
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Deadline, showing

@@ -35,7 +35,6 @@ from kompakt.data import (
 )
 from kompakt.data.checks import missing, refuse_non_finite
 from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_in_order, task_bounds
-from kompakt.data.streamed import Bounds
 from kompakt.design import DEFAULT_BUDGET, Design
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.losses import Loss
@@ -117,7 +116,6 @@ def check_rows(
         if y is None:
             X = validate_data(estimator, X, **options)
         else:
-            refuse_missing(y)
             X, y = validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
     except ValueError as error:
         if "Input X contains NaN" in str(error):
@@ -133,18 +131,6 @@ def check_rows(
     if numeric_y and y is not None:
         refuse_extreme_targets(float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0)))
     return X, y
-
-
-def refuse_missing(y: Any) -> None:
-    """None among the targets: scikit-learn lets it through, as NaN for numbers and as a label for classes."""
-    values = np.asarray(y, dtype=object) if not hasattr(y, "dtype") else np.asarray(y)
-    if values.dtype == object:
-        missing = np.flatnonzero([value is None for value in values.ravel()])
-        if len(missing):
-            raise ValueError(
-                f"y contains None, {len(missing)} times, first at position {missing[0]}; expected a target for every "
-                "row. Drop the rows without one."
-            )
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:
@@ -520,12 +506,9 @@ class Facts:
     stored: int
 
 
-def _first_look(
-    reader: RowReader, classifier: bool, bounds: Bounds, raw: Raw | None = None
-) -> tuple[Facts, tuple[Array, ...]]:
+def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> tuple[Facts, tuple[Array, ...]]:
     """Check the raw rows of a task; facts, and the sums of the centre over its blocks."""
-    raw = reader.raw(*bounds) if raw is None else raw
-    _refuse_what_is_not_finite(reader, bounds[0], raw)
+    _refuse_what_is_not_finite(reader, first, raw)
     if not classifier and raw.y is not None and raw.y.dtype.kind not in "fiub":
         raise ValueError(
             f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
@@ -594,9 +577,9 @@ def first_pass(
     if classifier and source.n_targets > 1:
         raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
     set_features(estimator, source)
-    rows = StreamedRows(RowReader(source), passes=Passes(getattr(source, "n_index_passes", 0)))
+    rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes))
     facts: list[Facts] = []
-    sums = _drawn(rows._pass(partial(_first_look, rows.reader, classifier), rows._tasks(MOMENT_ROWS)), facts)
+    sums = _drawn(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS), facts)
     totals = tree_sum(sums)
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
@@ -634,14 +617,14 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
         streamed = StreamedRows(
             replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
         )
-        return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)
+        return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)  # type: ignore[arg-type]
     classes, mass_of = classes_of(facts)
     factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
     L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
     streamed = StreamedRows(replace(reader, encode=encode), L, columns, mass if columns else None, rows.passes)
-    return Training(streamed, kernel, kept, classes=classes, key=key, stored=stored, mass_of=mass_of)
+    return Training(streamed, kernel, kept, classes=classes, key=key, stored=stored, mass_of=mass_of)  # type: ignore[arg-type]
 
 
 def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:

@@ -5,6 +5,6 @@ from kompakt.export.libsvm_file import to_libsvm
 from kompakt.export.numpy_file import to_numpy
 from kompakt.export.onnx_file import to_onnx
 from kompakt.export.onnx_sklearn import register_skl2onnx
-from kompakt.export.report import CReport, ExportReport, ParityError
+from kompakt.export.parity import CReport, ExportReport, ParityError
 
 __all__ = ["CReport", "ExportReport", "ParityError", "register_skl2onnx", "to_c", "to_libsvm", "to_numpy", "to_onnx"]

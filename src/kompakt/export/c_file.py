@@ -1,4 +1,4 @@
-"""`to_c`: a machine as one C99 file, compiled and checked where there is a compiler."""
+"""`to_c`: a machine as one C99 file, the fixed text of `runtime.c` after its numbers, compiled and checked."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ import subprocess
 import tempfile
 import warnings
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import kompakt
-from kompakt.export.c_code import c_source, stored
-from kompakt.export.machine import Machine, exported_model, machine_of
-from kompakt.export.parity import Expected, check_rows_for, compare, expect
-from kompakt.export.report import CReport, ParityError
-from kompakt.formats.files import write_atomically
+from kompakt.export.folded import decision_shape, exported_model, folded, votes
+from kompakt.export.parity import CReport, ParityError, check_rows_for, compare, expect
+from kompakt.io.container import UnsupportedModelError
+from kompakt.io.files import write_atomically
+from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
-DTYPES = ("double", "float", "int8")
+Array = np.ndarray
 #: how the file is compiled for the check: it must not give a single warning
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 _TOLERANCE = {"double": 1e-12, "float": 1e-5, "int8": 1e-5}
+_MAX_STRING = 4000  # C99 promises literals of 4095 characters
+_LEVELS = 127
 
 
 def to_c(
@@ -89,44 +92,61 @@ def to_c(
     >>> report.data_bytes, report.accuracy - report.accuracy_exported < 0.02
     (248, True)
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {DTYPES}; got {dtype!r}.")
+    if dtype not in _TOLERANCE:
+        raise ValueError(f"dtype must be one of {tuple(_TOLERANCE)}; got {dtype!r}.")
     target = Path(path)
-    name = _identifier(target.stem) if name is None else name
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
+    if name is None:
+        name = re.sub(r"[^A-Za-z0-9_]", "_", target.stem)[:60]
+        name = name if re.match(r"[A-Za-z_]", name) else f"m_{name}"
+    elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
         raise ValueError(f"name must be a C identifier; got {name!r}.")
     model = exported_model(fitted)
-    machine = machine_of(model, single=dtype != "double")
-    kept, levels = stored(machine, dtype)
-    about = f"A {model.kind} of kompakt {kompakt.__version__}, kernel {type(model.kernel).__name__}, dtype {dtype}."
-    text, data_bytes, work_bytes = c_source(kept, name, levels, dtype != "double", about)
-    rows = _rows(model, check_rows, dtype)
+    single = dtype != "double"
+    stored = folded(model, single=single)
+    levels = eight_bits(stored.basis) if dtype == "int8" else None
+    if single:
+        stored = _rounded(stored, levels)
+    about = f"kernel {type(model.kernel).__name__}, dtype {dtype}"
+    text, data_bytes, work_bytes = c_source(stored, name, levels, single, about)
+    rows = check_rows_for(model, check_rows)
+    rows = rows.astype(np.float32).astype(np.float64) if single else rows
     limit = _TOLERANCE[dtype] if tolerance is None else tolerance
-    original, rounded = expect(model, rows, limit), expect(_as_model(kept, model), rows, limit)
-    command = compiler or find_compiler()
+    original, rounded = expect(model, rows, limit), expect(stored, rows, limit)
+    scores, labels, difference, relative = rounded.scores, rounded.labels, float("nan"), float("nan")
     notes: tuple[str, ...] = ()
-    measured: tuple[float, float, Any] = (float("nan"), float("nan"), None)
-    answers = rounded
+    command = compiler or find_compiler()
     if command is None:
         notes = ("not checked: no C compiler was found",)
         warnings.warn(f"{target} is {notes[0]}. Set CC, or pass compiler=.", UserWarning, stacklevel=2)
     else:
-        predicted, scores = run_c(text, name, rows, machine, command)
+        values = _run(text, name, rows, command)
+        if model.kind != "regressor":
+            predicted, values = values[:, 0].astype(np.intp), values[:, 1:]
+            labels = predicted if model.kind == "outlier" else model.classes_[predicted]
         # Rounded to eight bits it is another machine; the program must answer as that one.
         against = rounded if dtype == "int8" else original
-        measured = compare(against, scores, _labels(predicted, model), f"the C program ({dtype})")
-        answers = replace(against, scores=np.reshape(scores, against.scores.shape), labels=_labels(predicted, model))
-    if original.labels is not None and answers.labels is not None:
-        measured = (*measured[:2], float(np.mean(answers.labels == original.labels)))
-    accuracies = _accuracies(model, check_rows, check_targets, original, answers)
+        difference, relative, _ = compare(against, values, labels, f"the C program ({dtype})")
+        scores = values.reshape(against.scores.shape)
+    accuracy = accuracy_exported = None
+    if check_targets is not None:
+        truth = np.asarray(check_targets)
+        if check_rows is None or len(truth) != len(rows):
+            raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
+        if model.kind == "regressor":
+            truth = truth.reshape(len(truth), -1)
+            spread = float(np.square(truth - truth.mean(axis=0)).sum()) or 1.0
+            accuracy = 1.0 - float(np.square(truth - original.scores).sum()) / spread
+            accuracy_exported = 1.0 - float(np.square(truth - scores).sum()) / spread
+        else:
+            accuracy, accuracy_exported = float(np.mean(original.labels == truth)), float(np.mean(labels == truth))
     both = original.decided & rounded.decided
-    change = float(np.abs(original.scores - rounded.scores)[both].max(initial=0.0))
     raw = text.encode("ascii")
     write_atomically(target, [raw])
     return CReport(
-        target, "c", len(raw), len(rows) if command else 0, *measured, files=(target,), notes=notes,
-        data_bytes=data_bytes, work_bytes=work_bytes, storage_difference=change, accuracy=accuracies[0],
-        accuracy_exported=accuracies[1],
+        target, "c", len(raw), len(rows) if command else 0, difference, relative,
+        None if labels is None else float(np.mean(labels == original.labels)), files=(target,), notes=notes,
+        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=accuracy, accuracy_exported=accuracy_exported,
+        storage_difference=float(np.abs(original.scores - rounded.scores)[both].max(initial=0.0)),
     )  # fmt: skip
 
 
@@ -136,8 +156,8 @@ def find_compiler() -> str | None:
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
-def run_c(text: str, name: str, rows: np.ndarray, machine: Machine, compiler: str) -> tuple[np.ndarray, np.ndarray]:
-    """Compile the file with its main, and return what it predicts (or NaN for a regressor) and its decision values."""
+def _run(text: str, name: str, rows: Array, compiler: str) -> Array:
+    """What the compiled program prints for the rows, (n, columns)."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, f"{name}.c"), Path(folder, name)
         source.write_text(text, encoding="ascii")
@@ -149,50 +169,142 @@ def run_c(text: str, name: str, rows: np.ndarray, machine: Machine, compiler: st
         result = subprocess.run([str(program)], input=lines, capture_output=True, text=True)
         if result.returncode:
             raise ParityError(f"the C program ended with code {result.returncode}: {result.stderr[:2000]}")
-    values = np.array(result.stdout.split(), dtype=np.float64).reshape(len(rows), -1)
-    if machine.kind == "regressor":
-        return np.full(len(rows), np.nan), values
-    return values[:, 0].astype(np.intp), values[:, 1:]
+    return np.array(result.stdout.split(), dtype=np.float64).reshape(len(rows), -1)
 
 
-def _rows(model: Model, given: Any, dtype: str) -> np.ndarray:
-    rows = check_rows_for(model, given)
-    return rows if dtype == "double" else rows.astype(np.float32).astype(np.float64)
+# -- numbers in fewer bits -------------------------------------------------------------------------------
 
 
-def _as_model(machine: Machine, model: Model) -> Model:
-    """The stored numbers as a model, to compute in float64 what they mean."""
-    return replace(
-        model, kernel=machine.kernel, basis=machine.basis, weights=machine.weights, intercept=machine.intercept,
-        input_fill=machine.fill, input_shift=machine.shift, offset=None,
-        # a factor of 0 (a feature of width 0) has no scale: the kernel then ignores the feature, whatever is here
-        input_scale=None if machine.factor is None else 1.0 / np.where(machine.factor == 0, 1e-300, machine.factor),
-    )  # fmt: skip
+def eight_bits(basis: Array) -> tuple[Array, Array, Array]:
+    """(levels, zero, step) with basis_jf ~ zero_f + step_f * levels_jf, and levels from -127 to 127."""
+    low, high = basis.min(axis=0), basis.max(axis=0)
+    zero = _single(0.5 * (low + high))
+    step = _single(np.maximum(high - zero, zero - low) / _LEVELS)
+    levels = np.rint((basis - zero) / np.where(step > 0, step, 1.0))
+    return np.clip(levels, -_LEVELS, _LEVELS).astype(np.int8), zero, step
 
 
-def _labels(predicted: np.ndarray, model: Model) -> np.ndarray | None:
-    if model.kind == "regressor":
-        return None
-    return predicted if model.kind == "outlier" else model.classes_[predicted]
+def _single(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
 
 
-def _accuracies(
-    model: Model, rows: Any, targets: Any, original: Expected, answers: Expected
-) -> tuple[float | None, float | None]:
-    if targets is None:
-        return None, None
-    truth = np.asarray(targets)
-    if rows is None or len(truth) != len(original.rows):
-        raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
-    if model.kind != "regressor":
-        return float(np.mean(original.labels == truth)), float(np.mean(answers.labels == truth))
-    truth = truth.reshape(len(truth), -1)
-    spread = float(np.square(truth - truth.mean(axis=0)).sum()) or 1.0
-    before, after = (1.0 - float(np.square(truth - got.scores).sum()) / spread for got in (original, answers))
-    return before, after
+def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
+    """The model with the numbers that the C file will hold, in float64."""
+    names = ("basis", "weights", "intercept", "input_fill", "input_shift")
+    fields: dict[str, Any] = {name: _single(values) for name in names if (values := getattr(model, name)) is not None}
+    if model.input_scale is not None:
+        with np.errstate(divide="ignore"):
+            fields["input_scale"] = 1.0 / _single(1.0 / model.input_scale)
+    if levels is not None:
+        fields["basis"] = levels[1] + levels[2] * levels[0]
+    return replace(model, **fields)
 
 
-def _identifier(text: str) -> str:
-    """A C identifier like the text."""
-    word = re.sub(r"[^A-Za-z0-9_]", "_", text)[:60]
-    return word if re.match(r"[A-Za-z_]", word) else f"m_{word}"
+# -- the source ------------------------------------------------------------------------------------------
+
+
+def c_source(
+    model: Model, name: str, levels: tuple[Array, Array, Array] | None, single: bool, about: str
+) -> tuple[str, int, int]:
+    """Text of the file, bytes of its constant arrays, and bytes of the arrays on the stack of one prediction."""
+    (m, d), L, k = model.basis.shape, model.weights.shape[1], decision_shape(model)[0]
+    real, size = ("float", 4) if single else ("double", 8)
+    widths: list[Array] = []
+    kernel = _kernel(model.kernel, name, single, widths)
+    arrays: dict[str, tuple[str, Array]] = {"basis": (real, model.basis)}
+    defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
+    defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
+    if levels is not None:
+        arrays = {"basis": ("int8_t", levels[0]), "basis_zero": (real, levels[1]), "basis_step": (real, levels[2])}
+        defined["BYTES"] = 1
+    arrays |= {"weights": (real, model.weights), "intercept": (real, model.intercept)}
+    factor = None if model.input_scale is None else 1.0 / model.input_scale
+    for key, values in (("fill", model.input_fill), ("shift", model.input_shift), ("factor", factor)):
+        if values is not None:
+            arrays[key], defined[key.upper()] = (real, values), 1
+    if "_power(" in kernel:
+        defined["POWER"] = 1
+    if widths:
+        arrays["widths"], defined["WIDTHS"] = (real, np.array(widths)), len(widths)
+    if (voting := votes(model)) is not None:
+        arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
+    data_bytes = sum((size if kind == real else 1) * values.size for kind, values in arrays.values())
+    work_bytes = size * (d + L + len(widths) + (k if model.kind != "regressor" else 0))
+    classes, class_bytes = _class_lines(name, model.classes)
+    data_bytes += class_bytes
+    text = [
+        f"/* A {model.kind} of kompakt {kompakt.__version__}, {about}: {m} basis vectors, {d} features, {L} outputs.",
+        f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays.",
+        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads rows of {d} numbers and prints predictions. */",
+        "#include <math.h>",
+        "#include <stdint.h>",
+        "",
+        *(f"#define {name.upper()}_{key} {value}" for key, value in defined.items()),
+        "",
+        *classes,
+    ]
+    for key, (kind, values) in arrays.items():
+        items = _numbers(values, single) if kind == real else [str(int(value)) for value in values.ravel()]
+        lines = ",\n    ".join(", ".join(items[start : start + 10]) for start in range(0, len(items), 10))
+        text.append(f"static const {kind} {name}_{key}[{values.size}] = {{\n    {lines}\n}};")
+    fixed = resources.files("kompakt.export").joinpath("runtime.c").read_text(encoding="ascii")
+    prefixes = {"machine_": f"{name}_", "MACHINE_": f"{name.upper()}_"}
+    text += ["", re.sub("machine_|MACHINE_", lambda found: prefixes[found[0]], fixed)]
+    return "\n".join(text), data_bytes, work_bytes
+
+
+def _kernel(kernel: Kernel, name: str, single: bool, widths: list[Array]) -> str:
+    """An expression of the sums over features that `runtime.c` forms; widths per feature are added to `widths`."""
+    if isinstance(kernel, Sum | Product):
+        sign = " + " if isinstance(kernel, Sum) else " * "
+        return "(" + sign.join(_kernel(part, name, single, widths) for part in kernel.parts) + ")"
+    if isinstance(kernel, Constant):
+        return _literal(kernel.value, single)
+    if isinstance(kernel, Linear):
+        return "product"
+    if isinstance(kernel, Polynomial):
+        base = f"{_literal(kernel.gamma, single)} * product + {_literal(kernel.coef0, single)}"
+        return f"{name}_power({base}, {int(kernel.degree)})"
+    assert isinstance(kernel, RBF | Laplacian)
+    exp = f"{name.upper()}_EXP"
+    if isinstance(kernel.gamma, np.ndarray):
+        widths.append(kernel.gamma)
+        return f"{exp}(-weighted[{len(widths) - 1}])"
+    return f"{exp}({_literal(-kernel.gamma, single)} * {'squares' if isinstance(kernel, RBF) else 'lengths'})"
+
+
+def _literal(value: float, single: bool) -> str:
+    return f"({_numbers(np.array(value), single)[0]})"
+
+
+def _numbers(values: Array, single: bool) -> list[str]:
+    """Literals that read back exactly."""
+    if not single:
+        return [repr(value) for value in values.astype(np.float64).ravel().tolist()]
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32).ravel()
+    if not np.all(np.isfinite(rounded)):
+        raise UnsupportedModelError("a number of this machine is beyond float; export it with dtype='double'.")
+    return [f"{value!s}f" for value in rounded]
+
+
+def _class_lines(name: str, labels: Array | None) -> tuple[list[str], int]:
+    """The labels, in the order of the class indices, and their bytes."""
+    if labels is None:
+        return [], 0
+    if labels.dtype.kind == "U":
+        raw = [str(label).encode() for label in labels]
+        if max(map(len, raw)) > _MAX_STRING:
+            raise UnsupportedModelError(f"a label of {max(map(len, raw))} bytes is longer than C99 promises to take.")
+        # Three octal digits never swallow the character that follows; '?' could begin a trigraph.
+        texts = (re.sub(rb"[^ 0-9A-Za-z]", lambda byte: b"\\%03o" % byte[0][0], label).decode() for label in raw)
+        kind, values, size = "char *const", [f'"{text}"' for text in texts], sum(len(label) + 1 for label in raw)
+    elif labels.dtype.kind == "f":
+        kind, values, size = "double", [repr(float(label)) for label in labels], 8 * len(labels)
+    elif int(np.abs(labels.astype(object)).max()) > 2**31 - 1:
+        kind, values, size = "int64_t", [f"INT64_C({int(label)})" for label in labels], 8 * len(labels)
+    else:
+        kind, values, size = "int32_t", [str(int(label)) for label in labels], 4 * len(labels)
+    declared = f"const {kind} {name}_classes[{len(labels)}]"
+    return [f"extern {declared};", f"{declared} = {{\n    {', '.join(values)}\n}};", ""], size

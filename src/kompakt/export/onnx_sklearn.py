@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.export.machine import machine_of
-from kompakt.export.onnx_graph import Graph, label_array
-from kompakt.formats.files import model_of
+from kompakt.export.folded import decision_shape, folded
+from kompakt.export.onnx_file import Graph, label_array
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
 _ESTIMATORS = (
     "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
     "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
 )  # fmt: skip
-#: a pipeline's converter sets zipmap=True for its classifier unless told otherwise, so both values must be taken
+#: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
 _OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
 _LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
@@ -62,13 +62,8 @@ def register_skl2onnx() -> None:
 
     for name in _ESTIMATORS:
         update_registered_converter(
-            getattr(kompakt, name), _alias(name), _shapes, _convert, parser=_parse, options=_OPTIONS
+            getattr(kompakt, name), f"Kompakt{name}", _shapes, _convert, parser=_parse, options=_OPTIONS
         )
-
-
-def _alias(name: str) -> str:
-    """The name by which skl2onnx knows a class of ours."""
-    return f"Kompakt{name}"
 
 
 def _estimator_model(estimator: Any) -> Model:
@@ -87,73 +82,72 @@ def _estimator_model(estimator: Any) -> Model:
     )  # fmt: skip
 
 
-def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs (no ZipMap: all are tensors); probabilities second, where others' converters have them."""
-    from skl2onnx.common.data_types import guess_tensor_type
+def _outputs(scope: Any, estimator: Any, rows: Any) -> dict[str, Any]:
+    """Names and types of the outputs, for input of the type `rows`.
 
-    model = _estimator_model(estimator)
-    operator = scope.declare_local_operator(_alias(type(estimator).__name__), estimator)
-    operator.inputs.append(inputs[0])
-    if model.kind != "regressor":
-        operator.outputs.append(scope.declare_local_variable("label", _label_tensor(model)))
-    names = ["variable"] if model.kind == "regressor" else ["scores"]
-    if model.calibration is not None and not _raw_scores(scope, estimator):
-        names = ["probabilities", "scores"]
-    for name in names:
-        operator.outputs.append(scope.declare_local_variable(name, guess_tensor_type(inputs[0].type)))
-    return operator.outputs
+    All are tensors, no ZipMap; probabilities are second, where others' converters have them.
+    """
+    from skl2onnx.common import data_types
+
+    model, raw_scores = _estimator_model(estimator), _raw_scores(scope, estimator)
+    n = rows.shape[0] if rows.shape else None
+
+    def tensor(width: int) -> Any:
+        made = data_types.guess_tensor_type(rows)
+        made.shape = [n, width]
+        return made
+
+    n_scores = decision_shape(model)[0]
+    if model.kind == "regressor":
+        return {"variable": tensor(n_scores)}
+    names = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
+    outputs = {"label": getattr(data_types, names[label_array(folded(model).classes).dtype.kind])([n])}
+    if model.calibration is not None and not raw_scores:
+        outputs["probabilities"] = tensor(len(model.classes_))
+    both = model.kind == "classifier" and raw_scores
+    return outputs | {"scores": tensor(len(model.classes_) if both else n_scores)}
 
 
 def _raw_scores(scope_or_container: Any, estimator: Any) -> bool:
     return bool(scope_or_container.get_options(estimator, {"raw_scores": False})["raw_scores"])
 
 
-def _label_tensor(model: Model, n: Any = None) -> Any:
-    from skl2onnx.common import data_types
-
-    labels = np.zeros(1, dtype=np.int64) if model.classes is None else label_array(machine_of(model).classes)  # type: ignore[arg-type]
-    kind = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
-    return getattr(data_types, kind[labels.dtype.kind])([n])
+def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs."""
+    operator = scope.declare_local_operator(f"Kompakt{type(estimator).__name__}", estimator)
+    operator.inputs.append(inputs[0])
+    outputs = _outputs(scope, estimator, inputs[0].type)
+    operator.outputs.extend(scope.declare_local_variable(name, kind) for name, kind in outputs.items())
+    return operator.outputs
 
 
 def _shapes(operator: Any) -> None:
-    from skl2onnx.common.data_types import guess_tensor_type
-
-    machine = machine_of(model := _estimator_model(operator.raw_operator))
-    rows = operator.inputs[0].type.shape[0] if operator.inputs[0].type.shape else None
-    if model.kind != "regressor":
-        operator.outputs[0].type = _label_tensor(model, rows)
-    raw = _raw_scores(operator.scope_inst, operator.raw_operator)
-    widths = [machine.n_scores]
-    if model.kind == "classifier" and raw:
-        widths = [len(model.classes_)]
-    elif model.calibration is not None:
-        widths = [len(model.classes_), machine.n_scores]
-    outputs = operator.outputs if model.kind == "regressor" else operator.outputs[1:]
-    for output, width in zip(outputs, widths, strict=False):
-        output.type = guess_tensor_type(operator.inputs[0].type)
-        output.type.shape = [rows, width]
+    outputs = _outputs(operator.scope_inst, operator.raw_operator, operator.inputs[0].type)
+    # an ensemble's converter asks for the first two outputs only
+    for output, kind in zip(operator.outputs, outputs.values(), strict=False):
+        output.type = kind
 
 
-class _Container:
-    """Nodes go to the container of skl2onnx."""
+class _ContainerGraph(Graph):
+    """A graph whose nodes go to the container of skl2onnx."""
 
-    def __init__(self, scope: Any, container: Any) -> None:
+    def __init__(self, model: Model, dtype: Any, scope: Any, container: Any) -> None:
+        super().__init__(model, dtype)
         self.scope, self.container = scope, container
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        name = self.scope.get_unique_variable_name(f"kompakt_{op.lower()}")
+        name = str(self.scope.get_unique_variable_name(f"kompakt_{op.lower()}"))
         self.container.add_node(
             op, list(inputs), [name], op_version=None, name=self.scope.get_unique_operator_name(op), **attributes
         )
         return name
 
     def constant(self, values: np.ndarray) -> str:
-        from onnx import TensorProto, helper
+        from onnx import helper
 
-        name = self.scope.get_unique_variable_name("kompakt_constant")
-        kind = TensorProto.STRING if values.dtype.kind == "O" else helper.np_dtype_to_tensor_dtype(values.dtype)
+        name = str(self.scope.get_unique_variable_name("kompakt_constant"))
         content = [text.encode() for text in values] if values.dtype.kind == "O" else values.ravel()
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         self.container.add_initializer(name, kind, list(values.shape), content)
         return name
 
@@ -166,20 +160,17 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         raise ValueError(f"kompakt's machines need ONNX opset {_LEAST_OPSET} or later; target_opset is {opset}.")
     kind = operator.inputs[0].type
     double = isinstance(kind, DoubleTensorType)
-    model = _estimator_model(operator.raw_operator)
-    machine = machine_of(model, single=not double)
-    sink = _Container(scope, container)
-    graph = Graph(sink, machine, np.float64 if double else np.float32)
+    model = folded(_estimator_model(operator.raw_operator), single=not double)
+    graph = _ContainerGraph(model, np.float64 if double else np.float32, scope, container)
     rows = operator.inputs[0].full_name
     if not isinstance(kind, DoubleTensorType | FloatTensorType):
-        rows = sink.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
+        rows = graph.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
     scores = graph.scores(graph.outputs(rows))
     results = [scores] if model.kind == "regressor" else [graph.labels(scores), scores]
     if model.kind == "classifier" and _raw_scores(container, operator.raw_operator):
         if len(model.classes_) == 2:
-            results[1] = sink.add("Concat", sink.add("Neg", scores), scores, axis=1)
+            results[1] = graph.add("Concat", graph.add("Neg", scores), scores, axis=1)
     elif model.calibration is not None:
         results.insert(1, graph.probabilities(scores))
-    # an ensemble's converter asks for the first two outputs only
     for result, output in zip(results, operator.outputs, strict=False):
         container.add_node("Identity", [result], [output.full_name], name=scope.get_unique_operator_name("Identity"))

@@ -76,7 +76,7 @@ class Precomputed(Kernel):
         return 0.5 * (K + K.T)
 
     def take_basis(self, rows: Any, indices: Array) -> Array:
-        numbers = getattr(rows, "numbers", None)
+        numbers = rows.numbers
         return np.asarray(indices if numbers is None else numbers[indices], dtype=np.float64)[:, None]
 
     def spec(self) -> dict[str, Any]:

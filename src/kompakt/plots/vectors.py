@@ -1,12 +1,15 @@
-"""The basis vectors themselves: on the decision boundary, as pictures, or as lines across the features."""
+"""Pictures of basis vectors: on the decision boundary, as images, as lines, and candidates on the way to them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kompakt.plots._style import axes_or_new, colour, image_shape_of, marker, pyplot, sides_of
+from kompakt.plots.style import axes_or_new, colour, marker, pyplot
 
 Array = np.ndarray
 
@@ -38,8 +41,6 @@ class BasisVectorsDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
-    axes_ : ndarray of matplotlib Axes
-        One per picture for images, else `ax_` alone.
     figure_ : matplotlib Figure
     artists_ : list
         What shows the vectors: scatter collections, images or lines.
@@ -105,137 +106,117 @@ class BasisVectorsDisplay:
         max_vectors : int, optional
             Draw only the vectors with the largest weights; without it 49 pictures, 200 lines, or all points.
         ax : matplotlib Axes, optional
-            For images it is divided into a grid.
         **options
             For the artists of the vectors.
         """
-        from kompakt.formats.files import model_of
+        from kompakt.io.fitted import model_of
 
         model = model_of(estimator)
         vectors = model.basis_vectors_
         if vectors is None or model.kernel.name == "callable":
             raise ValueError(f"a {model.kernel.name} kernel has no basis vectors that could be drawn.")
-        kind, image_shape = _resolved(kind, image_shape, vectors, X)
+        kind, image_shape = resolve_kind(kind, image_shape, vectors, X)
         sides, names = sides_of(model)
         strength = np.linalg.norm(model.weights, axis=1)
         most = {"images": _MOST_IMAGES, "parallel": _MOST_LINES}.get(kind, len(vectors))
         kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
-        labels = None
-        if y is not None and model.classes is not None:
-            labels = np.searchsorted(model.classes, np.asarray(y))
-        given = getattr(estimator, "feature_names_in_", model.feature_names)
-        return cls(
-            vectors[kept],
-            sides[kept],
-            names,
-            kind,
-            strength=strength[kept],
-            feature_names=given,
-            image_shape=image_shape,
-            model=model,
-            X=X,
-            labels=labels,
-        ).plot(ax=ax, **options)
+        features = getattr(estimator, "feature_names_in_", model.feature_names)
+        labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
+        known: dict[str, Any] = {
+            "strength": strength[kept],
+            "feature_names": features,
+            "model": model,
+            "X": X,
+            "labels": labels,
+        }
+        display = cls(vectors[kept], sides[kept], names, kind, image_shape=image_shape, **known)
+        return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **options: Any) -> BasisVectorsDisplay:
         """Draw into `ax`, or into a new figure."""
+        size = None
         if self.kind == "images":
-            self._images(ax, options)
-        else:
-            ax = axes_or_new(ax, layout="constrained")
-            self.ax_, self.figure_, self.axes_ = ax, ax.figure, np.array([ax], dtype=object)
-            self.artists_ = self._scatter(ax, options) if self.kind == "scatter" else self._lines(ax, options)
+            columns = self._columns()
+            size = (1.1 * columns, 1.25 * math.ceil(len(self.vectors) / columns))
+        self.ax_ = axes_or_new(ax, layout="constrained", figsize=size)
+        self.figure_ = self.ax_.figure
+        draw = {"scatter": self._scatter, "images": self._images, "parallel": self._lines}[self.kind]
+        self.artists_ = draw(self.ax_, options)
         return self
 
+    def _columns(self) -> int:
+        """Columns of a grid of images that is about as wide as high."""
+        return max(1, math.ceil(math.sqrt(len(self.vectors))))
+
     def _scatter(self, ax: Any, options: dict[str, Any]) -> list[Any]:
-        rows = None if self.X is None else np.asarray(self.X, dtype=float)
-        if rows is not None and len(rows) > _MOST_ROWS:
+        rows, labels = np.zeros((0, 2)) if self.X is None else np.asarray(self.X, dtype=float), self.labels
+        if len(rows) > _MOST_ROWS:
             pick = np.random.default_rng(0).choice(len(rows), _MOST_ROWS, replace=False)
-            rows, labels = rows[pick], None if self.labels is None else self.labels[pick]
-        else:
-            labels = self.labels
-        spread = self.vectors if rows is None else np.concatenate([self.vectors, rows])
-        low, high = spread.min(axis=0), spread.max(axis=0)
+            rows, labels = rows[pick], None if labels is None else labels[pick]
+        both = np.concatenate([self.vectors, rows])
+        low, high = both.min(axis=0), both.max(axis=0)
         margin = np.where(high > low, 0.08 * (high - low), 0.5)
         if self.model is not None:
             self._boundary(ax, low - margin, high + margin)
-        if rows is not None:
-            for number in np.unique(labels) if labels is not None else [None]:
-                own = rows if labels is None else rows[labels == number]
-                ax.scatter(*own.T, s=6, alpha=0.35, linewidths=0, color="0.5" if number is None else colour(number))
+        faint = {"s": 6, "alpha": 0.35, "linewidths": 0}
+        if labels is None:
+            ax.scatter(*rows.T, color="0.5", **faint)
+        else:
+            for number in np.unique(labels):
+                ax.scatter(*rows[labels == number].T, color=colour(number), **faint)
         artists = []
-        largest = max(float(self.strength.max(initial=0.0)), 1e-300)
+        size = 40 + 110 * np.sqrt(self.strength / max(float(self.strength.max(initial=0.0)), 1e-300))
         for number in np.unique(self.sides):
-            own = self.sides == number
-            style = {
-                "s": 40 + 110 * np.sqrt(self.strength[own] / largest),
+            own, label = self.sides == number, f"for {self.side_names[number]}"
+            look: dict[str, Any] = {
                 "color": colour(number),
                 "marker": marker(number),
                 "edgecolors": "white",
                 "linewidths": 1.2,
-                "label": f"for {self.side_names[number]}",
-                "zorder": 3,
-                **options,
             }
-            artists.append(ax.scatter(*self.vectors[own].T, **style))
+            look |= {"s": size[own], "label": label, "zorder": 3, **options}
+            artists.append(ax.scatter(*self.vectors[own].T, **look))
         names = self.feature_names or ["feature 0", "feature 1"]
         ax.set(xlabel=names[0], ylabel=names[1], title=f"{len(self.vectors)} basis vectors")
         ax.legend(fontsize="small")
         return artists
 
     def _boundary(self, ax: Any, low: Array, high: Array, resolution: int = 150) -> None:
-        axes = [np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)]
-        xx0, xx1 = np.meshgrid(*axes)
+        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
         values = self.model.decision_function(np.column_stack([xx0.ravel(), xx1.ravel()]))
         if self.model.kind == "regressor":
             first = (values if values.ndim == 1 else values[:, 0]).reshape(xx0.shape)
-            drawn = ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0)
-            ax.clabel(drawn, fontsize="x-small")
+            if np.ptp(first) > 1e-9 * np.abs(first).max():  # else a constant, up to rounding
+                ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
             return
-        best = (values > 0).astype(int) if values.ndim == 1 else np.argmax(values, axis=1)
-        best = best.reshape(xx0.shape)
+        best = ((values > 0).astype(int) if values.ndim == 1 else np.argmax(values, axis=1)).reshape(xx0.shape)
         many = int(best.max()) + 1
         levels = np.arange(many + 1) - 0.5
         ax.contourf(xx0, xx1, best, levels=levels, colors=[colour(k) for k in range(many)], alpha=0.12)
-        if values.ndim == 1:
-            field = values.reshape(xx0.shape)
+        fields = [values]
+        if values.ndim == 2:  # the border of each region: its lead over the best other class is zero
+            fields = [values[:, k] - np.delete(values, k, axis=1).max(axis=1) for k in range(many)]
+        for field in fields:
             if field.min() < 0 < field.max():
-                ax.contour(xx0, xx1, field, levels=[0.0], colors="0.15", linewidths=1.8)
-        elif many > 1:
-            for number in range(many):  # the border of each region: its lead over the best other class is zero
-                lead = (values[:, number] - np.delete(values, number, axis=1).max(axis=1)).reshape(xx0.shape)
-                if lead.min() < 0 < lead.max():
-                    ax.contour(xx0, xx1, lead, levels=[0.0], colors="0.15", linewidths=1.2)
+                width = 1.8 if len(fields) == 1 else 1.2
+                ax.contour(xx0, xx1, field.reshape(xx0.shape), levels=[0.0], colors="0.15", linewidths=width)
 
-    def _images(self, ax: Any, options: dict[str, Any]) -> None:
+    def _images(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         assert self.image_shape is not None
-        if self.vectors.shape[1] != int(np.prod(self.image_shape)):
+        columns, (height, width) = self._columns(), self.image_shape
+        if self.vectors.shape[1] != height * width:
             raise ValueError(f"image_shape {self.image_shape} does not hold {self.vectors.shape[1]} features.")
-        count = len(self.vectors)
-        columns = int(np.ceil(np.sqrt(count)))
-        lines = -(-count // columns)
-        if ax is None:
-            figure, self.axes_ = pyplot().subplots(
-                lines, columns, figsize=(1.1 * columns, 1.25 * lines), squeeze=False, layout="constrained"
-            )
-            self.axes_ = self.axes_.ravel()
-        else:
-            figure = ax.figure
-            ax.axis("off")
-            cells = [(i, j) for i in range(lines) for j in range(columns)]
-            self.axes_ = np.array(
-                [ax.inset_axes([j / columns, 1 - (i + 0.78) / lines, 0.92 / columns, 0.72 / lines]) for i, j in cells],
-                dtype=object,
-            )
-        low, high = float(self.vectors.min()), float(self.vectors.max())
-        self.artists_ = []
-        for cell, vector, side in zip(self.axes_, self.vectors, self.sides, strict=False):
-            style = {"cmap": "gray_r", "vmin": low, "vmax": high, **options}
-            self.artists_.append(cell.imshow(vector.reshape(self.image_shape), **style))
-            cell.set_title(self.side_names[side], fontsize=8, pad=2)
-        for cell in self.axes_:
-            cell.axis("off")
-        self.ax_, self.figure_ = (self.axes_[0] if ax is None else ax), figure
+        style = {"cmap": "gray_r", "vmin": float(self.vectors.min()), "vmax": float(self.vectors.max()), **options}
+        artists = []
+        for number, (vector, side) in enumerate(zip(self.vectors, self.sides, strict=True)):
+            left, top = 1.1 * width * (number % columns), 1.35 * height * (number // columns)
+            extent = (left, left + width, top + height, top)
+            artists.append(ax.imshow(vector.reshape(self.image_shape), **{"extent": extent, **style}))
+            name = self.side_names[side]
+            ax.text(left + width / 2, top - 0.03 * height, name, ha="center", va="bottom", fontsize=8)
+        ax.set(xlim=(0.0, 1.1 * width * columns), ylim=(1.35 * height * -(-len(artists) // columns), -0.35 * height))
+        ax.axis("off")
+        return artists
 
     def _lines(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         middle, spread = self.vectors.mean(axis=0), self.vectors.std(axis=0)
@@ -246,36 +227,37 @@ class BasisVectorsDisplay:
             apart = np.max([np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)], axis=0)
             shown = np.sort(np.argsort(-apart, kind="stable")[:_MOST_FEATURES])
         names = self.feature_names or [str(number) for number in range(d)]
-        seen: dict[int, Any] = {}
-        artists = []
-        largest = max(float(self.strength.max(initial=0.0)), 1e-300)
-        for vector, side, strength in zip(values, self.sides, self.strength, strict=True):
-            style = {
-                "color": colour(side),
-                "alpha": 0.25 + 0.65 * strength / largest,
-                "linewidth": 1.0,
-                "linestyle": ("-", "--", "-.", ":")[side % 4],
-                "label": f"for {self.side_names[side]}",
-                **options,
-            }
-            artists += ax.plot(np.arange(len(shown)), vector[shown], **style)
-            seen.setdefault(int(side), artists[-1])
-        ax.set_xticks(np.arange(len(shown)), [_short(names[i]) for i in shown], rotation=90 if len(shown) > 8 else 30)
-        ax.tick_params(axis="x", labelsize="small")
         note = "" if len(shown) == d else f", {len(shown)} of {d} features"
-        ax.set(ylabel="standard deviations from the mean", title=f"{len(values)} basis vectors{note}")
-        ax.grid(axis="x", alpha=0.3)
-        ax.legend(handles=[seen[side] for side in sorted(seen)], fontsize="small")
-        return artists
+        ax.set_title(f"{len(values)} basis vectors{note}")
+        chosen = [names[i] for i in shown]
+        return draw_lines(ax, values[:, shown], chosen, self.sides, self.side_names, self.strength, **options)
 
 
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+def draw_lines(
+    ax: Any, values: Array, names: list[str], sides: Array, side_names: list[str], strength: Array, **options: Any
+) -> list[Any]:
+    """Draw each vector as a line across the features; `values` (m, d) are in standard deviations from the mean."""
+    artists: list[Any] = []
+    of_side: dict[int, Any] = {}
+    largest = max(float(strength.max(initial=0.0)), 1e-300)
+    for vector, side, size in zip(values, sides, strength, strict=True):
+        look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
+        look |= {"alpha": 0.25 + 0.65 * size / largest, "label": f"for {side_names[side]}", **options}
+        artists += ax.plot(np.arange(len(names)), vector, **look)
+        of_side.setdefault(int(side), artists[-1])
+    short = [name if len(name) <= 18 else name[:17] + "…" for name in names]
+    ax.set_xticks(np.arange(len(names)), short, rotation=90 if len(names) > 8 else 30)
+    ax.tick_params(axis="x", labelsize="small")
+    ax.set_ylabel("standard deviations from the mean")
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
+    return artists
 
 
-def _resolved(
+def resolve_kind(
     kind: str, image_shape: tuple[int, int] | None, vectors: Array, X: Any
 ) -> tuple[str, tuple[int, int] | None]:
+    """How vectors are drawn ("scatter", "images" or "parallel"), and the shape of the images."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
     if kind == "scatter" and vectors.shape[1] != 2:
@@ -286,8 +268,176 @@ def _resolved(
         image_shape = None if X is None else image_shape_of(X)
         return ("images" if image_shape else "parallel"), image_shape
     if kind == "images" and image_shape is None:
-        side = round(vectors.shape[1] ** 0.5)
+        side = math.isqrt(vectors.shape[1])
         if side * side != vectors.shape[1]:
             raise ValueError(f"{vectors.shape[1]} features make no square picture; give image_shape.")
         image_shape = (side, side)
     return ("images" if kind == "auto" else kind), image_shape
+
+
+def sides_of(model: Any) -> tuple[Array, list[str]]:
+    """Which class every basis vector speaks for, as numbers (m,), and the names of these numbers.
+
+    Two classes (or one output): the sign of the weight.  More: the class whose score a vector raises most, found by
+    giving the coding each vector's weights as if they were outputs.
+    """
+    weights = np.asarray(model.weights)
+    if model.kind == "classifier" and model.classes is not None:
+        names = [str(label) for label in model.classes]
+        scores = model.scores(weights)
+        return ((scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)), names
+    if weights.shape[1] == 1:
+        return (weights[:, 0] > 0).astype(np.intp), ["negative weight", "positive weight"]
+    return np.zeros(len(weights), dtype=np.intp), ["vectors"]
+
+
+def image_shape_of(X: Any) -> tuple[int, int] | None:
+    """Shape of square pictures if the rows look like them, else None.
+
+    Rows look like pictures when the number of features is a square of at least 64 and neighbouring features, across
+    and down, go together far more than features a random distance apart.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer, load_digits
+    >>> from kompakt.plots.vectors import image_shape_of
+    >>> image_shape_of(load_digits().data), image_shape_of(load_breast_cancer().data)
+    ((8, 8), None)
+    """
+    X = X[:500]
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    side = math.isqrt(X.shape[-1])
+    if X.ndim != 2 or len(X) < 8 or side < 8 or side * side != X.shape[1]:
+        return None
+    centred = np.nan_to_num(X - np.nanmean(X, axis=0))
+    centred /= np.maximum(np.linalg.norm(centred, axis=0), 1e-300)
+    pixels = centred.reshape(len(X), side, side)
+    across = float(np.mean(np.sum(pixels[:, :, 1:] * pixels[:, :, :-1], axis=0)))
+    down = float(np.mean(np.sum(pixels[:, 1:] * pixels[:, :-1], axis=0)))
+    order = np.random.default_rng(0).permutation(X.shape[1])
+    anywhere = float(np.mean(np.abs(np.sum(centred * centred[:, order], axis=0))))
+    return (side, side) if min(across, down) > max(0.15, 1.5 * anywhere) else None
+
+
+@dataclass(frozen=True)
+class BoundaryStep:
+    """What one step saw on the grid: decision values of every candidate's estimated machine, and the winner's place."""
+
+    n_basis: int  # size that the winner makes
+    values: Array  # (k, rows, columns)
+    winner: int
+
+
+class CandidateBoundariesDisplay:
+    """Decision boundaries of all candidates (thin) and of the winner (thick) at chosen steps of a growth.
+
+    As in figure 1 of Navia-Vazquez and Diaz-Morales 2010.
+
+    Parameters
+    ----------
+    xx0, xx1 : ndarray of shape (rows, columns)
+        The grid, as from `numpy.meshgrid`.
+    steps : list of BoundaryStep
+    X : ndarray of shape (n, 2)
+        Training rows, to be drawn.
+    labels : ndarray of shape (n,)
+        Class indices 0 and 1.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+    figure_ : matplotlib Figure
+    contours_ : list of (thin, thick)
+        Per step, the contours of the candidates and of the winner.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from kompakt import FEESVC
+    >>> from kompakt.plots import CandidateBoundariesDisplay
+    >>> X, y = make_moons(120, noise=0.2, random_state=0)
+    >>> machine = FEESVC(C=10.0, patience=8, random_state=0)
+    >>> display = CandidateBoundariesDisplay.from_estimator(machine, X, y, steps=(3, 5), resolution=20)
+    >>> [step.n_basis for step in display.steps]
+    [3, 5]
+    """
+
+    def __init__(self, xx0: Any, xx1: Any, steps: Sequence[BoundaryStep], X: Any, labels: Any) -> None:
+        self.xx0, self.xx1 = np.asarray(xx0), np.asarray(xx1)
+        self.steps = list(steps)
+        self.X, self.labels = np.asarray(X), np.asarray(labels)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        steps: Sequence[int] = (3, 5, 7, 10),
+        resolution: int = 100,
+        axes: Any = None,
+        **line_options: Any,
+    ) -> CandidateBoundariesDisplay:
+        """Grow a machine with the estimator's parameters on X, y and draw its steps; the estimator stays as it is.
+
+        Parameters
+        ----------
+        estimator : FEESVC
+            With ``selection="fee"`` or "sgma", an int or None as `random_state`; it need not be fitted.
+        X : array-like of shape (n, 2)
+        y : array-like of shape (n,)
+            Two classes.
+        steps : sequence of int
+            Sizes whose last vector is being chosen (n of the paper's figure).
+        resolution : int
+            Grid points along each axis.
+        axes : sequence of matplotlib Axes, optional
+            One per step.
+        **line_options
+            For the contours.
+        """
+        from sklearn.base import clone
+
+        machine = clone(estimator)
+        if machine.selection == "gsvc":
+            raise ValueError("selection='gsvc' tries no candidates, so there is nothing to draw; use 'fee' or 'sgma'.")
+        rows = np.asarray(X, dtype=np.float64)
+        classes, labels = np.unique(y, return_inverse=True)
+        if rows.ndim != 2 or rows.shape[1] != 2 or len(classes) != 2:
+            raise ValueError(
+                f"boundaries are drawn for two features and two classes; got X of shape {rows.shape} and "
+                f"{len(classes)} classes."
+            )
+        margin = 0.1 * np.ptp(rows, axis=0)
+        low, high = rows.min(axis=0) - margin, rows.max(axis=0) + margin
+        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
+        grid = np.column_stack([xx0.ravel(), xx1.ravel()])
+        found = machine.trace_candidates(rows, labels, grid, steps)
+        drawn = [BoundaryStep(n, values.reshape(-1, *xx0.shape), winner) for n, values, winner in found]
+        return cls(xx0, xx1, drawn, rows, labels).plot(axes=axes, **line_options)
+
+    def plot(self, axes: Any = None, **line_options: Any) -> CandidateBoundariesDisplay:
+        """Draw into `axes`, one per step, or into a new figure."""
+        if axes is None:
+            n = max(1, len(self.steps))
+            _, axes = pyplot().subplots(1, n, figsize=(3.2 * n, 3.2), squeeze=False, layout="constrained")
+        self.axes_ = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(self.axes_) < len(self.steps):
+            raise ValueError(f"{len(self.steps)} steps need as many axes; got {len(self.axes_)}.")
+        self.figure_ = self.axes_[0].figure
+        self.contours_ = []
+        for ax, step in zip(self.axes_, self.steps, strict=False):
+            for label, shape in ((0, "x"), (1, "o")):
+                rows = self.X[self.labels == label]
+                ax.scatter(*rows.T, marker=shape, s=12, color=colour(label), alpha=0.5, linewidths=0.8)
+            thin = [self._line(ax, values, line_options, linewidths=0.7, linestyles="dotted") for values in step.values]
+            thick = self._line(ax, step.values[step.winner], line_options, linewidths=2.2, linestyles="solid")
+            self.contours_.append((thin, thick))
+            ax.set(title=f"n = {step.n_basis}", xticks=[], yticks=[])
+        return self
+
+    def _line(self, ax: Any, values: Array, line_options: dict[str, Any], **style: Any) -> Any:
+        if values.min() > 0.0 or values.max() < 0.0:
+            return None  # this machine gives one class everywhere on the grid: it has no boundary
+        return ax.contour(self.xx0, self.xx1, values, levels=[0.0], **{"colors": "k", **style, **line_options})

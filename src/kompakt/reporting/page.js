@@ -7,8 +7,9 @@
   if (!source || !slider) return;
   const data = JSON.parse(source.textContent);
   const cells = Array.from(document.querySelectorAll("#confusion td"));
-  const dots = Array.from(document.querySelectorAll("#residuals circle"));
+  const dots = Array.from(document.querySelectorAll("#residuals use"));
   const vectors = Array.from(document.querySelectorAll("[data-rank]"));
+  const last = data.sizes.length - 1;
   let spoken = 0;
 
   function show(index) {
@@ -18,22 +19,23 @@
     }
     byId("size-output").textContent = data.now.size[index];
     slider.setAttribute("aria-valuetext", data.now.size[index] + " vectors");
-    const rule = byId("marker-rule");
-    rule.setAttribute("x1", data.x[index]);
-    rule.setAttribute("x2", data.x[index]);
-    const dot = byId("marker-dot");
-    dot.setAttribute("cx", data.x[index]);
-    dot.setAttribute("cy", data.y[index]);
+    // drawn where the whole machine is
+    const dx = data.x[index] - data.x[last];
+    byId("marker-rule").setAttribute("transform", `translate(${dx} 0)`);
+    byId("marker-dot").setAttribute("transform", `translate(${dx} ${data.y[index] - data.y[last]})`);
     cells.forEach((cell, k) => {
       cell.textContent = data.cells[index][k];
       cell.style.setProperty("--v", data.shares[index][k]);
     });
     dots.forEach((one, k) => {
-      one.setAttribute("cx", data.rx[index][k]);
-      one.setAttribute("cy", data.ry[index][k]);
+      one.setAttribute("x", data.rx[index][k]);
+      one.setAttribute("y", data.ry[index][k]);
     });
     vectors.forEach((one) => one.classList.toggle("off", Number(one.dataset.rank) >= data.sizes[index]));
-    // said once the slider rests, not at every step on the way
+  }
+
+  function say(index) {
+    // once the slider rests, not at every step on the way
     clearTimeout(spoken);
     spoken = setTimeout(() => {
       byId("live").textContent =
@@ -41,7 +43,9 @@
     }, 250);
   }
 
-  slider.addEventListener("input", () => show(Number(slider.value)));
-  // a browser may restore the slider where it was when the page is loaded again
-  if (Number(slider.value) !== data.sizes.length - 1) show(Number(slider.value));
+  slider.addEventListener("input", () => {
+    show(Number(slider.value));
+    say(Number(slider.value));
+  });
+  show(Number(slider.value)); // a browser may restore the slider where it was when the page is loaded again
 })();

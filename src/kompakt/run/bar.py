@@ -1,33 +1,37 @@
-"""A bar in a terminal for whatever takes longer than two seconds; nothing in a pipe, a file or a notebook.
+"""A progress bar, drawn by rich, for work in a terminal that takes longer than two seconds.
 
-A thread of its own draws, five times a second: the work only adds to counters.  rich draws where it is installed.
-``KOMPAKT_PROGRESS=0`` in the environment turns the bar off.
+There is none in a pipe, a file or a notebook, without rich (extra `cli`), or with ``KOMPAKT_PROGRESS=0`` in the
+environment.  The work only adds to counters; a thread of the bar's own draws them five times a second.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO
+from datetime import timedelta
+from typing import TYPE_CHECKING, TextIO
 
 from kompakt.run.progress import current_listener, listening
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 #: seconds before a bar appears, and between two drawings
 DELAY, PERIOD = 2.0, 0.2
 
-_lock = threading.Lock()
-_shown: Bar | None = None
+_bar: Bar | None = None
+_bar_lock = threading.Lock()  # held while there is a bar: two threads would draw over each other
 
 
 @dataclass
-class _Open:
-    """A task that is open."""
+class _OpenTask:
+    """Counters of a task that has begun and not ended."""
 
     name: str
     n_steps: int | None
@@ -38,215 +42,83 @@ class _Open:
 
     @property
     def share(self) -> float | None:
-        """Share of the work that is done, where the end is known."""
-        total = self.work if self.work is not None else self.n_steps
-        done = self.done if self.work is not None else self.steps
+        """Share of the work that is done; None where the end is not known."""
+        done, total = (self.steps, self.n_steps) if self.work is None else (self.done, self.work)
         return min(1.0, done / total) if total else None
 
-    @property
-    def text(self) -> str:
+    def __str__(self) -> str:
         return self.name if self.n_steps is None else f"{self.name} {min(self.steps, self.n_steps)}/{self.n_steps}"
 
 
-@dataclass(frozen=True)
-class Picture:
-    """What a bar shows at a moment: a text, the share done of the outermost task, and seconds left for it."""
-
-    text: str
-    share: float | None
-    left: float | None
-    elapsed: float
-
-
 class Bar:
-    """A listener that shows the tasks of one thread in a line of the terminal."""
+    """A listener that shows the open tasks of one thread in a line of the terminal."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
         self.title, self.stream = title, stream
-        self.tasks: list[_Open] = []
+        self.tasks: list[_OpenTask] = []
         self.began = time.monotonic()
-        self._over = threading.Event()
-        self._drawing: _Drawing | None = None
-        self._drawing_lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="kompakt-progress", daemon=True)
-
-    # -- told by the work ----------------------------------------------------------------------------
+        self.progress: Progress | None = None  # once it is drawn
+        self.over = threading.Event()
 
     def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
-        self.tasks.append(_Open(name, n_steps, work))
+        self.tasks.append(_OpenTask(name, n_steps, work))
 
     def advance(self, work: float) -> bool:
-        innermost = self.tasks[-1]
-        innermost.steps += 1
-        innermost.done += work
+        self.tasks[-1].steps += 1
+        self.tasks[-1].done += work
         return False
 
     def end(self, failed: bool) -> None:
         if self.tasks:
             self.tasks.pop()
 
-    # -- drawing -------------------------------------------------------------------------------------
-
-    def picture(self) -> Picture:
-        """The state in words and numbers."""
+    def line(self) -> tuple[str, float | None, str]:
+        """What to draw: the open tasks, the share done of the outermost one whose end is known, and its time."""
         now, tasks = time.monotonic(), list(self.tasks)
-        outer = next((one for one in tasks if one.share is not None), None)
-        share = None if outer is None else outer.share
-        left = None
-        if outer is not None and share:
-            left = (now - outer.began) * (1.0 - share) / share
-        text = f"{self.title}: {' > '.join(one.text for one in tasks)}" if tasks else self.title
-        return Picture(text, share, left, now - self.began)
+        text = f"{self.title}: {' > '.join(map(str, tasks))}" if tasks else self.title
+        began, share = next(((task.began, task.share) for task in tasks if task.share is not None), (self.began, None))
+        if share is None:
+            return text, None, str(timedelta(seconds=round(now - began)))
+        left = f" {timedelta(seconds=round((now - began) * (1.0 - share) / share))} left" if share else ""
+        return text, share, f"{100 * share:3.0f}%{left}"
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        self._over.set()
-        if self._thread.ident is not None:  # an interrupt may come before it is started
-            self._thread.join()
-
-    def write(self, text: str) -> None:
-        """Write a line above the bar."""
-        with self._drawing_lock:
-            if self._drawing is None:
-                self.stream.write(text + "\n")
-                self.stream.flush()
-            else:
-                self._drawing.write(text)
-
-    def _run(self) -> None:
-        if self._over.wait(DELAY):
+    def draw(self) -> None:
+        """Draw from `DELAY` seconds on until the work is over."""
+        if self.over.wait(DELAY):
             return
-        try:
-            with self._drawing_lock:
-                self._drawing = _drawing_on(self.stream)
-            while True:
-                with self._drawing_lock:
-                    self._drawing.draw(self.picture())
-                if self._over.wait(PERIOD):
-                    return
-        except (OSError, ValueError):  # the terminal has gone: the work goes on without a bar
-            return
-        finally:
-            with self._drawing_lock:
-                drawing, self._drawing = self._drawing, None
-                if drawing is not None:
-                    drawing.close()
-
-
-class _Drawing(Protocol):
-    """How a picture gets on the screen."""
-
-    def draw(self, picture: Picture) -> None: ...
-
-    def write(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _PlainDrawing:
-    """One line that is written over."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def draw(self, picture: Picture) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        self._put(plain_line(picture, width))
-
-    def write(self, text: str) -> None:
-        self._put(text + "\n")
-
-    def close(self) -> None:
-        self._put("")
-
-    def _put(self, text: str) -> None:
-        self.stream.write(f"\r\x1b[2K{text}")
-        self.stream.flush()
-
-
-def plain_line(picture: Picture, width: int) -> str:
-    """A bar of plain characters, at most `width` wide.
-
-    Examples
-    --------
-    >>> from kompakt.run.bar import Picture, plain_line
-    >>> plain_line(Picture("SpSVC: growth 25/100", 0.25, 90.0, 30.0), 60)
-    'SpSVC: growth 25/100 [#####---------------]  25% 1:30 left'
-    """
-    if picture.share is None:
-        return f"{picture.text} {clock(picture.elapsed)}"[:width]
-    filled = round(20 * picture.share)
-    left = "" if picture.left is None else f" {clock(picture.left)} left"
-    tail = f" [{'#' * filled}{'-' * (20 - filled)}] {100 * picture.share:3.0f}%{left}"
-    return (picture.text[: max(0, width - len(tail))] + tail)[:width]
-
-
-class _RichDrawing:
-    """The same by rich."""
-
-    def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self.progress: Any = Progress(
+        columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[tail]}", markup=False),
-            console=Console(file=stream),
-            auto_refresh=False,  # drawn by our own thread
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            TextColumn("{task.fields[time]}", markup=False),
         )
-        self.progress.start()
-        self.row: Any = self.progress.add_task("", total=None, tail="")
-
-    def draw(self, picture: Picture) -> None:
-        share, left = picture.share, picture.left
-        tail = clock(picture.elapsed) if share is None else f"{100 * share:3.0f}%"
-        tail += "" if left is None else f" {clock(left)} left"
-        done = {"total": None} if share is None else {"total": 1.0, "completed": share}
-        self.progress.update(self.row, description=picture.text, tail=tail, **done)
-        self.progress.refresh()
-
-    def write(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def close(self) -> None:
-        self.progress.stop()
-
-
-def _drawing_on(stream: TextIO) -> _Drawing:
-    try:
-        return _RichDrawing(stream)
-    except ImportError:
-        return _PlainDrawing(stream)
-
-
-def clock(seconds: float) -> str:
-    """Seconds as m:ss or h:mm:ss.
-
-    Examples
-    --------
-    >>> from kompakt.run.bar import clock
-    >>> clock(75), clock(3661)
-    ('1:15', '1:01:01')
-    """
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        progress = Progress(
+            *columns, console=Console(file=self.stream), auto_refresh=False, transient=True, redirect_stdout=False,
+            redirect_stderr=False,
+        )  # fmt: skip
+        with suppress(OSError, ValueError), progress:  # if the terminal goes away, the work goes on without a bar
+            self.progress = progress
+            row = progress.add_task("", total=None, time="")
+            while True:
+                text, share, clock = self.line()
+                total = None if share is None else 1.0
+                progress.update(row, description=text, total=total, completed=share or 0.0, time=clock, refresh=True)
+                if self.over.wait(PERIOD):
+                    break
+        self.progress = None
 
 
 def above_bar(text: str) -> bool:
-    """Write a line above the bar that is shown; False where there is none."""
-    bar = _shown
-    if bar is None:
+    """Write a line above the bar that is drawn; False where there is none."""
+    progress = None if _bar is None else _bar.progress
+    if progress is None:
         return False
-    bar.write(text)
+    try:
+        progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    except (OSError, ValueError):  # the terminal has gone away
+        return False
     return True
 
 
@@ -261,32 +133,28 @@ def showing(title: str) -> Iterator[None]:
     ...     step()
     False
     """
-    global _shown
-    if current_listener() is not None or not _wanted(sys.stderr):
+    global _bar
+    if current_listener() is not None or not _can_draw(sys.stderr) or not _bar_lock.acquire(blocking=False):
         yield
         return
-    bar = Bar(title, sys.stderr)
-    with _lock:
-        if _shown is not None:  # one bar per process: two threads would draw over each other
-            bar = None  # type: ignore[assignment]
-        else:
-            _shown = bar
-    if bar is None:
-        yield
-        return
+    bar = _bar = Bar(title, sys.stderr)
+    thread = threading.Thread(target=bar.draw, name="kompakt-progress", daemon=True)
     try:
-        bar.start()
+        thread.start()
         with listening(bar):
             yield
     finally:
-        _shown = None
-        bar.stop()
+        _bar = None
+        _bar_lock.release()
+        bar.over.set()
+        if thread.ident is not None:  # an interrupt may come before it is started
+            thread.join()
 
 
-def _wanted(stream: Any) -> bool:
-    if os.environ.get("KOMPAKT_PROGRESS", "1") == "0":
+def _can_draw(stream: TextIO) -> bool:
+    if os.environ.get("KOMPAKT_PROGRESS", "1") == "0" or os.environ.get("TERM") == "dumb":
         return False
     try:
-        return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+        return stream.isatty() and importlib.util.find_spec("rich") is not None
     except (AttributeError, ValueError):  # closed, or no file at all
         return False

@@ -228,18 +228,18 @@ _last_kept = -float("inf")
 @contextmanager
 def outermost() -> Iterator[bool]:
     """Enter a public call; yields whether it is the outermost one of this thread."""
-    depth = getattr(_local, "depth", 0)
-    _local.depth = depth + 1
+    depth = getattr(_local, "calls", 0)
+    _local.calls = depth + 1
     try:
         yield depth == 0
     finally:
-        _local.depth = depth
+        _local.calls = depth
 
 
 def keeps_on_interrupt() -> bool:
     """Whether a machine found so far is to be kept instead of passing the interrupt on; asked once it has come."""
     global _last_kept
-    if getattr(_local, "depth", 0) > 1:
+    if getattr(_local, "calls", 0) > 1:
         return False
     now = time.monotonic()
     if now - _last_kept < PATIENCE:

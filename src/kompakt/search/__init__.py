@@ -1,51 +1,26 @@
 """Searches over parameters and sizes, and fast cross-validation."""
 
-from kompakt.search.ridge_cv import (
-    CV_METHODS,
-    cheapest_method,
-    cross_validated_path,
-    cross_validated_path_blockwise,
-    cross_validated_residuals,
-    cross_validated_residuals_blockwise,
-)
+from kompakt.search.ridge_cv import cheapest_method, cross_validated_path, cross_validated_path_blockwise
 from kompakt.search.strategies import (
-    ACCEPTANCES,
-    SEARCHES,
-    Evaluation,
-    HalvingRecord,
-    HalvingResult,
-    SearchResult,
     Space,
-    anneal,
     anneal_then_simplex,
     grid_search,
-    random_search,
     random_then_simplex,
     search,
-    simplex_search,
     successive_halving,
 )
+from kompakt.search.trials import Trial, Trials
 
 __all__ = [
-    "ACCEPTANCES",
-    "CV_METHODS",
-    "SEARCHES",
-    "Evaluation",
-    "HalvingRecord",
-    "HalvingResult",
-    "SearchResult",
     "Space",
-    "anneal",
+    "Trial",
+    "Trials",
     "anneal_then_simplex",
     "cheapest_method",
     "cross_validated_path",
     "cross_validated_path_blockwise",
-    "cross_validated_residuals",
-    "cross_validated_residuals_blockwise",
     "grid_search",
-    "random_search",
     "random_then_simplex",
     "search",
-    "simplex_search",
     "successive_halving",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -20,7 +20,7 @@ from kompakt.data import ArrayRows
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss
 from kompakt.run import Deadline
-from kompakt.search.strategies import HalvingResult, successive_halving
+from kompakt.search.strategies import successive_halving
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Tuned:
 
     setting: Setting
     error: float
-    results: dict[str, list[Any]]
+    results: dict[str, Array]
     n_kernel_evals: int
 
 
@@ -104,17 +104,18 @@ def tune_flagship(
         return float(np.mean(errors)) + (1e-6 * float(np.mean(losses)) if recipe.classifier else 0.0), spent
 
     parts: dict[tuple[int, int], ArrayRows] = {}
-    result = successive_halving(
-        evaluate,
-        settings,
+    trials = successive_halving(
+        lambda params, n_rows: evaluate(Setting(**params), n_rows),
+        [asdict(setting) for setting in settings],
         min_resource=min(most, max(500, most // 27)),
         max_resource=most,
-        factor=3.0,
-        max_time=max_time,
+        deadline=None if max_time is None else time.monotonic() + max_time,
     )
-    if result.stopped == "deadline" and isinstance(recipe.settings.deadline, Deadline):
+    if trials.stopped == "deadline" and isinstance(recipe.settings.deadline, Deadline):
         recipe.settings.deadline.note()
-    return Tuned(result.setting, result.value, _table(result, settings), evaluations)
+    table = trials.as_dict()
+    table["error"] = table["objective"]
+    return Tuned(Setting(**trials.best.params), trials.best.error, table, evaluations)
 
 
 def _part(parts: dict[tuple[int, int], ArrayRows], number: int, rows: ArrayRows, index: Array) -> ArrayRows:
@@ -128,20 +129,6 @@ def _squared_or_own(result: Any, rows: ArrayRows, other: Array) -> float:
     """Regression settings with different epsilons are comparable only in a loss without it: the absolute error."""
     assert rows.targets is not None
     return float(np.mean(np.abs(rows.targets[other] - result.outputs)))
-
-
-def _table(result: HalvingResult, settings: list[Setting]) -> dict[str, list[Any]]:
-    """Every evaluation as columns, in the way of scikit-learn's `cv_results_`."""
-    rows = result.evaluations
-    return {
-        "param_C": [settings[r.index].C for r in rows],
-        "param_gamma": [settings[r.index].gamma for r in rows],
-        "param_epsilon": [settings[r.index].epsilon for r in rows],
-        "n_resources": [r.resource for r in rows],
-        "iter": [r.rung for r in rows],
-        "error": [r.value for r in rows],
-        "fit_time": [r.seconds for r in rows],
-    }
 
 
 def seconds_left(deadline: float | None, share: float) -> float | None:

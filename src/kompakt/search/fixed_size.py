@@ -24,8 +24,8 @@ from kompakt.linalg import factorise, multiply_upper
 from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
 from kompakt.run import is_over, task
-from kompakt.search import cross_validated_path, cross_validated_path_blockwise, cross_validated_residuals
-from kompakt.search.strategies import Evaluation, Space, search
+from kompakt.search.ridge_cv import cross_validated_path, cross_validated_path_blockwise
+from kompakt.search.strategies import Space, search
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.validation import fold_means, shuffled_folds
 
@@ -150,16 +150,15 @@ def nested_path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, objec
     assert part.rows.targets is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
-        unit = objective.unit_penalty(m)
-        targets, weights = part.rows.targets, part.rows.weights
-        dropped = _dropped(part, inverse, m, objective)
-        if len(Cs) == 1:  # no path to share an eigendecomposition
-            penalty = unit / Cs[0]
-            return (
-                targets - cross_validated_residuals(Phi, targets, part.fold, penalty, weights, constraints=dropped)
-            )[None]
+        targets = part.rows.targets
         return targets - cross_validated_path(
-            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+            Phi,
+            targets,
+            part.fold,
+            1.0 / Cs,
+            part.rows.weights,
+            shape=objective.unit_penalty(m),
+            constraints=_dropped(part, inverse, m, objective),
         )
 
 
@@ -217,8 +216,6 @@ def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, objective:
             start = solution.coordinates
             outputs[k, held] = values[held] @ start[:-1] + start[-1]
     return outputs
-
-
 
 
 @dataclass(frozen=True)
@@ -704,19 +701,10 @@ def _near(trial: Trial) -> Array:
 def _jointly(walker: _Walker, strategy: str, random_state: Any, options: dict[str, Any]) -> str:
     """Both together, on logarithmic axes."""
     axes = {"C": (10.0 ** COSTS[0], 10.0 ** COSTS[1], "log"), "width": (10.0 ** WIDTHS[0], 10.0 ** WIDTHS[1], "log")}
-    space = Space.of(axes)
 
-    def evaluate(point: Array) -> float:
-        return float(walker(float(point[1]), point[:1], strategy).errors[0])
-
-    def note(evaluation: Evaluation) -> None:
-        logger.debug("%s %d: %s", evaluation.phase, evaluation.number, space.as_dict(evaluation.point))
+    def evaluate(params: dict[str, float]) -> float:
+        return float(walker(params["width"], np.array([params["C"]]), strategy).errors[0])
 
     if strategy != "grid":
         options = {"random_state": random_state, **options}
-    if walker._deadline is not None:
-        options = {"max_time": max(1e-3, walker._deadline - time.monotonic()), **options}
-    stopped = search(evaluate, space, strategy, callback=note, **options).stopped
-    if stopped == "deadline":
-        walker.late()  # the search has a clock of its own
-    return stopped
+    return search(evaluate, Space(axes), strategy, **{"deadline": walker._deadline, **options}).stopped

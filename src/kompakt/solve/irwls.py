@@ -98,9 +98,9 @@ def _sums(C: float, theta: Array, unit: bool, Phi: Array, block: RowBlock) -> tu
 
 
 def _weights_of(problem: Problem, theta: Array) -> Array | None:
-    targets = getattr(problem.design.rows, "targets", None)
-    if targets is None:
-        return None  # rows elsewhere keep theirs
+    rows = problem.design.rows
+    if rows.targets is None:
+        return None
     f = problem.design.matvec(theta[:-1]) + theta[-1]
-    s = block_weights(getattr(problem.design.rows, "weights", None), len(f), np.arange(f.shape[1]))
-    return row_weights(problem.C, s, targets, f)
+    s = block_weights(rows.weights, len(f), np.arange(f.shape[1]))
+    return row_weights(problem.C, s, rows.targets, f)

@@ -95,7 +95,6 @@ class Followed(Rounded):
         return total
 
 
-
 #: a row whose part outside the held rows is smaller than this share of it depends on them
 _DEPENDENT = 1e-10
 #: moves of length zero in a row
@@ -375,8 +374,6 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     theta = _least_squares(problem) if start is None else start_coordinates(problem, start)
     few = replace(settings, max_iter=min(settings.max_iter, _COARSE_ITERATIONS))
     theta, n_iter, _ = _stages(problem, theta, coarse, few)
-    if not hasattr(problem.design.rows, "targets"):
-        return _by_passes(problem, theta, coarse[-1], settings, n_iter)
     ends = []
     for output in range(problem.n_outputs):
         budget = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
@@ -445,26 +442,6 @@ def _follow(problem: Problem, theta: Array, width: Array, window: Array) -> Arra
     before = newton.penalised(problem, theta, trial[0])
     after = newton.penalised(problem, theta + step, trial[1])
     return theta + np.where(after < before, 1.0, 0.0) * step
-
-
-def _by_passes(problem: Problem, theta: Array, width: Array, settings: Settings, n_iter: int) -> Solution:
-    """The stages for rows that cannot be held: every step is a pass, and the end is a narrow rounding."""
-    finest = width * (1e-2 if problem.design.block_dtype == np.float32 else 1e-6)
-    widths, window = [], width
-    while np.any(window > finest):
-        # tenths at first; when few rows are left inside, one jump loses none of them
-        window = np.maximum(finest, 0.1 * window) if np.any(window > 1e3 * finest) else finest
-        widths.append(window)
-    left = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-    theta, more, last = _stages(problem, theta, widths, left, stage_tol=1e-3, last_tol=settings.tol, window=width)
-    outputs = np.arange(problem.n_outputs)
-    losses = newton.run_losses(problem, theta, np.zeros_like(theta), outputs)[0]
-    return replace(
-        last,
-        objective=newton.penalised(problem, theta, losses),
-        n_iter=n_iter + more,
-        info={"exact": [False] * problem.n_outputs, "rounding": list(finest)},
-    )
 
 
 # -- one output, rows in memory --------------------------------------------------------------------------
@@ -676,11 +653,13 @@ def _linear_loss(problem: Problem) -> PiecewiseLinear:
 
 
 def _targets(problem: Problem) -> Array:
-    return problem.design.rows.targets[:, 0]  # type: ignore[attr-defined]
+    targets = problem.design.rows.targets
+    assert targets is not None
+    return targets[:, 0]
 
 
 def _weights(problem: Problem) -> Array:
-    weights = problem.design.rows.weights  # type: ignore[attr-defined]
+    weights = problem.design.rows.weights
     return np.broadcast_to(block_weights(weights, problem.design.n_rows, np.zeros(1, int))[:, 0], problem.design.n_rows)
 
 

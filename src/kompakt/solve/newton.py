@@ -104,9 +104,10 @@ def minimise_squares(problem: Problem, start: Array | None = None, settings: Set
             active=sums.active,
         )
         optimality = relative_gradient(problem, theta, at)
-        # residuals that are all rounding have no direction left; targets are measured from the intercept, since those
-        # far from zero would hide what is left of them in single precision
-        optimality = np.where(_norm(problem, theta, at) <= 100 * eps * problem.C * apart, 0.0, optimality)
+        # residuals that are all rounding have no direction left: that of the features' type, for targets measured from
+        # the intercept, and that of the targets themselves, which are in double precision
+        rounding = eps * problem.C * apart + float(np.finfo(np.float64).eps) * sums.magnitude
+        optimality = np.where(_norm(problem, theta, at) <= 100 * rounding, 0.0, optimality)
         objective = penalised(problem, theta, at.losses[0])
         coordinates = theta
         if np.all(optimality <= 1e-13):
@@ -312,10 +313,7 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
 
 def _in_memory(problem: Problem) -> bool:
     """Whether predictions of all rows can be held, so that a step can be shortened exactly."""
-    rows = problem.design.rows
-    if rows.streamed or rows.n_rows * rows.n_outputs > _MOST_HELD:
-        return rows.n_rows * rows.n_outputs <= _MOST_HELD
-    return hasattr(rows, "targets")
+    return problem.design.n_rows * problem.n_outputs <= _MOST_HELD
 
 
 def _trials(problem: Problem) -> Array:
@@ -325,12 +323,7 @@ def _trials(problem: Problem) -> Array:
 
 def _shared_curvature(problem: Problem) -> bool:
     """Least squares with one weight per row: every output has the same Hessian."""
-    if problem.design.rows.streamed:
-        shared = problem.design.rows.weight_columns <= 1  # type: ignore[attr-defined]
-    else:
-        weights = getattr(problem.design.rows, "weights", None)
-        shared = weights is None or weights.ndim == 1
-    return problem.loss.name == "least_squares" and shared
+    return problem.loss.name == "least_squares" and problem.design.rows.weight_columns <= 1
 
 
 def newton_sums(
@@ -418,7 +411,8 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
             constant += float(np.sum(problem.linear[:, output[0]] * step[:, column]))
         line = _Line(constant, float(np.sum(problem.penalty * step[:, column] ** 2)), problem.C)
         if held is not None:
-            rows: Any = problem.design.rows
+            rows = problem.design.rows
+            assert rows.targets is not None
             y, s = rows.targets[:, output], block_weights(rows.weights, problem.design.n_rows, output)
             along = partial(_slopes_along, loss, y, s, held[0][:, [position]], held[1][:, [position]])
             lengths[position] = exact_step(partial(line.at, along))

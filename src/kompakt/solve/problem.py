@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.data import RowBlock, Rows, steady
+from kompakt.data import steady
 from kompakt.design import Design
 from kompakt.losses import Loss
 from kompakt.run import is_over
@@ -35,11 +35,8 @@ class Problem:
     @property
     def mass(self) -> float:
         """Sum of the weights of the rows (their number where weights are not held), a size to compare with."""
-        rows: Any = self.design.rows
-        if rows.streamed:
-            return steady(rows.mass) / max(1, rows.weight_columns)
-        weights = getattr(rows, "weights", None)
-        return float(self.design.n_rows) if weights is None else steady(np.sum(weights)) / max(1, weights[0].size)
+        rows = self.design.rows
+        return steady(rows.mass) / max(1, rows.weight_columns)
 
     @property
     def penalty(self) -> Array:
@@ -97,27 +94,8 @@ def block_weights(weights: Array | None, n: int, outputs: Array) -> Array:
     return weights[:, None] if weights.ndim == 1 else weights[:, outputs]
 
 
-class OneOutput(Rows):
-    """One output of a row source that holds its targets."""
-
-    def __init__(self, rows: Any, output: int) -> None:
-        self.rows, self.output = rows, output
-        self.n_rows, self.n_features, self.n_outputs, self.dtype = rows.n_rows, rows.n_features, 1, rows.dtype
-        self.targets = rows.targets[:, [output]]
-        self.weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights[:, output]
-
-    def block(self, start: int, stop: int) -> RowBlock:
-        whole = self.rows.block(start, stop)
-        weights = None if self.weights is None else self.weights[start:stop]
-        return RowBlock(start, stop, lambda *_: whole.X, self.targets[start:stop], weights)
-
-    def take(self, indices: Array) -> Any:
-        return self.rows.take(indices)
-
-
 def only(problem: Problem, output: int) -> Problem:
     """The problem of one output; its design shares the values."""
     design: Design = copy.copy(problem.design)
-    rows: Any = problem.design.rows
-    design.rows = rows.one_output(output) if rows.streamed else OneOutput(rows, output)
+    design.rows = problem.design.rows.one_output(output)
     return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])

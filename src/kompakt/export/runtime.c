@@ -1,0 +1,135 @@
+/* -- From here on the text is the same for every machine; what differs is defined above. ------------------------- */
+
+/* Writes MACHINE_SCORES decision values for a row of MACHINE_FEATURES numbers. */
+void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores);
+#if !defined(MACHINE_REGRESSOR)
+/* The index of the label in machine_classes; of an outlier detector, 1 for an inlier and -1 for an outlier. */
+int machine_predict(const MACHINE_REAL *x);
+#elif MACHINE_SCORES == 1
+MACHINE_REAL machine_predict(const MACHINE_REAL *x);
+#endif
+
+#if defined(MACHINE_DOUBLE)
+#define MACHINE_EXP exp
+#define MACHINE_ABS fabs
+#else
+#define MACHINE_EXP expf
+#define MACHINE_ABS fabsf
+#endif
+
+#if defined(MACHINE_POWER) /* for a polynomial kernel */
+static MACHINE_REAL machine_power(MACHINE_REAL base, long n)
+{
+    MACHINE_REAL result = 1;
+    for (; n; n /= 2, base *= base)
+        if (n % 2) result *= base;
+    return result;
+}
+#endif
+
+void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
+{
+    MACHINE_REAL u[MACHINE_FEATURES], raw[MACHINE_OUTPUTS];
+    int f, j, l;
+    for (f = 0; f < MACHINE_FEATURES; f++) {
+        MACHINE_REAL v = x[f];
+#if defined(MACHINE_FILL)
+        if (v != v) v = machine_fill[f]; /* missing */
+#endif
+#if defined(MACHINE_SHIFT)
+        v -= machine_shift[f];
+#endif
+#if defined(MACHINE_FACTOR)
+        v *= machine_factor[f];
+#endif
+        u[f] = v;
+    }
+    for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] = machine_intercept[l];
+    for (j = 0; j < MACHINE_VECTORS; j++) {
+        MACHINE_REAL k, squares = 0, lengths = 0, product = 0;
+#if defined(MACHINE_WIDTHS) /* for RBF kernels with a width per feature inside a sum or product */
+        MACHINE_REAL weighted[MACHINE_WIDTHS] = {0};
+#endif
+        for (f = 0; f < MACHINE_FEATURES; f++) {
+#if defined(MACHINE_BYTES)
+            const MACHINE_REAL level = (MACHINE_REAL)machine_basis[j * MACHINE_FEATURES + f];
+            const MACHINE_REAL z = machine_basis_zero[f] + machine_basis_step[f] * level;
+#else
+            const MACHINE_REAL z = machine_basis[j * MACHINE_FEATURES + f];
+#endif
+            const MACHINE_REAL t = u[f] - z;
+            squares += t * t;
+            lengths += MACHINE_ABS(t);
+            product += u[f] * z;
+#if defined(MACHINE_WIDTHS)
+            for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] += machine_widths[l * MACHINE_FEATURES + f] * (t * t);
+#endif
+        }
+        k = MACHINE_KERNEL;
+        (void)squares, (void)lengths, (void)product; /* a compiler leaves out the sums that the kernel does not use */
+        for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] += machine_weights[j * MACHINE_OUTPUTS + l] * k;
+    }
+#if defined(MACHINE_VOTES) /* each output votes for some classes; margins, less than a third of a vote, break ties */
+    for (j = 0; j < MACHINE_SCORES; j++) {
+        MACHINE_REAL votes = MACHINE_VOTES, margin = 0;
+        for (l = 0; l < MACHINE_OUTPUTS; l++) {
+            const MACHINE_REAL code = (MACHINE_REAL)machine_codes[j * MACHINE_OUTPUTS + l];
+            votes += (raw[l] > 0 ? code : -code) / 2;
+            margin += code * raw[l];
+        }
+        scores[j] = votes + margin / (3 * (MACHINE_ABS(margin) + 1));
+    }
+#else
+    for (l = 0; l < MACHINE_OUTPUTS; l++) scores[l] = raw[l];
+#endif
+}
+
+#if defined(MACHINE_CLASSIFIER)
+int machine_predict(const MACHINE_REAL *x)
+{
+    MACHINE_REAL scores[MACHINE_SCORES];
+    int best = 0, j;
+    machine_scores(x, scores);
+    if (MACHINE_SCORES == 1) return scores[0] > 0;
+    for (j = 1; j < MACHINE_SCORES; j++)
+        if (scores[j] > scores[best]) best = j;
+    return best;
+}
+#elif defined(MACHINE_OUTLIER)
+int machine_predict(const MACHINE_REAL *x)
+{
+    MACHINE_REAL score;
+    machine_scores(x, &score);
+    return score >= 0 ? 1 : -1;
+}
+#elif MACHINE_SCORES == 1
+MACHINE_REAL machine_predict(const MACHINE_REAL *x)
+{
+    MACHINE_REAL value;
+    machine_scores(x, &value);
+    return value;
+}
+#endif
+
+#if defined(MACHINE_MAIN)
+#include <stdio.h>
+int main(void)
+{
+    MACHINE_REAL x[MACHINE_FEATURES], scores[MACHINE_SCORES];
+    double value;
+    int f = 0, j;
+    while (scanf("%lf", &value) == 1) {
+        x[f++] = (MACHINE_REAL)value;
+        if (f < MACHINE_FEATURES) continue;
+        machine_scores(x, scores);
+#if !defined(MACHINE_REGRESSOR)
+        printf("%d", machine_predict(x));
+#endif
+        for (j = 0; j < MACHINE_SCORES; j++)
+            printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)scores[j]);
+        printf("\n");
+        f = 0;
+    }
+    return f != 0; /* an incomplete row */
+}
+#endif

@@ -1,0 +1,92 @@
+"""The machine that `kompakt.to_numpy` writes into a file of its own; it needs NumPy and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import io
+import sys
+from typing import Any
+
+import numpy as np
+
+#: kind, kernel and such facts, and the arrays as text: `to_numpy` writes them here
+_FACTS: dict[str, Any] = {}
+_DATA = ""
+_ARRAYS: dict[str, np.ndarray] = dict(np.load(io.BytesIO(base64.b64decode(_DATA)), allow_pickle=False)) if _DATA else {}
+
+
+def _kernel(spec: dict[str, Any], X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Kernel values (n, m) of rows X and basis vectors Z."""
+    if spec["name"] in ("sum", "product"):
+        values = _kernel(spec["parts"][0], X, Z)
+        for part in spec["parts"][1:]:
+            values = (np.add if spec["name"] == "sum" else np.multiply)(values, _kernel(part, X, Z))
+        return values
+    if spec["name"] == "constant":
+        return np.full((len(X), len(Z)), spec["value"])
+    if spec["name"] == "rbf":
+        gamma = np.broadcast_to(spec["gamma"], X.shape[1:])
+        products = (X * gamma) @ Z.T
+        return np.exp(-np.maximum(((X * X) @ gamma)[:, None] - 2.0 * products + (Z * Z) @ gamma, 0.0))
+    if spec["name"] == "laplacian":
+        lengths = np.zeros((len(X), len(Z)))
+        for f in range(X.shape[1]):
+            lengths += np.abs(X[:, f, None] - Z[:, f])
+        return np.exp(-spec["gamma"] * lengths)
+    if spec["name"] == "linear":
+        return X @ Z.T
+    return (spec["gamma"] * (X @ Z.T) + spec["coef0"]) ** spec["degree"]
+
+
+def _outputs(X: Any) -> np.ndarray:
+    X, Z = np.asarray(X, dtype=np.float64), _ARRAYS["basis"]
+    if X.ndim != 2 or X.shape[1] != Z.shape[1]:
+        raise ValueError(f"X must have shape (n, {Z.shape[1]}); got {X.shape}.")
+    result = np.empty((len(X), len(_ARRAYS["intercept"])))
+    size = max(1, min(4096, (1 << 22) // len(Z)))
+    for start in range(0, len(X), size):  # little memory, whatever the number of rows
+        rows = X[start : start + size]
+        if "fill" in _ARRAYS:
+            rows = np.where(np.isnan(rows), _ARRAYS["fill"], rows)
+        rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
+        result[start : start + size] = _kernel(_FACTS["kernel"], rows, Z) @ _ARRAYS["weights"] + _ARRAYS["intercept"]
+    return result
+
+
+def decision_function(X: Any) -> np.ndarray:
+    """Decision values: (n,) for two classes, outliers and one regression output, else a column for each."""
+    scores = _outputs(X)
+    if "codes" in _ARRAYS:  # each output votes for some classes; margins, less than a third of a vote, break ties
+        codes = _ARRAYS["codes"].T
+        margins, votes = scores @ codes, np.where(scores > 0, 0.5, -0.5) @ codes
+        scores = _FACTS["votes_base"] + votes + margins / (3.0 * (np.abs(margins) + 1.0))
+    return scores[:, 0] if _FACTS["flat"] else scores
+
+
+def predict(X: Any) -> np.ndarray:
+    """Labels of a classifier, values of a regressor, 1 for inliers and -1 for outliers."""
+    scores = decision_function(X)
+    if _FACTS["kind"] == "regressor":
+        return scores
+    if _FACTS["kind"] == "outlier":
+        return np.where(scores >= 0, 1, -1)
+    return _ARRAYS["classes"][(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+
+
+if "slope" in _ARRAYS:
+
+    def predict_proba(X: Any) -> np.ndarray:
+        """Class probabilities from the calibration of the machine, (n, n_classes)."""
+        scores = decision_function(X).reshape(len(X), -1)
+        each = 0.5 * (1.0 + np.tanh(-0.5 * (_ARRAYS["slope"] * scores + _ARRAYS["start"])))
+        if scores.shape[1] == 1:
+            return np.hstack([1.0 - each, each])
+        total = each.sum(axis=1, keepdims=True)
+        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+
+
+if __name__ == "__main__":
+    source = sys.argv[1] if len(sys.argv) > 1 else sys.stdin
+    rows = np.genfromtxt(source, delimiter=",", ndmin=2, comments=None)  # type: ignore[call-overload]
+    for value in predict(rows).tolist():
+        print(value)

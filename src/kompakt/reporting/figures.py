@@ -1,0 +1,346 @@
+"""The figures of a report: drawn by Matplotlib, written as SVG elements that take their colours from the page."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib.style
+import numpy as np
+from markupsafe import Markup
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from scipy import sparse
+
+from kompakt.model import Model
+from kompakt.plots.curves import SizePathDisplay
+from kompakt.plots.style import COLOURS, colour
+from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, resolve_kind, sides_of
+from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, moments_of
+from kompakt.reporting.text import number, printable, shortened
+from kompakt.reporting.training import Search, SizeErrors
+
+Array = np.ndarray
+
+#: colours drawn, and the page's names for them, which differ between light and dark
+_INK, _SOFT, _PAPER = "#000000", "#808080", "#ffffff"
+_PAGE_COLOURS = {shade.lower(): f"var(--c{k})" for k, shade in enumerate(COLOURS)}
+_PAGE_COLOURS |= {_INK: "var(--ink)", "#262626": "var(--ink)", _SOFT: "var(--soft)", _PAPER: "var(--paper)"}
+#: whatever a user's matplotlibrc says; names are text and never formulas
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kompakt",
+    "text.parse_math": False,
+    "image.composite_image": False,
+    "font.size": 12.0,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.edgecolor": _SOFT,
+    "grid.color": _SOFT,
+    "legend.edgecolor": _SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.3,
+}
+#: identities of what the slider moves
+MOVING = ("marker-rule", "marker-dot", "residuals")
+#: how vectors are drawn: at most how many, and what a screen reader says of it
+_KINDS = {
+    "scatter": (400, "on the decision regions"),
+    "images": (60, "as pictures"),
+    "parallel": (60, "as lines across the features"),
+}
+#: features that the lines go across, rows behind the points
+_MOST_AXES, _MOST_ROWS = 14, 600
+
+
+def draw_figures(
+    model: Model,
+    sample: Sample,
+    measured: Measurements,
+    order: Array,
+    relevant: Array,
+    reliability: Reliability,
+    search: Search | None,
+    size_errors: SizeErrors | None,
+    image_shape: tuple[int, int] | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All figures by name, and the places on them that the slider moves things to."""
+    regression = not sample.classes
+    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
+        # text is drawn by the browser, whose fonts know more letters than Matplotlib's
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figures: dict[str, Any] = {}
+        # a regressor's fit measures its own loss, in other units than the errors here
+        figures["errors"], places = _errors(measured, None if regression else size_errors, regression)
+        if regression:
+            figures["residuals"], more = _residuals(sample, measured)
+            places |= more
+            figures["target"] = _target(sample.y[:, 0])
+            if size_errors is not None:
+                figures["losses"] = _losses(size_errors, model.n_basis_)
+        if search is not None:
+            figures["search"] = _search(search)
+        figures["calibration"] = _calibration(reliability, sample)
+        vectors = model.basis_vectors_
+        if model.n_basis_ and vectors is not None and model.kernel.name != "callable":
+            figures["vectors"] = _vectors(model, sample, vectors, order, relevant, image_shape)
+    return figures, places
+
+
+def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tuple[Any, Any, Any]] = ()) -> Markup:
+    """The figure as an SVG element that can stand in a page beside others.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    name : str
+        Unique in the page; identities in the drawing start with it.
+    description : str
+        What a screen reader says.
+    marks : sequence of (artist, titles, ranks)
+        For every point of an artist the text shown under the pointer, and its number among the vectors, by which the
+        slider finds it (or None).
+    """
+    for k, (artist, _, _) in enumerate(marks):
+        artist.set_gid(f"mark-{k}")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    root = ElementTree.fromstring(buffer.getvalue())
+    for element in list(root.iter()):
+        element.tag = element.tag.partition("}")[2]  # HTML knows no namespaces: xlink:href is href
+        element.attrib = {key.rpartition("}")[2]: value for key, value in element.items()}
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in ("metadata", "style")]:
+            parent.remove(child)
+    renamed: dict[str, str] = {}  # identities that the drawing refers to; all others go
+
+    def new_name(found: re.Match[str]) -> str:
+        return "#" + renamed.setdefault(found[1], f"{name}-{len(renamed)}")
+
+    for element in root.iter():
+        for key, value in element.items():
+            if key == "style":
+                value = re.sub("font-family: [^;]*;? ?", "", value)  # the page's own
+                value = re.sub("#[0-9a-f]{6}", lambda found: _PAGE_COLOURS.get(found[0], found[0]), value)
+            elif key in ("href", "clip-path"):
+                value = re.sub(r"#([\w.-]+)", new_name, "".join(value.split()))
+            elif key in ("d", "x", "y"):
+                value = re.sub(r"-?\d+\.\d+", lambda found: f"{round(float(found[0]), 2):g}", value)
+            element.set(key, value)
+    by_identity = {}
+    for element in root.iter():
+        identity = element.attrib.pop("id", "")
+        by_identity[identity] = element
+        if identity in renamed or identity in MOVING:
+            element.set("id", renamed.get(identity, identity))
+    for artist, titles, ranks in marks:
+        group = by_identity[artist.get_gid()]
+        defined = {element for part in group.iter("defs") for element in part.iter()}
+        drawn = [e for e in group.iter() if e.tag in ("use", "path", "image", "text") and e not in defined]
+        for element, rank in zip(drawn, () if ranks is None else ranks, strict=False):
+            element.attrib |= {"class": "vector", "data-rank": str(rank)}
+        for element, words in zip(drawn, titles or (), strict=False):
+            title = ElementTree.Element("title")
+            title.text = words
+            element.insert(0, title)
+    for size in ("width", "height"):
+        root.attrib.pop(size)
+    root.attrib |= {"role": "img", "aria-label": description}
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _new(height: float = 3.5) -> tuple[Figure, Any]:
+    """A figure in whose units (points) the places on it are too."""
+    figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
+    return figure, figure.subplots()
+
+
+def _places(ax: Any, x: Array, y: Array) -> tuple[list[Any], list[Any]]:
+    """Where points are on a drawing that was written."""
+    across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
+    down = ax.figure.get_figheight() * ax.figure.dpi - up
+    return np.round(across, 1).reshape(x.shape).tolist(), np.round(down, 1).reshape(x.shape).tolist()
+
+
+def _log_axis(ax: Any, which: str, values: Array) -> None:
+    """A logarithmic axis with plain numbers."""
+    ax.set(**{f"{which}scale": "log"})
+    axis = getattr(ax, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if values.max() < 200 * values.min() else (1,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def _errors(measured: Measurements, recorded: SizeErrors | None, regression: bool) -> tuple[Markup, dict[str, Any]]:
+    figure, ax = _new()
+    factor = 1.0 if regression else 100.0
+    sizes, values = np.array(measured.sizes, dtype=float), factor * measured.errors
+    label = "root mean squared error" if regression else "error (%)"
+    every = sizes
+    if recorded is not None:
+        at, errors = recorded.sizes, factor * recorded.errors
+        every = np.concatenate([sizes, at])
+        if recorded.standard_errors is not None:
+            spread = factor * recorded.standard_errors
+            ax.fill_between(at, np.maximum(0.0, errors - spread), errors + spread, color=colour(1), alpha=0.16, lw=0)
+        ax.plot(at, errors, "--", color=colour(1), marker="s" if len(at) <= 30 else "", markersize=3)
+    ax.plot(sizes, values, color=colour(0), clip_on=False)
+    dots = ax.scatter(sizes, values, s=22, color=colour(0), clip_on=False, zorder=3)
+    ax.axvline(sizes[-1], color=_INK, linestyle=":", linewidth=1, gid="marker-rule")
+    ring = {"s": 110, "facecolors": "none", "edgecolors": _INK, "linewidths": 1.6, "clip_on": False, "zorder": 4}
+    ax.scatter(sizes[-1:], values[-1:], gid="marker-dot", **ring)
+    ax.set(xlabel="vectors", ylabel=label)
+    if every.max() > 8 * every.min():
+        _log_axis(ax, "x", every)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_ylim(bottom=0.0)
+    titles = [f"{number(int(size))} vectors: {number(value)}" for size, value in zip(sizes, values, strict=True)]
+    said = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
+    svg = inline_svg(figure, "errors", said, [(dots, titles, None)])
+    return svg, dict(zip(("x", "y"), _places(ax, sizes, values), strict=True))
+
+
+def _losses(recorded: SizeErrors, chosen: int) -> Markup:
+    figure, ax = _new()
+    SizePathDisplay(recorded.sizes, recorded.errors, chosen).plot(ax=ax)
+    ax.set(ylabel="mean loss")
+    ax.set_ylim(bottom=0.0)
+    return inline_svg(figure, "losses", "Loss recorded during the fit against the number of vectors")
+
+
+def _residuals(sample: Sample, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
+    """Residuals against predictions of the rows drawn, at every size."""
+    assert measured.predictions is not None
+    figure, ax = _new()
+    residuals = sample.y[measured.drawn, 0] - measured.predictions
+    low, high = np.quantile(measured.predictions, [0.002, 0.998])
+    edge = float(np.quantile(np.abs(residuals), 0.995)) or 1.0
+    x, y = np.clip(measured.predictions, low, high), np.clip(residuals, -edge, edge)
+    pad = 0.04 * (high - low) or 0.5
+    ax.set(xlabel="predicted", ylabel="true minus predicted")
+    ax.set(xlim=(low - pad, high + pad), ylim=(-1.05 * edge, 1.05 * edge))
+    ax.axhline(0.0, color=_SOFT, linestyle="--", linewidth=1)
+    ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
+    svg = inline_svg(figure, "residuals-figure", "Residuals against predictions")
+    return svg, dict(zip(("rx", "ry"), _places(ax, x, y), strict=True))
+
+
+def _target(values: Array) -> Markup:
+    figure, ax = _new()
+    ax.hist(values, bins=24, color=colour(0), rwidth=0.95)
+    ax.set(xlabel="target", ylabel="rows")
+    ax.grid(axis="x", visible=False)
+    return inline_svg(figure, "target", "Histogram of the target values")
+
+
+def _search(search: Search) -> Markup:
+    figure, ax = _new()
+    known = np.isfinite(search.error)
+    low, high = float(search.error[known].min()), float(search.error[known].max())
+    error = np.where(known, search.error, high)
+    titles = [
+        f"C = {number(c)}, gamma = {number(g) if np.isfinite(g) else 'not searched'}: error {number(e)}"
+        for c, g, e in zip(search.C, search.gamma, search.error, strict=True)
+    ]
+    order = np.argsort(-error, kind="stable")  # the best last, so that nothing covers it
+    with_widths = bool(np.isfinite(search.gamma).all())
+    y = search.gamma if with_widths else error
+    size = 40 if not with_widths else 130 if len(order) <= 60 else 60 if len(order) <= 130 else 30
+    style: dict[str, Any] = {"color": colour(0)}
+    if with_widths:  # errors far above the best differ little to the eye
+        norm = PowerNorm(0.5, vmin=low, vmax=high if high > low else low + 1.0)
+        style = {"c": error[order], "norm": norm, "cmap": "viridis", "edgecolors": _SOFT, "linewidths": 0.6}
+    dots = ax.scatter(search.C[order], y[order], s=size, **style)
+    i = search.chosen
+    ax.scatter(search.C[[i]], y[[i]], s=2.5 * size, facecolors="none", edgecolors=_INK, linewidths=1.8, zorder=3)
+    ax.margins(0.1)
+    ax.set(xlabel="C", ylabel="gamma" if with_widths else "error")
+    _log_axis(ax, "x", search.C)
+    if with_widths:
+        _log_axis(ax, "y", search.gamma)
+        if high > low:
+            figure.colorbar(dots, label="error").ax.collections[0].set_rasterized(True)  # one image, not 256 paths
+    said = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
+    return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
+
+
+def _calibration(found: Reliability, sample: Sample) -> Markup:
+    figure, ax = _new()
+    fx = 100.0 if found.kind == "probability" else 1.0
+    fy = 1.0 if found.kind == "value" else 100.0
+    x, y, low, high = fx * found.said, fy * found.came, fy * found.low, fy * found.high
+    if found.kind == "value":
+        labels = "mean prediction", "mean target"
+        ends = [float(min(x.min(), low.min())), float(max(x.max(), high.max()))]
+    else:
+        came = f"rows of class {shortened(sample.classes[1], 24)} (%)" if found.binary else "right predictions (%)"
+        lead = "decision value" if found.binary else "lead of the predicted class"
+        labels = ("probability said (%)" if found.kind == "probability" else lead), came
+        ends = [0.0, 100.0]
+        ax.set_ylim(-2.0, 102.0)
+    if found.kind != "score":
+        ax.plot(ends, ends, "--", color=_SOFT, linewidth=1)
+    ax.vlines(x, low, high, color=colour(0), linewidth=1, alpha=0.7)
+    ax.plot(x, y, color=colour(0))
+    dots = ax.scatter(x, y, s=24, color=colour(0), zorder=3)
+    ax.set(xlabel=labels[0], ylabel=labels[1])
+    titles = [f"{number(a)}: {number(b)}" for a, b in zip(x, y, strict=True)]
+    return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
+
+
+def _vectors(
+    model: Model, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
+) -> dict[str, Any]:
+    """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
+    kind, shape = resolve_kind("auto", shape, vectors, sample.X)
+    most, said = _KINDS[kind]
+    shown = order[:most]
+    sides, classes = sides_of(model)
+    sides, strength = sides[shown], np.linalg.norm(model.weights[shown], axis=1)
+    names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
+    titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
+    facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown)}
+    marks: list[tuple[Any, list[str] | None, Sequence[int]]]
+    if kind == "scatter":
+        figure, ax = _new(4.2)
+        rows = sample.X[:_MOST_ROWS]
+        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        known = np.isfinite(rows).all(axis=1)
+        labels = sample.y[:_MOST_ROWS][known] if sample.classes else None
+        features = [shortened(name, 30) for name in sample.feature_names]
+        behind: dict[str, Any] = {"model": model, "X": rows[known], "labels": labels, "feature_names": features}
+        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, strength=strength, **behind).plot(ax=ax)
+        members = [np.flatnonzero(sides == side).tolist() for side in np.unique(sides)]
+        marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, members, strict=True)]
+        facts["n_rows"] = int(known.sum())
+    elif kind == "images":
+        columns = int(np.ceil(np.sqrt(len(shown))))
+        figure, ax = _new(7.0 * np.ceil(len(shown) / columns) / columns)
+        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, image_shape=shape).plot(ax=ax)
+        marks = [(artist, [titles[k]], [k]) for k, artist in enumerate(display.artists_)]
+        marks += [(name, None, [k]) for k, name in enumerate(ax.texts)]
+    else:
+        figure, ax = _new(5.0)
+        axes = relevant[:_MOST_AXES]
+        mean, variance = moments_of(sample.X[:MOMENT_ROWS][:, axes])
+        values = (vectors[shown][:, axes] - mean) / np.sqrt(np.where(variance > 0, variance, 1.0))
+        lines = draw_lines(ax, values, [sample.feature_names[j] for j in axes], sides, names, strength, linewidth=1.5)
+        # refinement may carry a vector far along what the kernel ignores
+        edge = float(np.clip(np.quantile(np.abs(values), 0.99), 1.0, 4.0))
+        ax.set_ylim(-edge, edge)
+        marks = [(line, [titles[k]], [k]) for k, line in enumerate(lines)]
+        facts |= {"n_axes": len(axes), "edge": edge if np.any(np.abs(values) > edge) else None}
+    ax.set_title("")
+    legend = ax.get_legend()
+    if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
+        legend.remove()
+    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {said}", marks), **facts}

@@ -1,0 +1,125 @@
+"""The table of a search: every setting that was tried, its held-out error, and which one is best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row of the table.
+
+    Attributes
+    ----------
+    params : dict
+        The setting.
+    error : float
+        What the search minimises; infinite where the evaluation gave no finite value.
+    fold_errors : ndarray of shape (n_folds,)
+        Errors of the folds, empty where only their mean is known.
+    seconds : float
+        Time of the evaluation.
+    more : dict
+        Further columns: the phase of the search, the number of rows, ...
+    """
+
+    params: dict[str, Any]
+    error: float
+    fold_errors: NDArray[np.float64]
+    seconds: float
+    more: dict[str, Any]
+
+
+@dataclass
+class Trials:
+    """What a search tried, in order.
+
+    Attributes
+    ----------
+    stopped : str
+        Why the search ended: "budget" (all evaluations used), "finished", "converged" or "deadline".
+    contenders : slice
+        Rows among which the best is sought; errors of other rows were measured in another way (on fewer rows, with
+        another loss) and are not compared with theirs.
+
+    Examples
+    --------
+    >>> from kompakt.search import Trials
+    >>> trials = Trials()
+    >>> trials.add({"C": 1.0}, 0.2, [0.1, 0.3], phase="coarse")
+    >>> trials.add({"C": 10.0}, 0.1, [0.1, 0.1], phase="fine")
+    >>> trials.best.params
+    {'C': 10.0}
+    >>> table = trials.as_dict()
+    >>> table["param_C"].tolist(), table["std_test_error"].round(3).tolist(), table["rank_test_error"].tolist()
+    ([1.0, 10.0], [0.1, 0.0], [2, 1])
+    """
+
+    stopped: str = "finished"
+    contenders: slice = field(default_factory=lambda: slice(None))
+    rows: list[Trial] = field(default_factory=list, repr=False)
+
+    def add(
+        self,
+        params: Mapping[str, Any],
+        error: float,
+        fold_errors: ArrayLike | None = None,
+        seconds: float = 0.0,
+        **more: Any,
+    ) -> None:
+        """Append a row; an error that is NaN or infinite counts as a failure, the worst there is."""
+        folds = np.asarray([] if fold_errors is None else fold_errors, dtype=np.float64)
+        self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self.rows)
+
+    @property
+    def errors(self) -> NDArray[np.float64]:
+        """What was minimised, of every row; infinite for a failure."""
+        return np.array([row.error for row in self.rows])
+
+    @property
+    def n_failed(self) -> int:
+        """Evaluations that gave NaN or an infinite value."""
+        return int(np.isinf(self.errors).sum())
+
+    @property
+    def best(self) -> Trial:
+        """The contender with the lowest error, the first of equal ones."""
+        return min(self.rows[self.contenders], key=lambda row: row.error)
+
+    def as_dict(self) -> dict[str, NDArray[Any]]:
+        """Columns in the layout of scikit-learn's `cv_results_`, one entry per row.
+
+        Returns
+        -------
+        dict of ndarray
+            `param_*`; the further columns given; `mean_test_error` and `std_test_error` over the folds (the error
+            itself and NaN where folds are not known); `objective`, what was minimised; `rank_test_error`, 1 for the
+            best, rows that are no contenders last; and `fit_time` in seconds.
+        """
+        columns: dict[str, list[Any]] = {}
+        for name in dict.fromkeys(name for row in self.rows for name in row.params):
+            columns[f"param_{name}"] = [row.params.get(name) for row in self.rows]
+        for name in dict.fromkeys(name for row in self.rows for name in row.more):
+            columns[name] = [row.more.get(name) for row in self.rows]
+        known = [row.fold_errors.size > 0 and not np.isnan(row.fold_errors).all() for row in self.rows]
+        pairs = list(zip(self.rows, known, strict=True))
+        columns["mean_test_error"] = [np.nanmean(row.fold_errors) if folds else row.error for row, folds in pairs]
+        columns["std_test_error"] = [np.nanstd(row.fold_errors) if folds else np.nan for row, folds in pairs]
+        contends = np.zeros(len(self.rows), dtype=bool)
+        contends[self.contenders] = True
+        rank = np.empty(len(self.rows), dtype=np.intp)
+        rank[np.lexsort((self.errors, ~contends))] = np.arange(1, len(self.rows) + 1)
+        times = [row.seconds for row in self.rows]
+        table = {name: np.array(values) for name, values in columns.items()}
+        return table | {"objective": self.errors, "rank_test_error": rank, "fit_time": np.array(times)}

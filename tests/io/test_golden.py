@@ -1,0 +1,44 @@
+"""Files written by every released version of the format still load, to the same predictions."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kompakt
+from kompakt.io import read_header
+
+GOLDEN = Path(__file__).parent / "golden"
+EXPECTED = json.loads((GOLDEN / "v1.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["classifier", "regressor", "outlier"])
+def test_version_1_predicts_as_when_it_was_written(name):
+    model, expected = kompakt.load(GOLDEN / f"v1_{name}.kompakt"), EXPECTED[name]
+    X = np.array(EXPECTED["X"])
+    np.testing.assert_allclose(model.decision_function(X), expected["decision"], rtol=1e-9, atol=1e-11)
+    if name == "regressor":
+        np.testing.assert_allclose(model.predict(X), expected["predict"], rtol=1e-9, atol=1e-11)
+    else:
+        np.testing.assert_array_equal(model.predict(X), expected["predict"])
+    if "proba" in expected:
+        np.testing.assert_allclose(model.predict_proba(X), expected["proba"], rtol=1e-9)
+
+
+def test_version_1_keeps_every_field():
+    model = kompakt.load(GOLDEN / "v1_classifier.kompakt")
+    assert model.classes_.tolist() == ["Äpfel", "", "birnen 🍐"]
+    assert model.feature_names.tolist() == ["length", "width", "größe", "d"]
+    assert model.meta == {
+        "n_rows": 120, "loss": "squared_hinge", "path": [1, 2.5, None, True], "limit": float("inf"),
+    }  # fmt: skip
+    assert model.coding == "one_vs_rest"
+    assert model.input_scale.tolist() == [2.0, 0.5, 1.0, 3.0]
+    assert [part["name"] for part in model.kernel.spec()["parts"]] == ["sum", "poly"]
+
+
+def test_header_of_version_1_is_readable_without_loading():
+    header = read_header(GOLDEN / "v1_regressor.kompakt")
+    assert header["kind"] == "regressor"
+    assert header["arrays"]["basis"] == ("float32", (7, 4))

@@ -1,0 +1,204 @@
+"""How files are written: only onto regular files, never more readable than before, and cleaning up after the killed."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tests.io.samples import make_model
+from tests.io.test_files import entry, rewrite
+
+import kompakt
+from kompakt.checkpoint import CheckpointError
+from kompakt.io import ModelFileError, files
+from kompakt.kernels import Linear
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes, modes and locks of Unix")
+MODEL = make_model("outlier", kernel=Linear())
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "machine.kompakt"
+
+
+def make_device(path, minor):
+    """A null device (3) or a full one (7) of our own: a mistake must not replace those of the system."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+        os.close(os.open(path, os.O_WRONLY))
+    except (OSError, AttributeError) as error:
+        pytest.skip(f"no device can be made here: {error}")
+
+
+def listed(path):
+    return sorted(os.listdir(path.parent))
+
+
+WRITERS = {
+    "save": kompakt.save,
+    "to_c": kompakt.to_c,
+    "to_numpy": kompakt.to_numpy,
+    "to_libsvm": kompakt.to_libsvm,
+    "to_onnx": kompakt.to_onnx,
+    "report": lambda model, path: kompakt.report(make_model(), np.zeros((9, 4)), np.arange(9) % 3, path),
+    "checkpoint": lambda model, path: kompakt.CompactSVR(3, refine=False).fit(
+        np.arange(20.0).reshape(10, 2), np.arange(10.0), checkpoint=path
+    ),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_devices_and_pipes_are_refused_and_stay(path, writer, kind):
+    if writer == "to_onnx":
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        make_device(path, 3)
+    # a checkpoint is read first, where it is there
+    with pytest.raises((OSError, CheckpointError), match="regular file"):
+        WRITERS[writer](MODEL, path)
+    mode = os.stat(path).st_mode
+    assert stat.S_ISFIFO(mode) if kind == "pipe" else stat.S_ISCHR(mode)
+    assert listed(path) == [path.name]
+
+
+def test_the_files_beside_a_libsvm_model_are_checked_first(path):
+    scaled = make_model("regressor", input_shift=np.ones(4), input_scale=np.full(4, 2.0))
+    os.mkfifo(f"{path}.range")
+    with pytest.raises(OSError, match="regular file"):
+        kompakt.to_libsvm(scaled, path)
+    assert listed(path) == [f"{path.name}.range"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o000])
+def test_the_temporary_file_is_not_more_readable_than_the_final_one(path, mode, monkeypatch):
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    seen = []
+    fsync = os.fsync
+
+    def look(descriptor):
+        seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        fsync(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", look)
+    before = os.umask(0o000)
+    try:
+        kompakt.save(MODEL, path)
+    finally:
+        os.umask(before)
+    assert seen[0] & ~mode == 0
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_new_files_follow_the_mask(path):
+    before = os.umask(0o027)
+    try:
+        kompakt.save(MODEL, path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+KILLED = """
+import os, signal, sys
+from kompakt.io import files
+def stop(*_):
+    {stop}
+files.os.{function} = stop
+files.write_atomically(sys.argv[1], [b"half"])
+"""
+
+
+def start(path, function, stop):
+    return subprocess.Popen([sys.executable, "-c", KILLED.format(function=function, stop=stop), str(path)])
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_what_a_killed_process_left_is_removed_by_the_next_save(path, function):
+    kompakt.save(MODEL, path)
+    before = path.read_bytes()
+    assert start(path, function, "os.kill(os.getpid(), signal.SIGKILL)").wait(60) == -signal.SIGKILL
+    assert len(listed(path)) == 2
+    assert path.read_bytes() == before
+    kompakt.save(MODEL, path)
+    assert listed(path) == [path.name]
+
+
+def test_what_a_living_process_writes_is_left_alone(path):
+    process = start(path, "fsync", "import time; time.sleep(120)")
+    try:
+        until = time.monotonic() + 60
+        while not listed(path) and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.2)  # from its creation to its lock
+        (temporary,) = listed(path)
+        kompakt.save(MODEL, path)
+        assert listed(path) == [temporary, path.name]
+    finally:
+        process.kill()
+        process.wait()
+    kompakt.save(MODEL, path)
+    assert listed(path) == [path.name]
+
+
+def test_only_our_own_leftovers_are_removed(path, tmp_path):
+    others = [
+        ".machine.kompakt.tmp", ".machine.kompakt.0123456789abcdeg.tmp", ".other.kompakt.0123456789abcdef.tmp",
+        "machine.kompakt.0123456789abcdef.tmp", ".machine.kompakt.0123456789abcdef.tmp.old",
+    ]  # fmt: skip
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    os.mkdir(tmp_path / ".machine.kompakt.aaaaaaaaaaaaaaaa.tmp")
+    (tmp_path / ".machine.kompakt.bbbbbbbbbbbbbbbb.tmp").symlink_to(others[0])
+    os.mkfifo(tmp_path / ".machine.kompakt.cccccccccccccccc.tmp")
+    before = listed(path)
+    (tmp_path / ".machine.kompakt.0123456789abcdef.tmp").write_text("left over")
+    kompakt.save(MODEL, path)
+    assert listed(path) == sorted([*before, path.name])
+
+
+def test_processes_that_save_at_once_do_not_disturb_each_other(path):
+    code = (
+        "import sys; from kompakt.io.files import write_atomically\n"
+        "for _ in range(150): write_atomically(sys.argv[1], [sys.argv[2].encode() * 1000])"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path), letter]) for letter in "abc"]
+    assert [process.wait(120) for process in processes] == [0, 0, 0]
+    assert path.read_text() in {letter * 1000 for letter in "abc"}
+    assert listed(path) == [path.name]
+
+
+# ---- declared shapes against bytes
+
+
+def test_a_model_without_vectors_cannot_declare_what_no_byte_vouches_for(path):
+    model = make_model("regressor", m=0, d=4)
+    kompakt.save(model, path)
+
+    def widen(header):
+        header["n_features"] = 2**31 - 1
+        entry(header, "basis")["shape"] = [0, 2**31 - 1]
+
+    rewrite(path, widen)
+    assert path.stat().st_size < 1000
+    with pytest.raises(ModelFileError, match=r"2147483647 features and holds no vector"):
+        kompakt.load(path)
+    with pytest.raises(ValueError, match="holds no vector"):
+        kompakt.save(make_model("regressor", m=0, d=2_000_000), path)
+    wide = make_model("regressor", m=0, d=2_000_000, input_shift=np.zeros(2_000_000))
+    kompakt.save(wide, path)
+    assert kompakt.load(path).n_features == 2_000_000
+
+
+def test_a_model_needs_an_output(path):
+    with pytest.raises(ValueError, match="no output"):
+        kompakt.save(make_model("regressor", n_outputs=0), path)
