@@ -117,7 +117,7 @@ class Design:
         """Weights beta of the basis vectors from solver coordinates (m, L)."""
         if self.factor is None or not self.n_basis:
             return coordinates
-        return solve_triangular(self.factor.R, coordinates, check_finite=False)
+        return np.asarray(solve_triangular(self.factor.R, coordinates, check_finite=False))
 
     def to_coordinates(self, weights: Array) -> Array:
         """Solver coordinates from weights beta (m, L)."""
@@ -147,7 +147,7 @@ class Design:
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""
         if self._values is not None:
-            return self._values[index]
+            return np.asarray(self._values[index])
         self.n_kernel_evals += len(index) * self.n_basis
         K = self.kernel.block(self.rows.take(index), self.basis)
         return K if self._inverse is None else multiply_upper(K, self._inverse)
@@ -178,7 +178,7 @@ def weighted_gram(K: Array, d: Array) -> Array:
         K, d = K[active], d[active]
     if len(d) and (d[0] != 1.0 or np.any(d != d[0])):
         K = K * np.sqrt(d).astype(K.dtype)[:, None]
-    return K.T @ K
+    return np.asarray(K.T @ K)
 
 
 class FeatureDesign(Design):

@@ -23,11 +23,11 @@ class Factor:
 
     def solve(self, B: Array) -> Array:
         """(R'R)^-1 B."""
-        return solve_triangular(self.R, self.solve_transposed(B), check_finite=False)
+        return np.asarray(solve_triangular(self.R, self.solve_transposed(B), check_finite=False))
 
     def solve_transposed(self, B: Array) -> Array:
         """R'^-1 B."""
-        return solve_triangular(self.R, B, trans="T", check_finite=False)
+        return np.asarray(solve_triangular(self.R, B, trans="T", check_finite=False))
 
     def inverse(self) -> Array:
         """R^-1, upper triangular."""

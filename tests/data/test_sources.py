@@ -9,7 +9,17 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from kompakt import CompactSVC, open_rows
-from kompakt.data import ArrayRows, IterableSource, Passes, RowReader, Source, StreamedRows, as_source, hash_numbers
+from kompakt.data import (
+    ArrayRows,
+    IterableSource,
+    Passes,
+    Raw,
+    RowReader,
+    Source,
+    StreamedRows,
+    as_source,
+    hash_numbers,
+)
 from kompakt.data.files import ArraySource
 from kompakt.data.streamed import READ_ROWS
 from kompakt.testing import check_source
@@ -306,7 +316,7 @@ def test_missing_values_name_file_and_row(tmp_path):
         CompactSVC(5).fit(open_rows(tmp_path / "rows.parquet", target="y"))
 
 
-def test_words_that_make_no_sense(tmp_path):
+def test_arguments_that_make_no_sense(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "F.npy", np.asfortranarray(X))
     with pytest.raises(FileNotFoundError, match="no file matches"):
@@ -345,6 +355,42 @@ def test_passes_are_counted_and_rows_by_number_cost_none_twice():
     assert passes.count == 1
     np.testing.assert_array_equal(rows.take(np.array([20000, 3, 20000])), many[[20000, 3, 20000]])
     assert passes.count == 2
+
+
+def two_outputs(raw):
+    """Targets and weights of two outputs, made of the raw ones."""
+    return np.column_stack([raw.y, raw.y == 1]).astype(float), np.column_stack([raw.w, 2 * raw.w])
+
+
+@pytest.mark.parametrize("rows", [X, SPARSE, X.astype(np.float32)], ids=["dense", "csr", "float32"])
+def test_streamed_rows_answer_like_rows_in_memory(rows):
+    offset = None if sparse.issparse(rows) else rows.mean(axis=0)
+    targets, weights = two_outputs(Raw(rows, Y, W))
+    source = as_source([(rows[:20], Y[:20], W[:20]), (rows[20:], Y[20:], W[20:])])
+    streamed = StreamedRows(RowReader(source, two_outputs, offset=offset), 2, 2, float(weights.sum()))
+    held = ArrayRows(rows, targets, weights, offset)
+    assert (streamed.streamed, held.streamed) == (True, False)
+    index = np.array([40, 3, 3, 56])
+
+    def dense(values):
+        return values.toarray() if sparse.issparse(values) else values
+
+    def answers(one):
+        yield from (one.shape, one.dtype, one.is_sparse, one.n_outputs, one.weight_columns, one.remote)
+        yield from (one.targets, one.weights, one.hashes(5), one.smallest(5, 7), one.as_inputs(X))
+        yield from (dense(one.take(index)), dense(one.originals(index)))
+        yield one.collect(lambda block: dense(block.X).sum(axis=1) + block.targets[:, 1], 8, np.empty(N))
+        yield from one.map_reduce(lambda block: (dense(block.X).T @ block.weights, block.start * block.targets), 57)
+        for part in (one.subset(index), one.one_output(1)):
+            yield from (part.n_rows, part.n_outputs, part.weight_columns, part.targets, part.weights)
+            yield dense(part.take(np.arange(3)))
+            yield dense(part.block(1, 4).X)
+
+    for number, (far, near) in enumerate(zip(answers(streamed), answers(held), strict=True)):
+        np.testing.assert_array_equal(far, near, err_msg=str(number))
+    assert streamed.mass == pytest.approx(held.mass)
+    assert streamed.one_output(0).mass == pytest.approx(streamed.mass / 2)
+    assert held.one_output(1).mass == pytest.approx(2 * W.sum())
 
 
 def test_samples_by_row_number_do_not_depend_on_blocks():

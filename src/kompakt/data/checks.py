@@ -52,7 +52,7 @@ def missing(y: np.ndarray) -> np.ndarray:
     """
     table = y.reshape(len(y), -1)
     if y.dtype.kind == "f":
-        return ~np.isfinite(table).all(axis=1)
+        return np.asarray(~np.isfinite(table).all(axis=1))
     if y.dtype.kind != "O":
         return np.zeros(len(y), dtype=bool)
     return np.array([any(_is_missing(one) for one in row) for row in table], dtype=bool)
@@ -65,20 +65,20 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def as_words(values: Any, lacking: np.ndarray) -> np.ndarray:
+def as_strings(values: Any, lacking: np.ndarray) -> np.ndarray:
     """Labels as an array of str; where some are `lacking` (n,), as objects with None in their place.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.data.checks import as_words
+    >>> from kompakt.data.checks import as_strings
     >>> labels = np.array(["a", "b"], dtype=object)
-    >>> as_words(labels, np.array([False, False])).dtype.kind, as_words(labels, np.array([False, True])).tolist()
+    >>> as_strings(labels, np.array([False, False])).dtype.kind, as_strings(labels, np.array([False, True])).tolist()
     ('U', ['a', None])
     """
-    values = np.asarray(values)
+    labels: np.ndarray = np.asarray(values)
     if not lacking.any():
-        return values.astype(str) if values.dtype == object else values
-    words = np.where(lacking, "", values).astype(str).astype(object)
-    words[lacking] = None
-    return words
+        return np.asarray(labels.astype(str) if labels.dtype == object else labels)
+    strings = np.where(lacking, "", labels).astype(str).astype(object)
+    strings[lacking] = None
+    return strings

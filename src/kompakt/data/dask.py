@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kompakt.data.checks import as_words
+from kompakt.data.checks import as_strings
 from kompakt.data.files import TableColumns
 from kompakt.data.rows import Bounds, Sums, Task, tree_sum
 from kompakt.data.streamed import ChunkedSource, Raw, join, locate
@@ -165,7 +165,8 @@ class DaskSource(ChunkedSource):
         attempt = 0
         while True:
             try:
-                return self.parts[chunk].compute()
+                raw: Raw = self.parts[chunk].compute()
+                return raw
             except Exception as error:
                 if attempt == RETRIES:
                     raise self.block_error(chunk, error) from error
@@ -227,7 +228,7 @@ def _raw_of_frame(wanted: TableColumns, dtype: np.dtype, frame: Any, target: Any
         weight = frame[wanted.weights[0]]
     y = None if target is None else target.to_numpy()
     if y is not None and (y.dtype == object or y.ndim == 2):
-        y = numbers(target) if y.ndim == 2 else as_words(y, target.isna().to_numpy())
+        y = numbers(target) if y.ndim == 2 else as_strings(y, target.isna().to_numpy())
     return Raw(numbers(frame[wanted.features], dtype), y, None if weight is None else numbers(weight))
 
 
@@ -263,7 +264,7 @@ class ClusterPasses:
         yield from self._computed(nodes)
 
     def _threads(self) -> int:
-        return max(1, sum(self.client.nthreads().values()))
+        return max(1, int(sum(self.client.nthreads().values())))
 
     def _per_task(self, bounds: list[Bounds]) -> int:
         """Ranges that make up about a partition."""
@@ -297,7 +298,7 @@ class ClusterPasses:
     def _computed(self, nodes: list[Any]) -> list[Any]:
         futures = self.client.compute(nodes, retries=RETRIES)
         try:
-            return self.client.gather(futures)
+            return list(self.client.gather(futures))
         except (KeyboardInterrupt, SystemExit):
             self.client.cancel(futures)
             raise

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from kompakt.data.checks import as_words
+from kompakt.data.checks import as_strings
 from kompakt.data.streamed import ChunkedSource, Raw, Source, join, locate, pieces
 
 #: bytes of a file that are decoded at a time, about
@@ -639,12 +639,13 @@ def _parse_svmlight(part: ByteRange) -> tuple[Any, np.ndarray]:
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
     # next row to both sides.
     try:
-        return load_svmlight_file(io.BytesIO(part.read()), zero_based=True)
+        X, y = load_svmlight_file(io.BytesIO(part.read()), zero_based=True)
     except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
             f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "
             "like '1 3:0.5 7:2' with ascending feature numbers."
         ) from error
+    return X, y
 
 
 # -- tables ----------------------------------------------------------------------------------------------
@@ -721,7 +722,7 @@ class TableColumns:
 
 
 def _numbers(column: Any) -> np.ndarray:
-    return (column.cast("double") if column.null_count else column).to_numpy()
+    return np.asarray((column.cast("double") if column.null_count else column).to_numpy())
 
 
 def _labels(column: Any) -> np.ndarray:
@@ -730,8 +731,7 @@ def _labels(column: Any) -> np.ndarray:
         column = column.cast(column.type.value_type)
     if types.is_floating(column.type) or types.is_integer(column.type):
         return _numbers(column)
-    words = column.to_numpy()
-    return as_words(words, column.is_null().to_numpy())
+    return as_strings(column.to_numpy(), column.is_null().to_numpy())
 
 
 class _TableSource(_FileChunks):
@@ -891,7 +891,7 @@ class CsvSource(_TableSource):
         raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
         if raw.y is None or raw.y.dtype.kind != "U":
             return raw
-        return Raw(raw.X, as_words(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
+        return Raw(raw.X, as_strings(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
 
     def _parse(self, part: ByteRange, columns: list[str]) -> Any:
         arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")

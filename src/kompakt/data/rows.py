@@ -371,7 +371,7 @@ def centre_sums(rows: Array, w: Array) -> tuple[Array, Array]:
 def centre_from(total: Array, size: Array, mass: Array) -> Array:
     """The centre from the sums of the entries, of their sizes, and of the weights."""
     quantum = np.exp2(np.ceil(np.log2(np.maximum(size / mass, np.finfo(np.float64).tiny))) - _STEADY_BITS)
-    return np.round(total / mass / quantum) * quantum
+    return np.asarray(np.round(total / mass / quantum) * quantum)
 
 
 def steady(value: float) -> float:

@@ -26,7 +26,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -37,6 +37,7 @@ from kompakt.data.rows import (
     Bounds,
     RowBlock,
     Rows,
+    Sums,
     Task,
     blocks,
     hash_numbers,
@@ -73,6 +74,16 @@ def join(parts: list[Raw]) -> Raw:
         None if parts[0].y is None else np.concatenate([part.y for part in parts if part.y is not None]),
         None if parts[0].w is None else np.concatenate([part.w for part in parts if part.w is not None]),
     )
+
+
+class Cluster(Protocol):
+    """What runs passes on other machines: see `kompakt.data.dask.ClusterPasses`."""
+
+    def run(self, task: Task, bounds: list[Bounds], kept: Array | None) -> Iterator[Any]:
+        """Results of ``task(bounds, raw)`` for every range, in order."""
+
+    def reduce(self, task: Task, bounds: list[Bounds], kept: Array | None) -> Iterator[Sums]:
+        """The tree sum of the results."""
 
 
 class Source(ABC):
@@ -119,7 +130,7 @@ class Source(ABC):
         """A row in the user's words, for messages."""
         return f"row {row} of {self.name}"
 
-    def cluster(self) -> Any:
+    def cluster(self) -> Cluster | None:
         """What runs passes over these rows on other machines (see `kompakt.data.dask`); None: they run here."""
         return None
 
@@ -276,33 +287,7 @@ def _map_raw(function: Callable[[int, Raw], Any], reader: RowReader, bounds: Bou
     return function(bounds[0], reader.raw(*bounds) if raw is None else raw)
 
 
-def _itself(first: int, raw: Raw) -> Raw:
-    return raw
-
-
-def _pick(ascending: Array, first: int, raw: Raw) -> Raw:
-    """The rows whose numbers are among `ascending`."""
-    here = slice(np.searchsorted(ascending, first), np.searchsorted(ascending, first + len(raw)))
-    return raw.part(ascending[here] - first)
-
-
-def _choose(chance: Callable[[Raw], Array], key: int, first: int, raw: Raw) -> tuple[Array, Raw]:
-    """Numbers and raw rows of those that their number's hash chooses."""
-    uniform = (hash_numbers(first, first + len(raw), key) >> np.uint64(11)).astype(np.float64) / 2.0**53
-    here = np.flatnonzero(uniform < chance(raw))
-    return first + here, raw.part(here)
-
-
-def _hashes(inputs: Callable[[Any], Any], key: int, first: int, raw: Raw) -> Array:
-    return hash_rows(inputs(raw.X), key)
-
-
 _Hashed = tuple[Array, Array, Raw]
-
-
-def _smallest(inputs: Callable[[Any], Any], key: int, count: int, first: int, raw: Raw) -> _Hashed:
-    """Hashes, numbers and raw rows of the distinct rows with the smallest hashes."""
-    return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count)
 
 
 def _merged(found: list[_Hashed], count: int) -> _Hashed:
@@ -438,9 +423,14 @@ class StreamedRows(Rows):
         bounds = task_bounds(self.n_rows, block_rows)
         return _fill(out, chain.from_iterable(self._pass(partial(_map_blocks, function, block_rows), bounds)))
 
-    def scan(self, function: Callable[[int, Raw], Any], block_rows: int = READ_ROWS) -> Iterator[Any]:
-        """`function(first row, raw rows)` of every task, in order: a pass over rows not yet encoded."""
-        return self._pass(partial(_map_raw, function), task_bounds(self.n_rows, block_rows))
+    def scan(self, function: Callable[[int, Raw], Any], block_rows: int | None = None) -> Iterator[Any]:
+        """`function(first row, raw rows)` of every task, in order: a pass over rows not yet encoded.
+
+        The tasks are those of sums by blocks of so many rows; None, where results do not depend on them, reads little
+        at a time.
+        """
+        bounds = self._reading() if block_rows is None else task_bounds(self.n_rows, block_rows)
+        return self._pass(partial(_map_raw, function), bounds)
 
     def block(self, start: int, stop: int) -> RowBlock:
         return self.reader.piece((start, stop)).block(start, stop)
@@ -456,9 +446,13 @@ class StreamedRows(Rows):
         """Some rows in memory, in the order asked for."""
         order = np.argsort(index, kind="stable")
         ascending = index[order]
-        firsts = [np.searchsorted(ascending, pair) for pair in self._reading()]
-        bounds = [pair for pair, (first, last) in zip(self._reading(), firsts, strict=True) if first < last]
-        parts = list(self._pass(partial(_map_raw, partial(_pick, ascending)), bounds))
+
+        def pick(first: int, raw: Raw) -> Raw:
+            here = slice(np.searchsorted(ascending, first), np.searchsorted(ascending, first + len(raw)))
+            return raw.part(ascending[here] - first)
+
+        bounds = [pair for pair in self._reading() if np.diff(np.searchsorted(ascending, pair))[0]]
+        parts = list(self._pass(partial(_map_raw, pick), bounds))
         raw = join(parts).part(np.argsort(order, kind="stable")) if parts else self.reader.raw(0, 0)
         return self._in_memory(raw, index)
 
@@ -483,15 +477,20 @@ class StreamedRows(Rows):
         return self._gather(indices).X
 
     def hashes(self, key: int) -> Array:
-        parts = self._pass(partial(_map_raw, partial(_hashes, self._transform.inputs, key)), self._reading())
+        inputs = self._transform.inputs
+        parts = self.scan(lambda first, raw: hash_rows(inputs(raw.X), key))
         return _fill(np.empty(self.n_rows, dtype=np.uint64), parts)
 
     def smallest(self, key: int, count: int) -> Array:
         """Numbers of the rows with the smallest distinct hashes; one pass, which keeps the rows for `subset`."""
+        inputs = self._transform.inputs
+
+        def smallest_of(first: int, raw: Raw) -> _Hashed:
+            return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count)
+
         found: list[_Hashed] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)
-        task = partial(_map_raw, partial(_smallest, self._transform.inputs, key, count))
-        for hashes, numbers, raw in self._pass(task, self._reading()):
+        for hashes, numbers, raw in self.scan(smallest_of):
             keep = hashes <= limit
             if not keep.any():
                 continue
@@ -506,13 +505,17 @@ class StreamedRows(Rows):
 
     def everything(self) -> ArrayRows:
         """All rows in memory, in order: for those who know that they fit."""
-        parts = list(self._pass(partial(_map_raw, _itself), self._reading()))
-        return self._in_memory(join(parts), np.arange(self.n_rows))
+        return self._in_memory(join(list(self.scan(lambda first, raw: raw))), np.arange(self.n_rows))
 
     def sample(self, chance: Callable[[Raw], Array], key: int) -> ArrayRows:
         """Rows chosen by hash of their number, each with the chance that `chance(raw)` gives it (n,); one pass."""
-        results = self._pass(partial(_map_raw, partial(_choose, chance, key)), self._reading())
-        found = [part for part in results if len(part[0])]
+
+        def choose(first: int, raw: Raw) -> tuple[Array, Raw]:
+            uniform = (hash_numbers(first, first + len(raw), key) >> np.uint64(11)).astype(np.float64) / 2.0**53
+            here = np.flatnonzero(uniform < chance(raw))
+            return first + here, raw.part(here)
+
+        found = [part for part in self.scan(choose) if len(part[0])]
         if not found:
             raise ValueError("no row was chosen for the sample; expected a larger chance or more rows.")
         index = np.concatenate([numbers for numbers, _ in found])
