@@ -39,30 +39,29 @@ class Growth:
 
     def __init__(self, name: str, solver: str, n_rows: int = 500) -> None:
         from kompakt.basis.columns import KernelColumns
-        from kompakt.basis.fee import ClassJudge, FeeCandidates, FirstVectors, SemiparametricMachine, class_means
+        from kompakt.basis.fee import FeeCandidates, FirstVectors, Judge, SemiparametricMachine, class_means
+        from kompakt.basis.forward import CandidateStream
         from kompakt.data import ArrayRows, hash_rows
         from kompakt.kernels import RBF
         from kompakt.losses import Hinge
+        from kompakt.spec import Data, Spec
 
         exponent, C = SETTINGS[name]
         X, labels, _, _ = split_of(name, 0)
         X, labels = X[:n_rows], labels[:n_rows]
         number = np.arange(len(X))
         train, held = number[number % 5 != 0], number[number % 5 == 0]
-        rows, self.kernel = ArrayRows(X), RBF(0.5 / (4.0**exponent * X.shape[1]))
+        self.y = np.where(labels == 1, 1.0, -1.0)
+        rows, self.kernel = ArrayRows(X, self.y[:, None]), RBF(0.5 / (4.0**exponent * X.shape[1]))
         self.vectors = class_means(rows, self.kernel, labels, train)
         columns = KernelColumns(rows.subset(np.concatenate([train, held])), self.kernel)
         first = FirstVectors.of(columns, self.vectors)
-        self.y = np.where(labels == 1, 1.0, -1.0)
         self.X, self.train, self.held = X, train, held
-        weights = np.ones((1, len(train)))
-        targets = self.y[None, train].copy()
-        self.machine = SemiparametricMachine(
-            columns, targets, weights, Hinge(), C, capacity=40, first_vectors=first, solver=solver
-        )
+        data, spec = Data(rows, labels=labels), Spec(self.kernel, Hinge(), C, n_classes=2)
+        self.machine = SemiparametricMachine(data, spec, train, columns, first, 40, solver)
         self.machine.append_vectors()
-        self.candidates = FeeCandidates(hash_rows(X, 0), train, 0)
-        self.judge = ClassJudge(labels[held], self.y[None, held], np.ones(len(held)), 2)
+        self.candidates = FeeCandidates(CandidateStream.of(hash_rows(X, 0), 0), train)
+        self.judge = Judge.of(data, spec, held)
         self.max_iter = 100 if solver == "irwls" else 50
 
     def step(self) -> tuple[Any, np.ndarray]:

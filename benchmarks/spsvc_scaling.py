@@ -4,7 +4,7 @@
 
 Time is measured at a fixed number of vectors on generated rows (20 features, overlapping classes) in alternating order;
 the exponent is the slope of log time on log n.  Evaluations are counted by a kernel that counts.  On ijcnn1 (gamma 4,
-lambda 1/16, seed 001) SpSVC and scikit-learn's SVC are fitted and asked to predict in turn.
+lambda 1/16, Keerthi et al. 2006) SpSVC and scikit-learn's SVC are fitted and asked to predict in turn.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ import pytest
 
 from kompakt import checkpoint
 from kompakt.basis.refine import Replay
-from kompakt.checkpoint import CheckpointError, checkpointing, progress, step
+from kompakt.checkpoint import CheckpointError, checkpointing
 from kompakt.io import ModelFileError, load
 from kompakt.kernels import RBF, Laplacian
+from kompakt.run import Run
 from kompakt.solve import Solution
 
 
@@ -32,13 +33,13 @@ def run(path, program, kill_after=None, identity=None):
             computed.append(name)
             return value
 
-        value = step(name, counted, **more)
+        value = Run(checkpoint=journal).step(name, counted, **more)
         if kill_after is not None and len(computed) >= kill_after:
             raise Killed
         return value
 
     try:
-        with checkpointing(path, identity or {"data": "a"}):
+        with checkpointing(path, identity or {"data": "a"}) as journal:
             return program(once), computed
     except Killed:
         return None, computed
@@ -90,10 +91,10 @@ def test_values_come_back_as_they_were(path):
         "other": Laplacian(0.3),
     }
     run(path, lambda once: once("values", lambda: value), 1)
-    with checkpointing(path, {"data": "a"}):
-        first = step("values", lambda: pytest.fail("computed again"))
-    with checkpointing(path, {}):
-        again = step("values", lambda: value)  # what a fit goes on with that is not killed
+    with checkpointing(path, {"data": "a"}) as journal:
+        first = Run(checkpoint=journal).step("values", lambda: pytest.fail("computed again"))
+    with checkpointing(path, {}) as journal:
+        again = Run(checkpoint=journal).step("values", lambda: value)  # what a fit goes on with that is not killed
     for found in (first, again):
         assert found["numbers"] == value["numbers"]
         assert isinstance(found["arrays"], tuple)
@@ -111,20 +112,20 @@ def test_values_come_back_as_they_were(path):
 
 def test_dataclasses_and_values_that_cannot_be_kept(path):
     solution = Solution(np.ones((2, 1)), np.zeros(1), np.ones((3, 1)), np.zeros(1), 3, True, np.zeros(1), 0.0)
-    with checkpointing(path, {}):
-        found = step("weights", lambda: solution, Solution)
+    with checkpointing(path, {}) as journal:
+        found = Run(checkpoint=journal).step("weights", lambda: solution, Solution)
         assert isinstance(found, Solution)
         assert np.array_equal(found.weights, solution.weights)
         with pytest.raises(TypeError, match="got object"):
-            step("strange", object)
+            Run(checkpoint=journal).step("strange", object)
 
 
 def test_what_is_not_complete_is_not_written_and_the_file_stays(path):
-    with checkpointing(path, {}):
-        assert step("rounds", lambda: "half", complete=lambda value: value == "all") == "half"
+    with checkpointing(path, {}) as journal:
+        assert Run(checkpoint=journal).step("rounds", lambda: "half", complete=lambda value: value == "all") == "half"
     assert path.exists()
-    with checkpointing(path, {}):
-        assert step("rounds", lambda: "all", complete=lambda value: value == "all") == "all"
+    with checkpointing(path, {}) as journal:
+        assert Run(checkpoint=journal).step("rounds", lambda: "all", complete=lambda value: value == "all") == "all"
     assert not path.exists()
 
 
@@ -132,8 +133,8 @@ def test_progress_goes_on_from_the_last_save(path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_SHARE", 1e9)  # write every time
     seen = []
 
-    def work(kill=None):
-        place = progress("rounds")
+    def work(journal, kill=None):
+        place = Run(checkpoint=journal).progress("rounds")
         for number in range(place.last or 0, 6):
             seen.append(number)
             place.save(number + 1)
@@ -141,20 +142,20 @@ def test_progress_goes_on_from_the_last_save(path, monkeypatch):
                 raise Killed
         return "done"
 
-    with pytest.raises(Killed), checkpointing(path, {}):
-        step("work", lambda: work(kill=2))
-    with checkpointing(path, {}):
-        assert step("work", work) == "done"
+    with pytest.raises(Killed), checkpointing(path, {}) as journal:
+        Run(checkpoint=journal).step("work", lambda: work(journal, kill=2))
+    with checkpointing(path, {}) as journal:
+        assert Run(checkpoint=journal).step("work", lambda: work(journal)) == "done"
         assert seen == [0, 1, 2, 3, 4, 5]
-        assert step("after", lambda: 1) == 1
+        assert Run(checkpoint=journal).step("after", lambda: 1) == 1
 
 
 def test_without_a_checkpoint_nothing_is_kept():
-    place = progress("rounds")
+    place = Run().progress("rounds")
     place.save(3)
     assert place.last is None
     assert not place.due()
-    assert step("a", lambda: 1) == 1
+    assert Run().step("a", lambda: 1) == 1
     with checkpointing(None, {}) as nothing:
         assert nothing is None
 
@@ -235,18 +236,23 @@ class Square:
 
 
 def test_replayed_evaluations_must_be_at_the_same_points(path):
-    with pytest.raises(Killed), checkpointing(path, {}):
-        step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])], kill=True))
-    with checkpointing(path, {}):
-        assert step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])])) == [1.0, 4.0]
-    with pytest.raises(Killed), checkpointing(path, {}):
-        step("descent", lambda: _descend([np.array([1.0]), np.array([2.0])], kill=True))
-    with pytest.raises(CheckpointError, match="evaluation 2 of the descent"), checkpointing(path, {}):
-        step("descent", lambda: _descend([np.array([1.0]), np.array([2.5])]))
+    with pytest.raises(Killed), checkpointing(path, {}) as journal:
+        _step(journal, [np.array([1.0]), np.array([2.0])], kill=True)
+    with checkpointing(path, {}) as journal:
+        assert _step(journal, [np.array([1.0]), np.array([2.0])]) == [1.0, 4.0]
+    with pytest.raises(Killed), checkpointing(path, {}) as journal:
+        _step(journal, [np.array([1.0]), np.array([2.0])], kill=True)
+    with pytest.raises(CheckpointError, match="evaluation 2 of the descent"), checkpointing(path, {}) as journal:
+        _step(journal, [np.array([1.0]), np.array([2.5])])
 
 
-def _descend(points, kill=False):
-    replay = Replay(progress("evaluations"), Square())
+def _step(journal, points, kill=False):
+    run = Run(checkpoint=journal)
+    return run.step("descent", lambda: _descend(run, points, kill))
+
+
+def _descend(run, points, kill):
+    replay = Replay(run.progress("evaluations"), Square())
     values = []
     for x in points:
         known = replay.recall(x)

@@ -89,7 +89,7 @@ def test_minimum_output_takes_the_nearest_code_and_margins_break_ties(n_classes)
 
 @pytest.mark.parametrize(("n_classes", "bits"), [(2, 1), (3, 2), (4, 2), (6, 3), (7, 3), (10, 4), (26, 5)])
 def test_minimum_output_has_the_bits_of_the_paper(n_classes, bits):
-    assert MinimumOutput().n_outputs(n_classes) == bits  # seed 002, Table 6 (and lan's true 6 classes)
+    assert MinimumOutput().n_outputs(n_classes) == bits  # De Brabanter et al. 2010, Table 6 (and lan's true 6 classes)
 
 
 def test_pairs_are_in_libsvm_order():

@@ -23,6 +23,7 @@ from kompakt.losses import (
     SquaredHinge,
 )
 from kompakt.solve import solve
+from kompakt.spec import Data
 from kompakt.testing import (
     CountingKernel,
     check_kernel,
@@ -94,8 +95,8 @@ class WrongCurvature(SquaredHinge):
 
 @dataclass(frozen=True)
 class FirstRows:
-    def select(self, rows, kernel, n_basis, *, key):
-        return RandomSelector().select(ArrayRows(rows.X[:n_basis]), kernel, n_basis, key=key)
+    def select(self, data, spec, n_basis, run):
+        return RandomSelector().select(Data(ArrayRows(data.rows.X[:n_basis])), spec, n_basis, run)
 
 
 def early(problem, start, settings):

@@ -1,4 +1,4 @@
-"""Tables 2 and 3 of seed 000: error and size of the exact SVM, SGMA-SVM and FEE-SVM.
+"""Tables 2 and 3 of Navia-Vazquez and Diaz-Morales 2010: error and size of the exact SVM, SGMA-SVM and FEE-SVM.
 
     python -m benchmarks.papers.fee_tables [--quick] [--fresh] [--only TEXT]
 
@@ -85,14 +85,14 @@ def search(name: str, method: str) -> dict[str, Any]:
 
     rule = "one_se"
     if name in SMALL:
-        found = search_fee(problem(X, labels, method), rule=rule, n_jobs=2)
+        found = search_fee(*problem(X, labels, method), rule=rule, n_jobs=2)
     else:
         first = problem(X[:FIRST_ROWS], labels[:FIRST_ROWS], method)
-        coarse = search_fee(first, fine=False, rule=rule, n_jobs=2)
+        coarse = search_fee(*first, fine=False, rule=rule, n_jobs=2)
         near = coarse.choose("confirmed")
         sigmas, costs = np.log2(near.sigma / np.sqrt(X.shape[1])) + FINE_POINTS, np.log10(near.C) + FINE_POINTS
         second = problem(X[:FINE_ROWS], labels[:FINE_ROWS], method)
-        found = search_fee(second, sigmas, costs, fine=False, rule=rule, n_jobs=2)
+        found = search_fee(*second, sigma_exponents=sigmas, C_exponents=costs, fine=False, rule=rule, n_jobs=2)
         found = replace(
             found,
             n_trainings=found.n_trainings + coarse.n_trainings,
@@ -148,15 +148,18 @@ def sized(name: str, method: str, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def problem(X: np.ndarray, labels: np.ndarray, method: str) -> Any:
+def problem(X: np.ndarray, labels: np.ndarray, method: str) -> tuple[Any, Any, Any, Any]:
+    """Data, what is minimised, how to grow, and five folds."""
     from kompakt.basis.fee import FeePlan
-    from kompakt.data import ArrayRows, hash_rows
-    from kompakt.search.fee import FeeProblem
+    from kompakt.data import ArrayRows
+    from kompakt.kernels import RBF
+    from kompakt.losses import Hinge
+    from kompakt.spec import Data, Spec
     from kompakt.validation import resolve_splits
 
-    rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
+    data = Data(ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None]), labels=labels)
     splits = resolve_splits(5, labels, classifier=True, random_state=0)
-    return FeeProblem(rows, splits, hash_rows(X, 0), 0, FeePlan(200, method), labels=labels)
+    return data, Spec(RBF(1.0), Hinge(), n_classes=2), FeePlan(200, method), splits
 
 
 def exact_search(X: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
@@ -296,7 +299,8 @@ class TimedRun(Run):
 def main() -> int:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    run = TimedRun("fee_tables", "Tables 2 and 3 of seed 000", quick_minutes=3, full_minutes=40)
+    title = "Tables 2 and 3 of Navia-Vazquez and Diaz-Morales 2010"
+    run = TimedRun("fee_tables", title, quick_minutes=3, full_minutes=40)
     table: Table = {}
     for name in SMALL[:2] if run.quick else SETS:
         n_splits = 3 if run.quick else N_SPLITS["small" if name in SMALL else "large"]

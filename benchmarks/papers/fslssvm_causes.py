@@ -1,4 +1,4 @@
-"""Why some figures of seed 002 are not met: the same tables by other machines, and figure 2.
+"""Why some figures of De Brabanter et al. 2010 are not met: the same tables by other machines, and figure 2.
 
     python -m benchmarks.papers.fslssvm_causes [--quick] [--fresh] [--only TEXT]
 

@@ -1,4 +1,4 @@
-"""Fast against simple cross-validation of fixed-size machines (seed 002, Tables 3 and 4).
+"""Fast against simple cross-validation of fixed-size machines (De Brabanter et al. 2010, Tables 3 and 4).
 
     python -m benchmarks.papers.fslssvm_cv [--quick] [--fresh] [--only TEXT]
 
@@ -26,11 +26,8 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 
 from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
-from kompakt.losses import LeastSquares
 from kompakt.parallel import block_threads
-from kompakt.search import cross_validated_path
-from kompakt.search import fixed_size as held_out
-from kompakt.search.fixed_size import Objective, Part
+from kompakt.search import cross_validated_path, fixed_size
 from kompakt.validation import shuffled_folds
 
 FOLDS = (5, 10, 20, 30, 40, 50)
@@ -68,9 +65,7 @@ def problem(name: str, m: int) -> Any:
 
 def features(rows: ArrayRows, basis: np.ndarray, kernel: RBF) -> np.ndarray:
     """The package's features: eq. 5 with a Cholesky factor, and the column of ones of eq. 8."""
-    nothing = np.zeros(0, dtype=np.intp)
-    part = Part(rows, nothing, nothing, np.arange(len(basis)), nothing)
-    return held_out.features(part, kernel, basis, Objective(LeastSquares(), penalize_intercept=True))[0]
+    return fixed_size.features(rows, kernel, basis, True)[0]
 
 
 def fast(problem: Any, fold: np.ndarray) -> np.ndarray:

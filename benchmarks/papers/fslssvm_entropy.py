@@ -1,4 +1,4 @@
-"""Entropy against random prototype vectors on Boston Housing (seed 002, example 1 and Table 1).
+"""Entropy against random prototype vectors on Boston Housing (De Brabanter et al. 2010, example 1 and Table 1).
 
     python -m benchmarks.papers.fslssvm_entropy [--quick] [--fresh] [--only TEXT]
 
@@ -45,7 +45,7 @@ def rbf(A: np.ndarray, B: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def features(A: np.ndarray, basis: np.ndarray, gamma: float) -> np.ndarray:
-    """Nystrom features of seed 002 eq. 5 with the column of ones of eq. 8."""
+    """Nystrom features of De Brabanter et al. 2010 eq. 5 with the column of ones of eq. 8."""
     values, vectors = eigh(rbf(basis, basis, gamma))
     kept = values > 1e-12 * values[-1]
     return np.c_[rbf(A, basis, gamma) @ (vectors[:, kept] / np.sqrt(values[kept])), np.ones(len(A))]

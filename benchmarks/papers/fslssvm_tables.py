@@ -1,4 +1,4 @@
-"""Fixed-size machines on twelve data sets (seed 002, Tables 8 to 13).
+"""Fixed-size machines on twelve data sets (De Brabanter et al. 2010, Tables 8 to 13).
 
     python -m benchmarks.papers.fslssvm_tables [--quick] [--fresh] [--only TEXT]
 

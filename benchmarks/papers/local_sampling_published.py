@@ -1,4 +1,4 @@
-"""What seed 003 printed in its Tables 2-7, 10 and 11."""
+"""What Barcenas et al. printed in its Tables 2-7, 10 and 11."""
 
 from __future__ import annotations
 

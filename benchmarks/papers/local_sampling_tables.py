@@ -1,4 +1,4 @@
-"""Tables 2-7 and 10-11 of seed 003: local sampling and CGLQ beside the full SVM, and indecision probabilities.
+"""Tables 2-7 and 10-11 of Barcenas et al.: local sampling and CGLQ beside the full SVM, and indecision probabilities.
 
     python -m benchmarks.papers.local_sampling_tables [--quick] [--fresh] [--only TEXT]
 

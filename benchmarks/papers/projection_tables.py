@@ -1,4 +1,4 @@
-"""Tables 1 and 2 and figure 1 of seed 004 (training-set approximation for SVM and kernel Fisher discriminants).
+"""Tables 1 and 2 and figure 1 of Franc and Hlavac 2003: training-set approximation for SVM and kernel Fisher.
 
     python -m benchmarks.papers.projection_tables [--quick] [--only TEXT]
 
@@ -47,7 +47,7 @@ COSTS = 2.0 ** np.arange(0, 13)
 EPSILON = 1e-3
 TABLE2_MINUTES = 11.0  # of processor time: other work on the machine must not change how many splits are averaged
 
-# set: test error, kernel values in thousands, vectors, of SVM, SVM+Approx, KFLD, KFLD+Approx (seed 004, Table 2)
+# set: test error, kernel values in thousands, vectors, of SVM, SVM+Approx, KFLD, KFLD+Approx (their Table 2)
 TABLE2: dict[str, dict[str, tuple[float, float | None, int]]] = {
     "breast_cancer": {
         "SVM": (25.36, 2700, 116), "SVM+Approx": (26.51, 7.8, 20),
@@ -75,7 +75,7 @@ TABLE2: dict[str, dict[str, tuple[float, float | None, int]]] = {
     },
 }  # fmt: skip
 
-# kernel: method, vectors (0 = all) -> training error, test error, vectors (seed 004, Table 1)
+# kernel: method, vectors (0 = all) -> training error, test error, vectors (Franc and Hlavac 2003, Table 1)
 TABLE1: dict[str, dict[tuple[str, int], tuple[float, float, int]]] = {
     "rbf": {
         ("SVM", 0): (14.4, 9.4, 94), ("SVM", 5): (14.4, 9.6, 5), ("SVM", 25): (14.4, 9.4, 25),

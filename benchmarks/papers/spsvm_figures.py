@@ -1,4 +1,4 @@
-"""Figures 1 to 8 of seed 001: error against number of basis vectors and against time, for every selection.
+"""Figures 1 to 8 of Keerthi et al. 2006: error against number of basis vectors and against time, for every selection.
 
     python -m benchmarks.papers.spsvm_figures [--quick] [--fresh] [--only TEXT]
 

@@ -1,4 +1,4 @@
-"""Table 1 of seed 001: greedy primal SVM and exact L2-SVM on eleven small sets, ten splits each.
+"""Table 1 of Keerthi et al. 2006: greedy primal SVM and exact L2-SVM on eleven small sets, ten splits each.
 
     python -m benchmarks.papers.spsvm_table1 [--quick] [--fresh] [--only TEXT]
 
@@ -50,7 +50,7 @@ def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def exact_path(K: np.ndarray, y: np.ndarray, C_grid: np.ndarray) -> list[np.ndarray]:
-    """Weights beta of the exact L2-SVM for growing C: Newton on the full kernel matrix (seed 001, eq. 2 and 6).
+    """Weights beta of the exact L2-SVM for growing C: Newton on the full kernel matrix (Keerthi et al. 2006, eq. 2, 6).
 
     At the optimum beta_i = C max(0, 1 - y_i f_i) y_i, so a Newton step solves (K_II + I / C) beta_I = y_I; each C
     starts from the solution of the one before.

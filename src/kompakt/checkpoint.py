@@ -1,13 +1,10 @@
 """Checkpoints: a fit that was killed goes on where it was, and ends in the same machine to the last bit.
 
-A fit is a deterministic sequence of steps.  A checkpoint is the journal of those that are done: `step(kind, compute)`
-computes and writes down, or, in a fit that resumes, reads what was written.  Everything between steps is computed
-again, from the same numbers, so the machine comes out the same.  A long step writes down where it is with
-`progress(kind)`; its steps and progress are dropped when it ends.
-
-Recipes call both at the ends of their rounds without knowing whether there is a checkpoint: it belongs to the thread
-that runs the fit, as the limit of BLAS threads does.  Work handed to other threads is part of the step that waits for
-it.
+A fit is a deterministic sequence of steps.  A checkpoint is the journal of those that are done: `Run.step(kind,
+compute)` computes and writes down, or, in a fit that resumes, reads what was written.  Everything between steps is
+computed again, from the same numbers, so the model comes out the same.  A long step writes down where it is with
+`Run.progress(kind)`; its steps and progress are dropped when it ends.  Work handed to other threads is part of the step
+that waits for it.
 
 The file is the container of model files (JSON and numbers, checked; reading it runs no code), replaced as a whole.
 Writing may take a twentieth of the time: where it is slow, some rounds share one write.
@@ -20,7 +17,6 @@ import functools
 import hashlib
 import math
 import os
-import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +35,6 @@ from kompakt.kernels import Kernel, from_spec
 KIND = "kompakt checkpoint"
 #: share of the time that writing may take
 _SHARE = 0.05
-_local = threading.local()
 
 
 class CheckpointError(ValueError):
@@ -155,27 +150,20 @@ class Checkpoint:
 class Progress:
     """Where a long step is: `last` is what was saved last, None at the start."""
 
-    def __init__(self, checkpoint: Checkpoint | None = None, at: int = 0) -> None:
-        self._checkpoint, self._at = checkpoint, at
+    active = True
 
-    @property
-    def active(self) -> bool:
-        """Whether saving has an effect."""
-        return self._checkpoint is not None
+    def __init__(self, checkpoint: Checkpoint, at: int) -> None:
+        self._checkpoint, self._at = checkpoint, at
 
     @property
     def last(self) -> Any:
         """The value saved last, in this process or before."""
-        if self._checkpoint is None:
-            return None
         record = self._checkpoint.records[self._at]
         return None if record.value is None else _decoded(record, None)
 
     def save(self, value: Any) -> None:
         """Write down where the step is; steps inside what is done so far are dropped."""
         owner = self._checkpoint
-        if owner is None:
-            return
         old = owner.records[self._at]
         owner.records[self._at :] = [_encoded(old.kind, old.depth, True, value)]
         owner._cursor = self._at + 1
@@ -185,59 +173,7 @@ class Progress:
     def due(self) -> bool:
         """Whether a save would be written now: values that are costly to put together need not be before."""
         owner = self._checkpoint
-        return owner is not None and time.monotonic() - owner._written >= owner._cost / _SHARE
-
-
-# -- what recipes call ------------------------------------------------------------------------------------
-
-
-def current() -> Checkpoint | None:
-    """The checkpoint of the fit that this thread runs."""
-    return getattr(_local, "checkpoint", None)
-
-
-def step(
-    kind: str,
-    compute: Callable[[], Any],
-    cls: type | None = None,
-    complete: Callable[[Any], bool] = lambda value: True,
-) -> Any:
-    """`compute()`, or what it gave before the fit was killed.
-
-    Parameters
-    ----------
-    kind : str
-        Names the step.
-    compute : callable
-        Gives numbers, strings, arrays, kernels, and lists, tuples and dicts of them; or a dataclass `cls` of them.
-    cls : type, optional
-        Dataclass to make of the value.
-    complete : callable, optional
-        Whether a value is what the whole step gives; one that is not (interrupted) is not written down.
-
-    Examples
-    --------
-    >>> from kompakt.checkpoint import step
-    >>> step("sum", lambda: 1 + 1)  # no checkpoint: just computed
-    2
-    """
-    checkpoint = current()
-    return compute() if checkpoint is None else checkpoint.step(kind, compute, cls, complete)
-
-
-def progress(kind: str) -> Progress:
-    """The progress of a long step; without a checkpoint, one that keeps nothing.
-
-    Examples
-    --------
-    >>> from kompakt.checkpoint import progress
-    >>> place = progress("rounds")
-    >>> place.save(1)
-    >>> place.last is None, place.active
-    (True, False)
-    """
-    checkpoint = current()
-    return Progress() if checkpoint is None else checkpoint.open_progress(kind)
+        return time.monotonic() - owner._written >= owner._cost / _SHARE
 
 
 @contextlib.contextmanager
@@ -249,17 +185,18 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
     Examples
     --------
     >>> import os, tempfile
-    >>> from kompakt.checkpoint import checkpointing, step
+    >>> from kompakt.checkpoint import checkpointing
+    >>> from kompakt.run import Run
     >>> path = os.path.join(tempfile.mkdtemp(), "fit.checkpoint")
     >>> try:
-    ...     with checkpointing(path, {"data": "a"}):
-    ...         print(step("first", lambda: 1.5))
+    ...     with checkpointing(path, {"data": "a"}) as checkpoint:
+    ...         print(Run(checkpoint=checkpoint).step("first", lambda: 1.5))
     ...         raise KeyboardInterrupt
     ... except KeyboardInterrupt:
     ...     pass
     1.5
-    >>> with checkpointing(path, {"data": "a"}):
-    ...     step("first", lambda: print("not computed again"))
+    >>> with checkpointing(path, {"data": "a"}) as checkpoint:
+    ...     Run(checkpoint=checkpoint).step("first", lambda: print("not computed again"))
     1.5
     >>> os.path.exists(path)
     False
@@ -269,7 +206,6 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
         return
     checkpoint = Checkpoint(path, identity)
     checkpoint.write(urgent=True)  # a place that cannot be written to is an error now, not after an hour
-    outer, _local.checkpoint = current(), checkpoint
     try:
         yield checkpoint
     except BaseException:
@@ -277,8 +213,6 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
         raise
     else:
         checkpoint.close(finished=True)
-    finally:
-        _local.checkpoint = outer
 
 
 # -- what tells one fit from another ------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class OneVsOne(_CodeMatrix):
 class MinimumOutput(_CodeMatrix):
     """The fewest outputs that tell the classes apart: ceil(log2(n_classes)), the binary digits of the index.
 
-    Used in the multi-class experiments of seed 002 (Table 6). A class scores minus its Hamming distance to
+    Used for several classes by De Brabanter et al. 2010 (Table 6). A class scores minus its Hamming distance to
     the signs of the outputs, plus its summed margins squashed to less than a third; so the nearest code wins
     and margins decide among equally near codes (they exist when n_classes is no power of two).
 

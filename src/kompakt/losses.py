@@ -45,7 +45,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
-    """``max(0, 1 - y f)^2 / 2`` for y in {-1, +1} (seed 001, eq. 1).
+    """``max(0, 1 - y f)^2 / 2`` for y in {-1, +1} (Keerthi et al. 2006, eq. 1).
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class HuberHinge(Loss):
-    """Squared hinge for shortfalls up to `epsilon`, linear beyond (seed 001, section 8).
+    """Squared hinge for shortfalls up to `epsilon`, linear beyond (Keerthi et al. 2006, section 8).
 
     Examples
     --------

@@ -10,10 +10,19 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, TypeVar
 
-from kompakt.run import Cancelled, cancel_flag, run_unless_cancelled
-
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Cancelled(BaseException):
+    """Raised on a worker thread whose work is no longer wanted; it never leaves the pool."""
+
+
+def give_up_if_cancelled() -> None:
+    """Give up here if the caller of this worker thread has given up: after Ctrl-C no grid point may run to its end."""
+    cancel = getattr(_local, "cancel", None)
+    if cancel is not None and cancel.is_set():
+        raise Cancelled
 
 
 class _BlasLimiter:
@@ -167,10 +176,8 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """
     n_threads = current_threads()
     if n_threads == 1 or (isinstance(items, list | range) and len(items) == 1):
-        called_off = cancel_flag()  # of the caller, where this thread does a whole grid point on its behalf
         for item in items:
-            if called_off is not None and called_off.is_set():
-                raise Cancelled
+            give_up_if_cancelled()  # where this thread does a whole grid point on a caller's behalf
             yield function(item)
         return
     pool = _pool(n_threads)
@@ -178,7 +185,7 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     cancel = threading.Event()
     try:
         for item in items:
-            waiting.append(pool.submit(run_unless_cancelled, cancel, function, item))
+            waiting.append(pool.submit(_run_unless_cancelled, cancel, function, item))
             if len(waiting) >= 2 * n_threads:
                 yield _first_result(waiting)
         while waiting:
@@ -187,6 +194,14 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
         cancel.set()
         wait([future for future in waiting if not future.cancel()])
+
+
+def _run_unless_cancelled(cancel: threading.Event, function: Callable[[T], R], item: T) -> R:
+    _local.cancel = cancel
+    try:
+        return function(item)
+    finally:
+        _local.cancel = None
 
 
 def _first_result(waiting: list[Future[R]]) -> R:

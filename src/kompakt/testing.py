@@ -21,7 +21,9 @@ from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Loss, PiecewiseLinear, SquaredHinge
 from kompakt.parallel import block_threads
+from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution
+from kompakt.spec import Data, Spec
 
 __all__ = [
     "CountingKernel", "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source",
@@ -219,12 +221,9 @@ def check_selector(selector: Any, seed: int = 0) -> None:
     y = np.where(X[:, :1] > 0, 1.0, -1.0)
 
     def select(rows: Array) -> Any:
-        options: dict[str, Any] = {}
-        if getattr(selector, "uses_targets", False):
-            options |= {"loss": SquaredHinge(), "C": 1.0}
-        if getattr(selector, "uses_labels", False):
-            options["labels"] = (y[rows, 0] > 0).astype(int)
-        return selector.select(ArrayRows(X[rows], y[rows]), RBF(0.5), 12, key=5, **options)
+        labels = (y[rows, 0] > 0).astype(int)
+        data = Data(ArrayRows(X[rows], y[rows]), classes=np.arange(2), labels=labels)
+        return selector.select(data, Spec(RBF(0.5), SquaredHinge()), 12, Run(key=5))
 
     first, again, other = select(np.arange(80)), select(np.arange(80)), select(rng.permutation(80))
     _require(0 < first.n_basis <= 12, f"asked for 12 vectors, got {first.n_basis}.")

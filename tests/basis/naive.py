@@ -7,6 +7,7 @@ from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
 from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
+from kompakt.spec import Spec
 
 
 def data(n=60, outputs=1, seed=0):
@@ -17,9 +18,9 @@ def data(n=60, outputs=1, seed=0):
     return X, y, rng.uniform(0.2, 2.0, n)
 
 
-def machine_for(X, y, kernel, loss, C, weights=None, capacity=30, **options):
+def machine_for(X, y, kernel, loss, C, weights=None, capacity=30, memory_budget=None, **intercept):
     columns = KernelColumns(ArrayRows(X, y), kernel, block_rows=16)  # blocks that do not divide the rows
-    return GrowingMachine.on_rows(columns, loss, C, weights, capacity=capacity, **options)
+    return GrowingMachine.on_rows(columns, Spec(kernel, loss, C, **intercept), capacity, weights, memory_budget)
 
 
 def grown(machine, size, selection="sp2", key=1, **options):

@@ -8,12 +8,11 @@ from scipy.linalg import solve_triangular
 from kompakt.basis import fee, growing
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
-    ClassJudge,
     FeeCandidates,
     FeePlan,
     FirstVectors,
+    Judge,
     SemiparametricMachine,
-    ValueJudge,
     WeightedFit,
     class_means,
     estimate,
@@ -24,10 +23,12 @@ from kompakt.basis.fee import (
     score_sgma,
     table_weights,
 )
+from kompakt.basis.forward import CandidateStream
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard, make_ringnorm, make_spirals
 from kompakt.kernels import RBF
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, Huber, LeastSquares, SquaredHinge
+from kompakt.spec import Data, Spec
 
 SETS = {
     "checkerboard": (lambda: make_checkerboard(160, flip=0.05), 4.0),
@@ -39,7 +40,7 @@ SETS = {
 class Setup:
     """A machine on one of the sets with every fifth row held out."""
 
-    def __init__(self, name="checkerboard", solver="newton", loss=None, C=100.0, every=5, **options):
+    def __init__(self, name="checkerboard", solver="newton", loss=None, C=100.0, every=5):
         make, gamma = SETS[name]
         self.X, y = make()
         self.y = y.astype(float)
@@ -47,16 +48,15 @@ class Setup:
         number = np.arange(len(y))
         self.train, self.held = number[number % every != 0], number[number % every == 0]
         self.kernel = RBF(gamma)
-        rows = ArrayRows(self.X)
+        rows = ArrayRows(self.X, self.y[:, None])
         self.columns = KernelColumns(rows.subset(np.concatenate([self.train, self.held])), self.kernel)
         self.vectors = class_means(rows, self.kernel, labels, self.train)
-        weights = np.ones((1, len(self.train)))
-        targets = self.y[None, self.train].copy()
         first = FirstVectors.of(self.columns, self.vectors)
-        options |= {"capacity": 60, "first_vectors": first, "solver": solver}
-        self.machine = SemiparametricMachine(self.columns, targets, weights, loss or Hinge(), C, **options)
-        self.candidates = FeeCandidates(hash_rows(self.X, 1), self.train, 1)
-        self.judge = ClassJudge(labels[self.held], self.y[None, self.held], np.ones(len(self.held)), 2)
+        self.data = Data(rows, labels=labels)
+        self.spec = Spec(self.kernel, loss or Hinge(), C, n_classes=2)
+        self.machine = SemiparametricMachine(self.data, self.spec, self.train, self.columns, first, 60, solver)
+        self.candidates = FeeCandidates(CandidateStream.of(hash_rows(self.X, 1), 1), self.train)
+        self.judge = Judge.of(self.data, self.spec, self.held)
 
     def basis(self):
         chosen = self.X[self.train[np.array(self.machine.indices, dtype=int)]]
@@ -153,7 +153,7 @@ def test_a_row_equal_to_a_basis_vector_is_left_out():
 
 def test_equal_rows_are_one_candidate():
     X = np.repeat(np.arange(6.0)[:, None], 3, axis=0)
-    candidates = FeeCandidates(hash_rows(X, 0), np.arange(18), 0)
+    candidates = FeeCandidates(CandidateStream.of(hash_rows(X, 0), 0), np.arange(18))
     drawn = candidates.draw(0, 10, np.arange(18))
     assert sorted(X[drawn, 0]) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
@@ -288,7 +288,7 @@ def test_gsvc_takes_the_support_vector_least_like_the_basis():
 def test_least_squares_estimates_are_exact():
     """With constant weights the estimate is the error after retraining."""
     setup = Setup(loss=LeastSquares())
-    judge = ValueJudge(setup.y[None, setup.held], np.ones(len(setup.held)))
+    judge = Judge.of(Data(setup.data.rows), setup.spec, setup.held)
     growth = grow_fee(setup.machine, setup.candidates, FeePlan(12, patience=None), judge)
     for record in growth.records[1:]:
         assert record["estimated_error"] == pytest.approx(record["validation_error"], rel=1e-6)

@@ -18,6 +18,8 @@ from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import RBF, Kernel
 from kompakt.losses import Hinge, SquaredHinge
+from kompakt.run import Run
+from kompakt.spec import Data, Spec
 
 
 class Counting(Kernel):
@@ -79,7 +81,7 @@ def test_folds_share_the_stream():
     hashes = hash_rows(X, 5)
     stream = CandidateStream.of(hashes, 5)
     allowed = np.arange(100, 300)
-    inside = stream.within(hashes, allowed)
+    inside = stream.within(allowed)
     for step in range(5):
         common = stream.draw(step, 300, set())
         assert np.array_equal(X[common], X[inside.draw(step, 300, set())])  # twins stand in for rows left out
@@ -166,7 +168,7 @@ def test_cache_keeps_columns_and_changes_nothing():
         kernel = Counting(0.5)
         cache = ColumnCache(100, slots) if slots else None
         columns = KernelColumns(ArrayRows(X, y), kernel, cache, 16)
-        machine = GrowingMachine.on_rows(columns, SquaredHinge(), 3.0, capacity=40)
+        machine = GrowingMachine.on_rows(columns, Spec(kernel, SquaredHinge(), 3.0), 40)
         grown(machine, 40)
         results[slots] = machine.indices, float(machine.objective()[0]), kernel.count
     assert results[0][0] == results[3][0] == results[100][0]
@@ -190,7 +192,7 @@ def test_hybrid_begins_with_method_1_and_leaves_it_when_it_becomes_dear():
 @pytest.mark.parametrize("selection", ["sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp"])
 def test_selector_protocol(selection):
     X, y, _ = data()
-    selected = GrowthSelector(selection).select(ArrayRows(X, y), RBF(0.5), 7, key=1, loss=Hinge(), C=2.0)
+    selected = GrowthSelector(selection).select(Data(ArrayRows(X, y)), Spec(RBF(0.5), Hinge(), 2.0), 7, Run(key=1))
     assert selected.n_basis == 7
     assert np.array_equal(selected.vectors, X[selected.indices])
     assert_allclose(np.triu(selected.factor).T @ np.triu(selected.factor), RBF(0.5).gram(selected.vectors), atol=1e-10)
@@ -209,5 +211,5 @@ def test_deadline_stops_growth_with_a_sound_machine():
     X, y, _ = data()
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0)
     stream = CandidateStream.of(hash_rows(X, 1), 1)
-    records = grow(machine, stream, GrowthPlan(20, deadline=0.0))
+    records = grow(machine, stream, GrowthPlan(20, run=Run(deadline=0.0)))
     assert len(records) == machine.n_basis == 1

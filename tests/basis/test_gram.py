@@ -11,6 +11,8 @@ from kompakt.basis.gram import GramSelector, forward_select
 from kompakt.data import ArrayRows, hash_rows, smallest_distinct
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, LeastSquares, SquaredHinge
+from kompakt.run import Run
+from kompakt.spec import Data, Spec
 
 
 def ridge_objective(K, G, subset, Y, C, weights, intercept):
@@ -35,7 +37,7 @@ def test_selection_equals_forward_selection_with_full_refits(intercept, n_output
     kernel, C = RBF(0.3), 3.0
     rows = ArrayRows(X, Y, weights)
     chosen = GramSelector(n_candidates=25, n_rounds=1).select(
-        rows, kernel, 6, key=5, loss=LeastSquares(), C=C, fit_intercept=intercept
+        Data(rows), Spec(kernel, LeastSquares(), C, fit_intercept=intercept), 6, Run(key=5)
     )
     pool = smallest_distinct(hash_rows(X, 6), 25)  # the candidates of the first round
     K, G = kernel.block(X, X[pool]), kernel.gram(X[pool])
@@ -70,7 +72,7 @@ def test_rounds_do_not_raise_the_objective(loss):
     X = rng.standard_normal((600, 2))
     y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1])[:, None]
     info = GramSelector(n_candidates=60, n_rounds=3, settle=-1.0).select(
-        ArrayRows(X, y), RBF(1.0), 10, key=1, loss=loss, C=10.0
+        Data(ArrayRows(X, y)), Spec(RBF(1.0), loss, 10.0), 10, Run(key=1)
     ).info
     objectives = [record["objective"] for record in info["rounds"]]
     assert len(objectives) == 3
@@ -83,7 +85,7 @@ def test_selection_does_not_depend_on_the_order_of_rows():
     X = rng.standard_normal((300, 3))
     y = np.sign(X[:, 0] * X[:, 1])[:, None]
     order = rng.permutation(300)
-    args = {"key": 2, "loss": SquaredHinge(), "C": 1.0}
-    one = GramSelector().select(ArrayRows(X, y), RBF(0.5), 12, **args)
-    two = GramSelector().select(ArrayRows(X[order], y[order]), RBF(0.5), 12, **args)
+    spec = Spec(RBF(0.5), SquaredHinge())
+    one = GramSelector().select(Data(ArrayRows(X, y)), spec, 12, Run(key=2))
+    two = GramSelector().select(Data(ArrayRows(X[order], y[order])), spec, 12, Run(key=2))
     np.testing.assert_array_equal(one.indices, order[two.indices])

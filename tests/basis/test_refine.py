@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -19,7 +21,8 @@ from kompakt.losses import (
     Quantile,
     SquaredHinge,
 )
-from kompakt.solve import Problem
+from kompakt.run import Run
+from kompakt.spec import Spec
 
 KERNELS = {
     "rbf": RBF(0.4),
@@ -46,8 +49,7 @@ def check_gradient(kernel, loss, n_outputs, tolerance):
     X, Y, weights = data(loss.for_regression and not loss.for_classes, n_outputs)
     Z = X[:4] + 0.05
     learn = len(kernel.theta) > 0
-    problem = Problem(None, loss, 2.0)
-    objective = RefinementObjective(ArrayRows(X, Y, weights), problem, kernel, learn_width=learn, tol=1e-11)
+    objective = RefinementObjective(ArrayRows(X, Y, weights), Spec(kernel, loss, 2.0), learn_width=learn, tol=1e-11)
     _, d_basis, d_theta = objective.value_and_gradient(kernel, Z)
     rng = np.random.default_rng(1)
     step = 1e-5
@@ -79,10 +81,10 @@ def test_gradient_for_every_loss(kernel, loss):
 def test_objective_falls_and_the_result_has_it(learn, as_csr):
     X, Y, weights = data(False, 2, n=400)
     rows = ArrayRows(sparse.csr_matrix(X) if as_csr else X, Y, weights)
-    problem = Problem(None, SquaredHinge(), 5.0)
-    found = refine(rows, problem, RBF(0.4), X[:5], learn_width=learn, max_iter=30)
+    spec = Spec(RBF(0.4), SquaredHinge(), 5.0)
+    found = refine(rows, spec, X[:5], Run(), learn_width=learn, max_iter=30)
     assert found.objective < 0.95 * found.objective_before
-    again = RefinementObjective(rows, problem, found.kernel, learn_width=learn, tol=1e-10)
+    again = RefinementObjective(rows, replace(spec, kernel=found.kernel), learn_width=learn, tol=1e-10)
     assert again.value_and_gradient(found.kernel, found.basis)[0] == pytest.approx(found.objective, rel=1e-5)
     assert found.basis.shape == (5, 3)
     assert (found.kernel.gamma != 0.4) == learn
@@ -90,12 +92,12 @@ def test_objective_falls_and_the_result_has_it(learn, as_csr):
 
 def test_large_data_are_refined_on_a_sample_first():
     X, Y, _ = data(False, n=3000)
-    found = refine(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), RBF(0.4), X[:4], sample_rows=500, max_iter=20)
-    whole = RefinementObjective(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), RBF(0.4), learn_width=False)
+    found = refine(ArrayRows(X, Y), Spec(RBF(0.4)), X[:4], Run(), sample_rows=500, max_iter=20)
+    whole = RefinementObjective(ArrayRows(X, Y), Spec(RBF(0.4)), learn_width=False)
     assert found.objective < whole.value_and_gradient(RBF(0.4), X[:4])[0]
 
 
 def test_kernels_without_derivatives_are_refused():
     X, Y, _ = data(False)
     with pytest.raises(TypeError, match="refine=False"):
-        refine(ArrayRows(X, Y), Problem(None, SquaredHinge(), 1.0), CallableKernel(lambda A, B: A @ B.T), X[:3])
+        refine(ArrayRows(X, Y), Spec(CallableKernel(lambda A, B: A @ B.T)), X[:3], Run())

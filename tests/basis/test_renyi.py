@@ -10,10 +10,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from kompakt.basis import BlindCriterionWarning, RenyiSelector, Selection, bandwidths
+from kompakt.basis import BlindCriterionWarning, RenyiSelector, bandwidths
 from kompakt.basis.renyi import WorkingSet, allot
 from kompakt.data import ArrayRows
 from kompakt.kernels import RBF, Precomputed
+from kompakt.run import Run
+from kompakt.spec import Basis, Data, Spec
 
 WIDEN = RenyiSelector(on_blind="widen")
 
@@ -35,7 +37,7 @@ def mixture(n, d=2, seed=0):
     return np.concatenate([rng.normal(0, 0.3, (n // 2, d)), rng.normal(1, 1.5, (n - n // 2, d))])
 
 
-def quiet_select(selector, X, m, **arguments) -> Selection:
+def quiet_select(selector, X, m, **arguments) -> Basis:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return selector.select_rows(X, m, **arguments)
@@ -207,20 +209,21 @@ def test_protocol_of_all_selectors(caplog):
     labels = (np.arange(400) % 4 == 0).astype(int)
     rows = ArrayRows(X, offset=X.mean(axis=0))
     with caplog.at_level("INFO", logger="kompakt"):
-        chosen = WIDEN.select(rows, RBF(1.0), 40, key=5, labels=labels)
+        chosen = WIDEN.select(Data(rows, classes=np.unique(labels), labels=labels), Spec(RBF(1.0)), 40, Run(key=5))
     np.testing.assert_allclose(chosen.vectors, X[chosen.indices] - X.mean(axis=0))
     assert labels[chosen.indices].sum() == 10
     assert any("constant" in record.message for record in caplog.records)
-    again = WIDEN.select(rows, RBF(1.0), 40, key=5, labels=labels)
+    again = WIDEN.select(Data(rows, classes=np.unique(labels), labels=labels), Spec(RBF(1.0)), 40, Run(key=5))
     np.testing.assert_array_equal(again.indices, chosen.indices)
-    assert len(WIDEN.select(rows, RBF(1.0), 10_000, key=5).indices) == 400  # fewer where there are fewer
-    assert WIDEN.select(ArrayRows(X[:1]), RBF(1.0), 3, key=0).n_basis == 1
+    # fewer where there are fewer
+    assert len(WIDEN.select(Data(rows), Spec(RBF(1.0)), 10_000, Run(key=5)).indices) == 400
+    assert WIDEN.select(Data(ArrayRows(X[:1])), Spec(RBF(1.0)), 3, Run(key=0)).n_basis == 1
     with pytest.raises(ValueError, match="needs the inputs"):
-        WIDEN.select(rows, Precomputed(), 10, key=0)
+        WIDEN.select(Data(rows), Spec(Precomputed()), 10, Run(key=0))
 
 
 def test_weights_below_one_count_as_shares():
     X = mixture(300)
-    small = WIDEN.select(ArrayRows(X, weights=np.full(300, 1e-4)), RBF(1.0), 20, key=1)
-    plain = WIDEN.select(ArrayRows(X), RBF(1.0), 20, key=1)
+    small = WIDEN.select(Data(ArrayRows(X, weights=np.full(300, 1e-4))), Spec(RBF(1.0)), 20, Run(key=1))
+    plain = WIDEN.select(Data(ArrayRows(X)), Spec(RBF(1.0)), 20, Run(key=1))
     np.testing.assert_array_equal(small.indices, plain.indices)

@@ -9,28 +9,35 @@ from tests.basis.naive import data, machine_for
 
 from kompakt.basis import growing
 from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.sizes import SizeProblem, Tuned, fold_errors, grow_batch, size_errors, tune_grid
-from kompakt.data import ArrayRows, hash_rows
+from kompakt.basis.sizes import best_point, fold_errors, fold_weights, grow_batch, size_errors, stream_of, tune_grid
+from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 from kompakt.parallel import block_threads
+from kompakt.run import Run
+from kompakt.spec import Data, Spec
 from kompakt.validation import resolve_splits
 
 
-def problem(loss=None, n=90, intercept=False, **plan):
-    X, y, s = data(n)
-    labels = (y[:, 0] > 0).astype(int)
-    return SizeProblem(
-        rows=ArrayRows(X, y, s),
-        labels=labels,
-        decide=lambda F: (F[:, 0] > 0).astype(int),
-        hashes=hash_rows(X, 4),
-        key=4,
-        splits=resolve_splits(3, labels, classifier=True, random_state=0),
-        loss=loss or SquaredHinge(),
-        plan=GrowthPlan(8, n_candidates=6, retraining="always", tol=1e-10, **plan),
-        options={"fit_intercept": intercept, "penalize_intercept": False, "memory_budget": None},
-    )
+class Problem:
+    """Rows of two classes, what is minimised, how to grow, and three folds."""
+
+    def __init__(self, loss=None, intercept=False, X=None, y=None, weights=None, **plan):
+        if X is None:
+            X, y, weights = data(90)
+        labels = (y[:, 0] > 0).astype(int)
+        self.data = Data(ArrayRows(X, y, weights), classes=np.array([0, 1]), labels=labels)
+        self.spec = Spec(RBF(0.5), loss or SquaredHinge(), 3.0, intercept, n_classes=2)
+        self.plan = GrowthPlan(8, n_candidates=6, retraining="always", tol=1e-10, run=Run(key=4), **plan)
+        self.splits = resolve_splits(3, labels, classifier=True, random_state=0)
+
+    def fold_errors(self, fold, other=None, **spec):
+        at = self.data if other is None else other
+        return fold_errors(at, replace(self.spec, **spec), self.plan, stream_of(at, self.plan), self.splits[fold])
+
+    def tune(self, kernels, C, *, run=None, plus_one=True):
+        plan = self.plan if run is None else replace(self.plan, run=run)
+        return tune_grid(self.data, self.spec, plan, self.splits, kernels, C, plus_one=plus_one)
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), HuberHinge(0.8), LeastSquares()], ids=lambda loss: loss.name)
@@ -39,13 +46,13 @@ def problem(loss=None, n=90, intercept=False, **plan):
 def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, intercept, score_rows, compiled):
     if not compiled:
         monkeypatch.setattr(growing, "compiled", lambda: None)
-    at = problem(loss, intercept=intercept, score_rows=score_rows)
-    X, y = at.rows.X, at.rows.targets
+    at = Problem(loss, intercept, score_rows=score_rows)
+    X, y = at.data.rows.X, at.data.rows.targets
     kernel = RBF(0.5) if intercept else 1 + RBF(0.5)
     C = np.array([0.1, 3.0, 50.0])
-    streams = [at.stream(fold) for fold in range(3)]
+    streams = [stream_of(at.data, at.plan).within(np.sort(train)) for train, _ in at.splits]
     candidates = np.array([[stream.draw(step, 6, set()) for step in range(8)] for stream in streams])
-    weights = np.stack([at.weights(fold) for fold in range(3)])
+    weights = np.stack([fold_weights(at.data.rows, split) for split in at.splits])
     options = {"fit_intercept": intercept, "score_rows": score_rows}
     together = grow_batch(kernel.gram(X), y[:, 0], weights, C, candidates, loss, **options)
     for fold in range(3):
@@ -64,42 +71,41 @@ def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, interce
 
 
 def test_held_out_rows_have_no_influence():
-    at = problem()
-    errors = fold_errors(at, RBF(0.5), 3.0, 0)
-    other = at.rows.targets.copy()
-    held = at.splits[0][1]
-    other[held] *= -1
-    turned = replace(at, rows=ArrayRows(at.rows.X, other, at.rows.weights))
-    assert np.array_equal(fold_errors(turned, RBF(0.5), 3.0, 0)[0], errors[0])
+    at = Problem()
+    errors = at.fold_errors(0)
+    other = at.data.rows.targets.copy()
+    other[at.splits[0][1]] *= -1
+    turned = replace(at.data, rows=ArrayRows(at.data.rows.X, other, at.data.rows.weights))
+    assert np.array_equal(at.fold_errors(0, turned)[0], errors[0])
     assert errors.shape == (2, 8)
 
 
 def test_tuning_is_the_same_by_every_road():
-    at = problem()
+    at = Problem()
     kernels, C = [RBF(g) for g in (0.1, 1.0, 5.0)], np.array([0.1, 1.0, 10.0])
-    together = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
-    recomputed = tune_grid(at, kernels, C, plus_one=True, memory_budget=1)
-    timed = replace(at, plan=replace(at.plan, deadline=np.inf))  # such machines are grown one by one
-    by_matrix = tune_grid(timed, kernels, C, plus_one=True, memory_budget=1 << 30)
+    together, losses = at.tune(kernels, C)
+    recomputed, _ = at.tune(kernels, C, run=Run(key=4, memory_budget=100_000))  # less than the kernel matrices take
+    by_matrix, _ = at.tune(kernels, C, run=Run(key=4, deadline=np.inf))  # such machines are grown one by one
     with block_threads(3):
-        threads = tune_grid(at, kernels, C, plus_one=True, memory_budget=1 << 30)
-    assert np.array_equal(threads.errors, together.errors)
+        threads, _ = at.tune(kernels, C)
+    assert np.array_equal(threads, together)
     # a prediction within rounding of zero may fall on either side
-    assert_allclose(recomputed.errors, together.errors, atol=0.012)
-    assert_allclose(by_matrix.errors, together.errors, atol=0.012)
-    assert np.mean(recomputed.errors != together.errors) < 0.1
-    best = together.errors[together.kernel, together.C, together.n_basis - 1]
-    assert best == together.errors.min()
+    assert_allclose(recomputed, together, atol=0.012)
+    assert_allclose(by_matrix, together, atol=0.012)
+    assert np.mean(recomputed != together) < 0.1
+    kernel, cost, size = best_point(together, losses)
+    assert together[kernel, cost, size - 1] == together.min()
 
 
 def test_sizes_agree_with_the_grid():
-    at = problem()
-    errors = size_errors(at, 1 + RBF(1.0), 1.0)
-    tuned = tune_grid(at, [RBF(1.0)], np.array([1.0]), plus_one=True, memory_budget=1 << 30)
+    at = Problem()
+    spec = replace(at.spec, kernel=1 + RBF(1.0), C=1.0)
+    errors = size_errors(at.data, spec, at.plan, at.splits)
+    tuned, _ = at.tune([RBF(1.0)], np.array([1.0]))
     assert errors.shape == (8,)
-    assert_allclose(errors, tuned.errors[0, 0], atol=0.012)
-    by_fold = np.stack([fold_errors(at, 1 + RBF(1.0), 1.0, fold)[0] for fold in range(3)], axis=1)
-    weights = [at.rows.weights[held].sum() for _, held in at.splits]
+    assert_allclose(errors, tuned[0, 0], atol=0.012)
+    by_fold = np.stack([at.fold_errors(fold, kernel=spec.kernel, C=1.0)[0] for fold in range(3)], axis=1)
+    weights = [at.data.rows.weights[held].sum() for _, held in at.splits]
     assert_allclose(errors, by_fold @ weights / np.sum(weights), rtol=1e-12)
 
 
@@ -108,16 +114,12 @@ def test_ties_go_to_the_smaller_size():
     errors[1, 0, 2] = errors[0, 1, 1] = errors[1, 1, 1] = 0.25
     losses = np.ones((2, 2, 3))
     losses[0, 1, 1] = 0.9
-    best = Tuned.best(errors, losses)
-    assert (best.kernel, best.C, best.n_basis) == (0, 1, 2)
+    assert best_point(errors, losses) == (0, 1, 2)
 
 
 def test_sizes_that_cannot_be_reached_are_not_picked():
     X = np.repeat(np.eye(3), 20, axis=0)
-    y = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]
-    at = problem()
-    at = replace(at, rows=ArrayRows(X, y), hashes=hash_rows(X, 4), labels=(y[:, 0] > 0).astype(int))
-    at = replace(at, splits=resolve_splits(3, at.labels, classifier=True, random_state=0))
-    tuned = tune_grid(at, [RBF(1.0)], np.array([1.0]), memory_budget=1 << 30)
-    assert np.all(np.isinf(tuned.errors[0, 0, 3:]))
-    assert tuned.n_basis <= 3
+    at = Problem(X=X, y=np.where(np.arange(60) % 2, 1.0, -1.0)[:, None])
+    errors, losses = at.tune([RBF(1.0)], np.array([1.0]), plus_one=False)
+    assert np.all(np.isinf(errors[0, 0, 3:]))
+    assert best_point(errors, losses)[2] <= 3

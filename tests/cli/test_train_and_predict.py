@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kompakt
-from kompakt.estimators.base import InterruptedWarning
+from kompakt.train.running import InterruptedWarning
 
 from .conftest import rows
 

@@ -240,7 +240,7 @@ def test_fingerprints_are_of_the_content():
 def test_interrupted_fits_go_on(data, tmp_path, monkeypatch):
     """Ctrl-C keeps the best machine so far, and the checkpoint to go on from."""
     from kompakt.basis.refine import RefinementObjective
-    from kompakt.estimators.base import InterruptedWarning
+    from kompakt.train.running import InterruptedWarning
 
     path = tmp_path / "fit.checkpoint"
     machine = MACHINES["CompactSVC"]

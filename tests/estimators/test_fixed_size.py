@@ -23,7 +23,7 @@ def sines(n=150, seed=0):
 
 
 def eigen_features(X, Z, gamma):
-    """Seed 002, eq. 5: features from the eigenvectors of the prototypes' kernel matrix, and ones (eq. 8)."""
+    """De Brabanter et al. 2010, eq. 5: features by eigenvectors of the prototypes' kernel matrix, and ones (eq. 8)."""
     values, vectors = np.linalg.eigh(rbf_kernel(Z, gamma=gamma))
     return np.c_[rbf_kernel(X, Z, gamma=gamma) @ (vectors / np.sqrt(values)), np.ones(len(X))]
 
@@ -200,12 +200,12 @@ def test_blocks_tune_as_memory_does():
 
 
 def test_coarse_search_on_part_of_the_rows(monkeypatch):
-    from kompakt.estimators import fixed_size_fit
+    from kompakt.estimators import fixed_size
 
     X, y = make_moons(600, noise=0.25, random_state=0)
     machine = FixedSizeLSSVC(n_basis=10, tune=True, cv=5, random_state=0)
     whole = clone(machine).fit(X, y)
-    monkeypatch.setattr(fixed_size_fit, "_COARSE_ROWS", 200)
+    monkeypatch.setattr(fixed_size, "_COARSE_ROWS", 200)
     part = clone(machine).fit(X, y)
     assert set(part.cv_results_["phase"]) == {"fine"}
     assert part.cv_error_ < whole.cv_error_ + 0.01

@@ -26,7 +26,7 @@ from kompakt import (
     SpSVC,
     open_rows,
 )
-from kompakt.estimators import prepare as samples
+from kompakt.train import data as samples
 
 N = 3007  # divides into no block
 

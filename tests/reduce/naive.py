@@ -1,4 +1,4 @@
-"""Plain re-implementations of the steps of seed 003, row by row."""
+"""Plain re-implementations of the steps of Barcenas, Gonzalez-Lima and Quiroz, row by row."""
 
 import math
 

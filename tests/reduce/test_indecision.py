@@ -1,4 +1,4 @@
-"""Indecision probabilities (seed 003, eq. 17)."""
+"""Indecision probabilities (Barcenas, Gonzalez-Lima, Quiroz, eq. 17)."""
 
 import numpy as np
 import pytest

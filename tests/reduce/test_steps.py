@@ -1,5 +1,6 @@
 """Every step of local sampling and CGLQ against a plain re-implementation, and the draws against their expectation."""
 
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -10,15 +11,13 @@ from tests.reduce import naive
 
 from kompakt.parallel import block_threads
 from kompakt.reduce import (
-    LocalSamplingOptions,
     ReductionWarning,
     SubsamplePlan,
     draw_subsamples,
     local_sampling,
     plan_subsamples,
 )
-from kompakt.reduce import local_sampling as neighbours
-from kompakt.reduce.cglq import CGLQOptions, cglq
+from kompakt.reduce.cglq import cglq
 from kompakt.reduce.local_sampling import (
     INTENSITY,
     BallSearch,
@@ -34,6 +33,9 @@ from kompakt.reduce.local_sampling import (
     support_positions,
     with_every_class,
 )
+from kompakt.run import Run
+
+steps = sys.modules["kompakt.reduce.local_sampling"]  # the package has a function of the same name
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +108,10 @@ def test_an_impossible_plan_is_a_named_error(words, message):
 def test_the_union_of_support_vectors(data):
     X, y = data
     drawn = draw_subsamples(y, SubsamplePlan(0.5, 5, 30), np.random.default_rng(1), stratify=False)
-    found = support_of_subsamples(lambda rows: SVC(C=2.0, gamma=0.5).fit(X[rows], y[rows]), X, y, drawn)
-    assert found.rows.tolist() == naive.support_union(X, y, drawn, C=2.0, gamma=0.5)
-    assert found.one_class == 0
+    fit = lambda rows: SVC(C=2.0, gamma=0.5).fit(X[rows], y[rows])  # noqa: E731
+    found, one_class = support_of_subsamples(fit, X, y, drawn, Run())
+    assert found.tolist() == naive.support_union(X, y, drawn, C=2.0, gamma=0.5)
+    assert one_class == 0
 
 
 def test_one_class_subsamples_are_left_out_and_reported(data):
@@ -116,11 +119,11 @@ def test_one_class_subsamples_are_left_out_and_reported(data):
     one, two = np.flatnonzero(y == 0)[:10], np.arange(20)
     fit = lambda rows: SVC().fit(X[rows], y[rows])  # noqa: E731
     with pytest.warns(ReductionWarning, match="1 of 2 subsamples hold one class"):
-        found = support_of_subsamples(fit, X, y, [one, two])
-    assert found.one_class == 1
-    assert set(found.rows) <= set(two)
+        found, one_class = support_of_subsamples(fit, X, y, [one, two], Run())
+    assert one_class == 1
+    assert set(found) <= set(two)
     with pytest.raises(ValueError, match=r"all 1 subsamples .* one class only"):
-        support_of_subsamples(fit, X, y, [one])
+        support_of_subsamples(fit, X, y, [one], Run())
 
 
 def test_margins_stand_in_for_support_vectors(data):
@@ -179,7 +182,7 @@ def test_rank_weights_and_median():
 @pytest.mark.parametrize("method", ["kd_tree", "brute", "sparse"])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_balls(data, method, offset, monkeypatch):
-    monkeypatch.setattr(neighbours, "_BLOCK_ENTRIES", 700)  # 35 rows per block, which does not divide 300
+    monkeypatch.setattr(steps, "_BLOCK_ENTRIES", 700)  # 35 rows per block, which does not divide 300
     X = np.round(data[0] + offset, 1)  # a grid: many rows lie exactly on the edge
     centres = X[:20]
     if method == "sparse" and offset:
@@ -224,8 +227,8 @@ def test_every_reading_of_the_weights():
 @pytest.mark.parametrize("kept", [1 << 24, 50], ids=["pairs kept", "pairs found again"])
 def test_draws_meet_their_expectation(data, kept, monkeypatch):
     """Every row of a lone ball is drawn with the ball's share, and the number drawn is that share up to one row."""
-    monkeypatch.setattr(neighbours, "_KEPT_PAIRS", kept)
-    monkeypatch.setattr(neighbours, "_BLOCK_ENTRIES", 222)
+    monkeypatch.setattr(steps, "_KEPT_PAIRS", kept)
+    monkeypatch.setattr(steps, "_BLOCK_ENTRIES", 222)
     X = data[0]
     allowed = np.ones(300, dtype=bool)
     allowed[:50] = False
@@ -251,8 +254,9 @@ def test_draws_meet_their_expectation(data, kept, monkeypatch):
 def test_local_sampling_is_its_steps(data):
     X, y = data
     words = {"C": 2.0, "gamma": 0.5}
-    options = LocalSamplingOptions(SubsamplePlan(0.4, 4, 30), beta=1.0, intensity="all", key=5)
-    sample = local_sampling(X, y, np.arange(300), lambda rows: SVC(**words).fit(X[rows], y[rows]), options)
+    fit = lambda rows: SVC(**words).fit(X[rows], y[rows])  # noqa: E731
+    plan = SubsamplePlan(0.4, 4, 30)
+    sample = local_sampling(X, y, np.arange(300), fit, plan, Run(5), beta=1.0, intensity="all")
     V = naive.support_union(X, y, sample.subsamples, **words)
     assert sample.initial_support.tolist() == V
     k = int(np.log(len(V)))
@@ -271,15 +275,15 @@ def test_the_search_of_beta_ends_at_the_first_that_is_no_better(data):
     X, y = data
     pool, held = np.arange(200), np.arange(200, 300)
     fit = lambda rows: SVC(C=2.0).fit(X[rows], y[rows])  # noqa: E731
-    options = LocalSamplingOptions(SubsamplePlan(0.4, 2, 40), key=3)
-    sample = local_sampling(X, y, pool, fit, options, lambda machine: naive.error(machine, X[held], y[held]))
+    plan = SubsamplePlan(0.4, 2, 40)
+    sample = local_sampling(X, y, pool, fit, plan, Run(3), lambda machine: naive.error(machine, X[held], y[held]))
     errors = [step["error"] for step in sample.history]
     assert [step["beta"] for step in sample.history] == [round(0.1 * (i + 1), 9) for i in range(len(errors))]
     assert all(a > b for a, b in pairwise(errors[:-1]))
     assert errors[-1] >= errors[-2] or len(errors) == 10
     assert sample.error == min(errors)
     assert not set(sample.rows) & set(held)
-    alone = local_sampling(X, y, pool, fit, LocalSamplingOptions(options.plan, beta=sample.beta, key=3))
+    alone = local_sampling(X, y, pool, fit, plan, Run(3), beta=sample.beta)
     assert np.array_equal(alone.rows, sample.rows)  # what a beta draws does not depend on those tried before it
 
 
@@ -299,8 +303,8 @@ def test_cglq_is_its_steps(data):
         machines.append((rows, SVC(C=2.0).fit(X[rows], y[rows])))
         return machines[-1][1]
 
-    options = CGLQOptions(0.2, n_neighbors=3, fresh=0.04, max_iter=3, tol=0.0, patience=9, key=1)
-    result = cglq(X, y, pool, fit, options, lambda machine: naive.error(machine, X[held], y[held]))
+    options = {"delta": 0.2, "n_neighbors": 3, "fresh": 0.04, "max_iter": 3, "tol": 0.0, "patience": 9}
+    result = cglq(X, y, pool, fit, Run(1), lambda machine: naive.error(machine, X[held], y[held]), **options)
     assert len(machines) == 4
     assert len(machines[0][0]) == 30
     for (rows, machine), (following, _) in pairwise(machines):
@@ -317,7 +321,7 @@ def test_cglq_is_its_steps(data):
 def test_cglq_needs_two_classes_in_its_first_subsample():
     X, y = np.arange(200.0)[:, None], np.r_[np.zeros(199), 1]
     with pytest.raises(ValueError, match="holds one class only"):
-        cglq(X, y, np.arange(200), None, CGLQOptions(0.02, key=0), None)
+        cglq(X, y, np.arange(200), None, Run(), None, delta=0.02)
 
 
 @pytest.mark.parametrize("method", ["kd_tree", "brute"])
@@ -340,10 +344,19 @@ def test_a_reduced_set_is_thinned_and_counts_for_all_rows(data):
         return SVC(C=2.0).fit(X[rows], y[rows], sample_weight=np.full(len(rows), weight))
 
     pool, held = np.arange(200), np.arange(200, 300)
-    options = LocalSamplingOptions(
-        SubsamplePlan(0.4, 4, 20), None, 1.0, 2.0, intensity="all", reweight=True, max_train=110, search_train=90, key=3
+    options = {"beta_step": 1.0, "max_beta": 2.0, "intensity": "all", "reweight": True}
+    sample = local_sampling(
+        X,
+        y,
+        pool,
+        fit,
+        SubsamplePlan(0.4, 4, 20),
+        Run(3),
+        lambda machine: 1 - machine.score(X[held], y[held]),
+        max_train=110,
+        search_train=90,
+        **options,
     )
-    sample = local_sampling(X, y, pool, fit, options, lambda machine: 1 - machine.score(X[held], y[held]))
     assert set(sample.initial_support) <= set(sample.rows)
     assert all(step["n_train"] <= 90 for step in sample.history[:-1])
     assert 90 < sample.history[-1]["n_train"] <= 110

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from kompakt.run import above_bar, showing, task
+from kompakt.run import Run
 from kompakt.run import bar as bar_module
-from kompakt.run.bar import Bar
+from kompakt.run.bar import Bar, above_bar, showing
 
 pty = pytest.importorskip("pty", reason="pseudo-terminals need a Unix system")
 with_rich = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="the bar needs kompakt[cli]")
@@ -24,10 +24,11 @@ import sys, time
 if "without rich" in sys.argv:
     sys.modules["rich"] = None
 import kompakt.run.bar as bar
-from kompakt.run import above_bar, showing, task
+from kompakt.run import Run
+from kompakt.run.bar import above_bar, showing
 bar.DELAY, bar.PERIOD = 0.1, 0.02
 try:
-    with showing("Machine"), task("growth", 40) as step:
+    with showing("Machine") as shown, Run(listener=shown).task("growth", 40) as step:
         for number in range(40):
             time.sleep(0.02)
             step()
@@ -97,12 +98,12 @@ class Terminal(io.StringIO):
 def test_short_work_shows_nothing_and_the_environment_turns_it_off(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with showing("Machine"), task("growth", 1) as step:
+    with showing("Machine") as shown, Run(listener=shown).task("growth", 1) as step:
         step()
     assert terminal.getvalue() == ""
     monkeypatch.setattr(bar_module, "DELAY", 0.0)
     monkeypatch.setenv("KOMPAKT_PROGRESS", "0")
-    with showing("Machine"), task("growth", 1) as step:
+    with showing("Machine") as shown, Run(listener=shown).task("growth", 1) as step:
         time.sleep(0.05)
     assert terminal.getvalue() == ""
 
@@ -127,13 +128,15 @@ def wait_until_drawn(text: str) -> None:
 @with_rich
 def test_one_bar_per_process_and_errors_remove_it(quick, monkeypatch):
     def elsewhere():
-        with showing("elsewhere"), task("other"):
+        with showing("elsewhere") as shown, Run(listener=shown).task("other"):
             time.sleep(0.05)
 
-    def work():
-        with showing("inner"), task("nested", 3) as step:
+    def work(outer):
+        with Run(listener=outer).task("nested", 3) as step:
             step()
             wait_until_drawn("outer: nested 1/3")
+            with showing("inner") as inner:
+                assert inner is None
         other = threading.Thread(target=elsewhere)
         other.start()
         other.join()
@@ -142,8 +145,8 @@ def test_one_bar_per_process_and_errors_remove_it(quick, monkeypatch):
 
     for _ in range(2):  # the second time shows that the first bar made room
         monkeypatch.setattr(sys, "stderr", Terminal())
-        with pytest.raises(KeyError), showing("outer"):
-            work()
+        with pytest.raises(KeyError), showing("outer") as outer:
+            work(outer)
         assert not above_bar("another line")
         assert "a line\n" in sys.stderr.getvalue()
         assert "inner" not in sys.stderr.getvalue()
@@ -160,7 +163,7 @@ def test_a_terminal_that_goes_away_does_not_disturb_the_work(quick, monkeypatch)
             return super().write(text)
 
     monkeypatch.setattr(sys, "stderr", Closing())
-    with showing("Machine"), task("growth", 10) as step:
+    with showing("Machine") as shown, Run(listener=shown).task("growth", 10) as step:
         wait_until_drawn("growth")
         for _ in range(10):
             step()

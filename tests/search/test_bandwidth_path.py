@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kompakt.kernels import RBF, Linear
+from kompakt.run import Run
 from kompakt.search.fixed_size import tune_width_and_cost
 
 
@@ -27,12 +28,12 @@ def test_profile_finds_the_minimum_with_few_widths(at_gamma, at_C):
     assert abs(np.log10(found.kernel.gamma / at_gamma)) < 0.25
     assert abs(np.log10(found.C / at_C)) < 0.35
     assert len(calls) <= 16
-    assert found.stopped == "finished"
+    assert found.trials.stopped == "finished"
 
 
 @pytest.mark.parametrize("strategy", ["anneal", "random"])
 def test_joint_searches_find_it_too(strategy):
-    found = tune_width_and_cost(valley(0.02, 30.0), RBF(1.0), strategy=strategy, random_state=0)
+    found = tune_width_and_cost(valley(0.02, 30.0), RBF(1.0), strategy=strategy, run=Run(key=0))
     assert abs(np.log10(found.kernel.gamma / 0.02)) < 0.1
     assert abs(np.log10(found.C / 30.0)) < 0.1
     assert len(found.cv_results["param_C"]) <= 160
@@ -68,9 +69,9 @@ def test_failed_points_are_passed_over_and_time_ends_the_search():
         return errors, folds
 
     assert np.isfinite(tune_width_and_cost(holes, RBF(1.0)).error)
-    late = tune_width_and_cost(valley(0.02, 3.0), RBF(1.0), deadline=time.monotonic() - 1.0)
-    assert late.stopped == "deadline"
-    assert len(late.trials) == 1
+    late = tune_width_and_cost(valley(0.02, 3.0), RBF(1.0), run=Run(deadline=time.monotonic() - 1.0))
+    assert late.trials.stopped == "deadline"
+    assert len({row.more["width_factor"] for row in late.trials}) == 1
     with pytest.raises(ValueError, match="search must be one of"):
         tune_width_and_cost(holes, RBF(1.0), strategy="luck")
 
@@ -86,3 +87,13 @@ def test_coarse_errors_lead_but_never_win():
     assert abs(np.log10(found.kernel.gamma / 0.03)) < 0.25
     assert found.error >= 0
     assert set(found.cv_results["phase"]) == {"fine"}
+
+
+def test_refits_of_the_best_width_decide_its_cost_alone():
+    found = tune_width_and_cost(valley(0.02, 3.0), RBF(1.0))
+    width = found.kernel.gamma
+    found.refit(lambda kernel, Cs: (5.0 + np.log10(Cs) ** 2, 5.0 + np.log10(Cs)[:, None] ** 2), np.array([0.1, 1.0]))
+    assert (found.kernel.gamma, found.C, found.error) == (width, 1.0, 5.0)
+    table = found.cv_results
+    best = int(np.argmin(table["rank_test_error"]))
+    assert (table["phase"][best], table["param_C"][best], table["param_gamma"][best]) == ("refit", 1.0, width)

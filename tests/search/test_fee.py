@@ -1,28 +1,42 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.fee import FeeCandidates, FeePlan, FirstVectors, class_means, grow_fee
+from kompakt.basis.fee import (
+    FeeCandidates,
+    FeePlan,
+    FirstVectors,
+    Judge,
+    SemiparametricMachine,
+    class_means,
+    grow_fee,
+)
+from kompakt.basis.forward import CandidateStream
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard
 from kompakt.kernels import RBF
+from kompakt.losses import Hinge
 from kompakt.search import fee
-from kompakt.search.fee import FeeProblem, choose_point, one_se_limit, search_fee
+from kompakt.search.fee import choose_point, one_se_limit, search_fee
+from kompakt.spec import Data, Spec
 from kompakt.validation import resolve_splits
 
 
 @pytest.fixture(scope="module")
 def problem():
+    """Data, what is minimised, how to grow, and three folds."""
     X, y = make_checkerboard(120, n_cells=2, flip=0.05)
     labels = (y > 0).astype(int)
     splits = resolve_splits(3, labels, classifier=True, random_state=0)
-    rows = ArrayRows(X, y[:, None].astype(float))
-    return FeeProblem(rows, splits, hash_rows(X, 0), 0, FeePlan(12, patience=4), labels=labels)
+    data = Data(ArrayRows(X, y[:, None].astype(float)), labels=labels)
+    return data, Spec(RBF(1.0), Hinge(), n_classes=2), FeePlan(12, patience=4), splits
 
 
 def test_two_grids_round_the_best(problem):
-    found = search_fee(problem, [-3, -2, -1], [0, 1, 2], n_jobs=1)
+    found = search_fee(*problem, [-3, -2, -1], [0, 1, 2], n_jobs=1)
     assert len(found.points) == 9 + 100
     assert found.n_trainings == 3 * 109
     assert found.best.error == min(point.error for point in found.points)
@@ -33,17 +47,17 @@ def test_two_grids_round_the_best(problem):
 
 
 def test_kept_distances_and_columns_on_demand_agree(problem, monkeypatch):
-    kept = search_fee(problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    kept = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
     monkeypatch.setattr(fee, "_DISTANCE_BYTES", 0)
-    asked = search_fee(problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    asked = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
     for one, other in zip(kept.points, asked.points, strict=True):
         assert_allclose(one.errors, other.errors)
         assert one.sizes.tolist() == other.sizes.tolist()
 
 
 def test_processes_change_nothing(problem):
-    alone = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=1)
-    many = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=2)
+    alone = search_fee(*problem, [-2], [0, 2], fine=False, n_jobs=1)
+    many = search_fee(*problem, [-2], [0, 2], fine=False, n_jobs=2)
     assert [p.errors.tolist() for p in alone.points] == [p.errors.tolist() for p in many.points]
 
 
@@ -53,7 +67,7 @@ def test_the_papers_grids_are_a_thousand_trainings():
 
 @pytest.fixture(scope="module")
 def confirmed(problem):
-    return search_fee(problem, [-3, -2, -1], [0, 1, 2], fine=False, rule="one_se", n_jobs=1)
+    return search_fee(*problem, [-3, -2, -1], [0, 1, 2], fine=False, rule="one_se", n_jobs=1)
 
 
 def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoothed_surface(confirmed):
@@ -78,26 +92,28 @@ def test_one_standard_error_takes_the_smallest_machine_near_the_best_of_the_smoo
 
 
 def test_confirmed_errors_are_those_of_a_machine_that_never_saw_the_rows(problem, confirmed):
-    X = problem.rows.X
+    data, spec, _, splits = problem
+    X, stream = data.rows.X, CandidateStream.of(hash_rows(data.rows.X, 0), 0)
     for point in confirmed.points[::4]:
         kernel = RBF(point.gamma)
-        for (train, held), error in zip(problem.splits, point.confirmed, strict=True):
+        for (train, held), error in zip(splits, point.confirmed, strict=True):
             rows = ArrayRows(X[train])
-            vectors = class_means(rows, kernel, problem.labels[train], np.arange(len(train)))
+            vectors = class_means(rows, kernel, data.labels[train], np.arange(len(train)))
             columns = KernelColumns(rows, kernel)
-            machine = problem.machine(columns, FirstVectors.of(columns, vectors), train, point.C, point.size)
+            first = FirstVectors.of(columns, vectors)
+            machine = SemiparametricMachine(data, replace(spec, C=point.C), train, columns, first, point.size)
             plan = FeePlan(point.size, patience=None)
-            grow_fee(machine, FeeCandidates(problem.hashes, train, 0), plan, problem.judge(train))
+            grow_fee(machine, FeeCandidates(stream, train), plan, Judge.of(data, spec, train))
             basis = np.concatenate([vectors[machine.used_vectors], X[train[machine.indices]]])
             beta = np.linalg.solve(machine.factor_R, machine.theta[0, 1 : machine.width])
             scores = machine.theta[0, 0] + kernel.block(X[held], basis) @ beta
-            assert_allclose(np.mean((scores > 0) != problem.labels[held]), error, atol=1e-12)
+            assert_allclose(np.mean((scores > 0) != data.labels[held]), error, atol=1e-12)
 
 
 def test_a_search_by_the_lowest_error_confirms_nothing(problem):
-    found = search_fee(problem, [-2], [0, 2], fine=False, n_jobs=1)
+    found = search_fee(*problem, [-2], [0, 2], fine=False, n_jobs=1)
     assert all(point.confirmed is None for point in found.points)
     with pytest.raises(ValueError, match="confirmed"):
         found.choose("one_se")
     with pytest.raises(ValueError, match="rule must be"):
-        search_fee(problem, [-2], [0], rule="best")
+        search_fee(*problem, [-2], [0], rule="best")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import FitFailedWarning
 
+from kompakt.run import Run
 from kompakt.search import (
     Space,
     anneal_then_simplex,
@@ -163,11 +164,11 @@ def test_a_deadline_stops_any_search(strategy):
         return camel(p)
 
     started = time.monotonic()
-    trials = search(slow, SQUARE, strategy, deadline=started + 0.1)
+    trials = search(slow, SQUARE, strategy, run=Run(deadline=started + 0.1))
     assert trials.stopped == "deadline"
     assert 1 <= len(trials) <= 6
     assert time.monotonic() - started < 2.0
-    assert len(search(slow, SQUARE, strategy, deadline=started)) == 1  # there is always a result
+    assert len(search(slow, SQUARE, strategy, run=Run(deadline=started))) == 1  # there is always a result
 
 
 def test_failed_evaluations_are_passed_over_and_reported():
@@ -367,9 +368,9 @@ def test_a_deadline_gives_the_best_of_the_last_complete_round():
         return float(-params["k"]) if resource < 9 else float(params["k"])
 
     limits = {"min_resource": 3, "max_resource": 9}
-    trials = successive_halving(slow, numbered(9), **limits, factor=3, deadline=time.monotonic() + 0.3)
+    trials = successive_halving(slow, numbered(9), **limits, factor=3, run=Run(deadline=time.monotonic() + 0.3))
     assert (trials.stopped, trials.best.params) == ("deadline", {"k": 8})
-    first = successive_halving(slow, numbered(9), **limits, deadline=time.monotonic() - 1.0)
+    first = successive_halving(slow, numbered(9), **limits, run=Run(deadline=time.monotonic() - 1.0))
     assert (first.best.params, len(first)) == ({"k": 0}, 1)
 
 
@@ -379,7 +380,8 @@ def test_a_deadline_between_two_rounds_keeps_the_round_that_is_complete():
             time.sleep(0.3)
         return float(-params["k"]) if resource == 1 else float(params["k"])
 
-    trials = successive_halving(evaluate, numbered(9), min_resource=1, max_resource=9, deadline=time.monotonic() + 0.25)
+    run = Run(deadline=time.monotonic() + 0.25)
+    trials = successive_halving(evaluate, numbered(9), min_resource=1, max_resource=9, run=run)
     assert [row.more["iter"] for row in trials] == [0] * 9 + [1] * 3
     assert (trials.stopped, trials.best.params) == ("deadline", {"k": 6})
 

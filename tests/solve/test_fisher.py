@@ -1,4 +1,4 @@
-"""Fisher discriminants against the seed's matrices written out, closed forms and brute force."""
+"""Fisher discriminants against the matrices of Franc and Hlavac 2003 written out, closed forms and brute force."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def problem(n=60, seed=0):
 
 
 def printed(K, labels):
-    """Z and e of seed 004 (e with the minus that its text needs)."""
+    """Z and e of Franc and Hlavac 2003 (e with the minus that its text needs)."""
     n = len(labels)
     Z, e = np.zeros((n, n)), np.zeros(n)
     for c, sign in ((0, -1.0), (1, 1.0)):

@@ -12,6 +12,7 @@ from kompakt.data import ArrayRows, RowReader, StreamedRows, as_source
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, Quantile
+from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve import kinks as rounded
 from kompakt.testing import stationarity
@@ -221,7 +222,7 @@ def test_a_passed_deadline_ends_at_once_and_says_so():
     X, y = data(Hinge(), n=3000, outputs=6)
     problem = problem_of(X, y, Hinge(), 100.0, m=60)
     start = time.monotonic()
-    solution = solve(problem, None, Settings(deadline=start))
+    solution = solve(problem, None, Settings(run=Run(deadline=start)))
     late = time.monotonic() - start
     full = solve(problem)
     assert not solution.converged

@@ -14,6 +14,7 @@ from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import SquaredHinge
 from kompakt.parallel import block_threads
+from kompakt.run import Run
 from kompakt.solve import Problem, Settings, newton, solve
 from kompakt.solve.newton import exact_step
 
@@ -227,7 +228,7 @@ def test_limits_of_iterations_and_time():
     short = solve(problem, settings=Settings(max_iter=1))
     assert not short.converged
     assert short.n_iter == 1
-    late = solve(problem, settings=Settings(deadline=time.monotonic() - 1.0))
+    late = solve(problem, settings=Settings(run=Run(deadline=time.monotonic() - 1.0)))
     assert not late.converged
     assert late.n_iter == 0
 

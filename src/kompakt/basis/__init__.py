@@ -2,7 +2,7 @@
 
 from kompakt.basis.bandwidth import BandwidthWarning, bandwidths, sheather_jones
 from kompakt.basis.projection import Projection, ProjectionSelector
-from kompakt.basis.random import AllSelector, GivenSelector, RandomSelector, Selection
+from kompakt.basis.random import AllSelector, GivenSelector, RandomSelector
 from kompakt.basis.renyi import BlindCriterionWarning, RenyiSelector
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "ProjectionSelector",
     "RandomSelector",
     "RenyiSelector",
-    "Selection",
     "bandwidths",
     "sheather_jones",
 ]

@@ -1,10 +1,10 @@
-"""Sheather-Jones bandwidths, one per dimension, in near-linear time (seed 002, algorithm 2).
+"""Sheather-Jones bandwidths, one per dimension, in near-linear time (De Brabanter et al. 2010, algorithm 2).
 
 The solve-the-equation plug-in bandwidth needs the density functionals
 
     Phi_r(g) = 1 / (n (n - 1) g^(r+1)) * sum_ij phi^(r)((x_i - x_j) / g),      r = 4, 6,
 
-(seed 002, eq. 14, with R's n (n - 1)), where phi is the standard normal density. Summed directly they cost
+(De Brabanter et al. 2010, eq. 14, with R's n (n - 1)), where phi is the normal density. Summed directly they cost
 O(n^2) each. Here every point hands its mass to the 8 nearest nodes of a grid by Lagrange interpolation, one
 FFT turns the node masses into the masses of all pair distances, and each further functional costs one short
 dot product, whatever n is.
@@ -44,7 +44,7 @@ _OFFSETS = np.arange(_ORDER) - (_ORDER // 2 - 1)  # -3 .. 4: the point lies betw
 _CUTOFF = 10.0  # |phi^(6)(10)| < 1e-16: pairs farther apart than this many g add nothing
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
 
-# Pilot constants from seed 002 eqs. 16 and 17 for the normal kernel (R rounds them to 1.24, 1.23, 1.357):
+# Pilot constants of De Brabanter et al. 2010, eq. 16 and 17, for the normal kernel (R has 1.24, 1.23, 1.357):
 # (-2 phi4(0) / Phi_6)^(1/7), (-2 phi6(0) / Phi_8)^(1/9) at sigma = 1, and (-2 phi4(0) / R(phi))^(1/7).
 PILOT_4 = (2 * 3 / _SQRT_2PI * 16 * math.sqrt(math.pi) / 15) ** (1 / 7)
 PILOT_6 = (2 * 15 / _SQRT_2PI * 32 * math.sqrt(math.pi) / 105) ** (1 / 9)
@@ -95,7 +95,7 @@ class PairDistances:
     total: float  # n, or the sum of the weights
 
     def functional(self, r: int, g: float) -> float:
-        """Phi_r(g), r = 4 or 6 (seed 002, eq. 14)."""
+        """Phi_r(g), r = 4 or 6 (De Brabanter et al. 2010, eq. 14)."""
         n_lags = min(len(self.mass), int(_CUTOFF * g / self.step) + 2)
         u2 = (np.arange(n_lags) * (self.step / g)) ** 2
         hermite = (u2 - 6) * u2 + 3 if r == 4 else ((u2 - 15) * u2 + 45) * u2 - 15
@@ -170,7 +170,7 @@ def _scale(x: Floats, w: Floats | None) -> float:
 
 
 def _root(pairs: PairDistances, scale: float, reach: float) -> tuple[float, float]:
-    """Solve seed 002 eq. 15 on a given grid: (h, bound on its relative error); (nan, nan) without a root."""
+    """Solve De Brabanter et al. 2010, eq. 15, on a grid: (h, bound on its relative error), or (nan, nan)."""
     n = pairs.total
     a, b = PILOT_4 * scale * n ** (-1 / 7), PILOT_6 * scale * n ** (-1 / 9)  # h_1 and h_2 of eq. 16
     phi_4, phi_6 = pairs.functional(4, a), -pairs.functional(6, b)
@@ -297,7 +297,7 @@ def _clean(x: Floats, weights: ArrayLike | None, name: str) -> tuple[NDArray, ND
 def sheather_jones(x: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Sheather-Jones solve-the-equation plug-in bandwidth of one sample.
 
-    The bandwidth of a Gaussian kernel density estimate (seed 002, algorithm 2), near-linear in the number
+    Bandwidth of a Gaussian kernel density estimate (De Brabanter et al. 2010, algorithm 2), near-linear in the number
     of values; the same quantity as R's ``bw.SJ(x, method = "ste")``, free of that function's fixed 1000 bins
     and coarse root tolerance.
 

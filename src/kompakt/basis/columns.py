@@ -1,4 +1,4 @@
-"""Kernel values that growth asks for, counted and kept where a cache is given, and the blocks of rows they come in.
+"""Kernel values that growth asks for, counted, and kept where a cache is given.
 
 Growth needs two shapes: the column of a chosen row against all rows, and candidates against the active rows.  With a
 cache, the full columns of candidates that were tried are kept (Keerthi et al. 2006, section 3.3) until its memory is
@@ -11,40 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kompakt.data import ArrayRows, tree_sum
+from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
-from kompakt.parallel import ordered_map
 
 Array = np.ndarray
-
-
-class RowBlocks:
-    """Row ranges of `size` rows each; sums over them do not depend on the number of threads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis.columns import RowBlocks
-    >>> values = np.arange(5.0)
-    >>> RowBlocks(5, 2).total(lambda rows: (values[rows].sum(keepdims=True),))
-    (array([10.]),)
-    """
-
-    def __init__(self, n_rows: int, size: int) -> None:
-        self._slices = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)] or [slice(0, 0)]
-
-    def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """Sum the arrays that `function(rows)` returns."""
-        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
-
-    def each(self, function: Callable[[slice], None]) -> None:
-        """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
-        if len(self._slices) == 1:
-            function(self._slices[0])
-            return
-        for _ in ordered_map(function, self._slices):
-            pass
 
 
 class ColumnCache:
@@ -55,32 +26,25 @@ class ColumnCache:
     >>> import numpy as np
     >>> from kompakt.basis.columns import ColumnCache
     >>> cache = ColumnCache(n_rows=3, n_slots=1)
-    >>> cache.put(5, np.ones(3)); cache.put(7, np.zeros(3))
-    >>> cache.get(5) is None, cache.get(7)
-    (True, array([0., 0., 0.]))
+    >>> cache.get(5, lambda: np.ones(3)); cache.get(5, lambda: np.zeros(3))
+    array([1., 1., 1.])
+    array([1., 1., 1.])
     """
 
     def __init__(self, n_rows: int, n_slots: int) -> None:
         self._store = np.empty((max(1, n_slots), n_rows))
         self._slot: dict[int, int] = {}  # in the order of last use
-        self.hits = 0
-        self.misses = 0
 
-    def get(self, index: int) -> Array | None:
-        """The column, or None; counts hits and misses."""
+    def get(self, index: int, compute: Callable[[], Array]) -> Array:
+        """The column; one that is not there is computed, in place of the one used longest ago when full."""
         slot = self._slot.pop(index, None)
         if slot is None:
-            self.misses += 1
-            return None
-        self.hits += 1
+            full = len(self._slot) == len(self._store)
+            slot = self._slot.pop(next(iter(self._slot))) if full else len(self._slot)
+            self._store[slot] = compute()
         self._slot[index] = slot
-        return self._store[slot]
-
-    def put(self, index: int, column: Array) -> None:
-        """Keep a column, in place of the one used longest ago when full."""
-        slot = self._slot.pop(next(iter(self._slot))) if len(self._slot) == len(self._store) else len(self._slot)
-        self._store[slot] = column
-        self._slot[index] = slot
+        found: Array = self._store[slot]
+        return found
 
 
 class KernelColumns:
@@ -155,21 +119,14 @@ class KernelColumns:
 
     def _cached(self, index: int) -> Array:
         assert self.cache is not None
-        column = self.cache.get(index)
-        if column is None:
-            self.cache.put(index, self._values(self.rows, self.vectors(np.array([index])))[:, 0])
-            column = self.cache.get(index)
-            self.cache.hits -= 1  # reading back what was just computed is no hit
-            assert column is not None
-        return column
+        return self.cache.get(index, lambda: self._values(self.rows, self.vectors(np.array([index])))[:, 0])
 
     def _values(self, source: ArrayRows, vectors: Array) -> Array:
         self.n_evals += source.n_rows * len(vectors)
         values = np.empty((source.n_rows, len(vectors)))
 
-        def one(rows: slice) -> None:
-            values[rows] = self.kernel.block(source.block(rows.start, rows.stop).X, vectors)
+        def one(block: RowBlock) -> None:
+            values[block.start : block.stop] = self.kernel.block(block.X, vectors)
 
-        if source.n_rows:
-            RowBlocks(source.n_rows, self._block_rows).each(one)
+        source.for_each(one, self._block_rows)
         return values

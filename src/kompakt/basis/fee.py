@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -27,14 +27,15 @@ from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import CandidateStream, Record
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import WholeRows
-from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 from kompakt.parallel import ordered_map
-from kompakt.run import is_over, keeps_on_interrupt, task
+from kompakt.run import Run
 from kompakt.solve.kinks import Rounded
+from kompakt.spec import Data, Spec
+from kompakt.validation import Split
 
 Array = np.ndarray
 
@@ -53,58 +54,52 @@ _QR_ROWS = 2048
 # -- errors -------------------------------------------------------------------------------------------------
 
 
-class Judge(Protocol):
-    """Errors of several machines from their predictions (k, L, n): what is minimised, and what breaks ties."""
-
-    def errors(self, F: Array) -> tuple[Array, Array]:
-        """Error and mean shortfall of the margin, (k,) each."""
-        ...
-
-
 @dataclass(frozen=True)
-class ClassJudge:
-    """Weighted share of wrong labels; ties go to the smaller mean shortfall max(0, 1 - y f).
+class Judge:
+    """Errors of several machines from their predictions (k, L, n): what is minimised, and what breaks ties.
+
+    Of classes: the weighted share of wrong labels; ties go to the smaller mean shortfall max(0, 1 - y f).  Of values:
+    the weighted mean squared error over rows and outputs; nothing breaks ties but the order of the candidates.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.basis.fee import ClassJudge
-    >>> judge = ClassJudge(np.array([0, 1]), np.array([[-1.0, 1.0]]), np.ones(2), 2)
+    >>> from kompakt.basis.fee import Judge
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.spec import Data, Spec
+    >>> data = Data(ArrayRows(np.eye(2), np.array([[-1.0], [1.0]])), labels=np.array([0, 1]))
+    >>> judge = Judge.of(data, Spec(RBF(1.0), n_classes=2), np.arange(2))
     >>> [part.tolist() for part in judge.errors(np.array([[[-1.0, 0.5]], [[0.5, 2.0]]]))]
     [[0.0, 0.5], [0.25, 0.75]]
     """
 
-    labels: Array  # (n,) class indices
+    spec: Spec
     targets: Array  # (L, n)
-    weights: Array  # (n,)
-    n_classes: int
-    coding: str = "one_vs_rest"
+    share: Array  # (n,), of the total weight
+    labels: Array | None  # (n,) class indices
+
+    @classmethod
+    def of(cls, data: Data, spec: Spec, rows: Array) -> Judge:
+        """Judges predictions of these rows."""
+        assert data.rows.targets is not None
+        weights = data.rows.weights
+        mass = np.ones(data.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
+        targets = np.ascontiguousarray(data.rows.targets[rows].T, dtype=np.float64)
+        labels = None if data.labels is None else data.labels[rows]
+        return cls(spec, targets, mass[rows] / mass[rows].sum(), labels)
 
     def errors(self, F: Array) -> tuple[Array, Array]:
-        """Error and mean shortfall of every machine."""
-        share = self.weights / self.weights.sum()
-        if self.n_classes == 2:
+        """Error and mean shortfall of the margin of every machine, (k,) each."""
+        if self.labels is None:
+            return np.mean(np.square(F - self.targets), axis=1) @ self.share, np.zeros(len(F))
+        if self.spec.n_classes == 2:
             scores = F[:, 0]
             wrong = (scores > 0.0) != (self.labels == 1)
-            return wrong @ share, np.maximum(0.0, 1.0 - self.targets[0] * scores) @ share
-        coding = get_coding(self.coding)
-        wrong = np.stack([coding.decode(scores.T, self.n_classes) != self.labels for scores in F])
+            return wrong @ self.share, np.maximum(0.0, 1.0 - self.targets[0] * scores) @ self.share
+        wrong = np.stack([self.spec.decode(scores.T) != self.labels for scores in F])
         short = np.where(self.targets != 0.0, np.maximum(0.0, 1.0 - self.targets * F), 0.0)
-        return wrong @ share, np.mean(short, axis=1) @ share
-
-
-@dataclass(frozen=True)
-class ValueJudge:
-    """Weighted mean squared error over rows and outputs."""
-
-    targets: Array  # (L, n)
-    weights: Array  # (n,)
-
-    def errors(self, F: Array) -> tuple[Array, Array]:
-        """Mean squared error; nothing breaks ties but the order of the candidates."""
-        share = self.weights / self.weights.sum()
-        squares = np.mean(np.square(F - self.targets), axis=1) @ share
-        return squares, np.zeros(len(F))
+        return wrong @ self.share, np.mean(short, axis=1) @ self.share
 
 
 # -- the trained machine as a weighted least-squares fit ----------------------------------------------------
@@ -340,33 +335,35 @@ class SemiparametricMachine(GrowingMachine):
 
     Parameters
     ----------
+    data : Data
+        Rows with targets and weights.
+    spec : Spec
+        Loss, C and intercept; kernel values come from `columns`.
+    train : ndarray of shape (P,)
+        Numbers of the training rows.
     columns : KernelColumns or MatrixColumns
-    y : ndarray of shape (L, P)
-        Targets of the training rows.
-    weights : ndarray of shape (1, P) or (L, P)
-        Row weights.
-    loss : Loss
-    C : float
     first_vectors : FirstVectors
+    capacity : int
+        Number of basis vectors to reserve memory for.
     solver : {"newton", "irwls"}
-    capacity, fit_intercept, penalize_intercept, memory_budget, noise
-        As for `GrowingMachine`.
+    memory_budget : int, optional
     """
 
     def __init__(
         self,
+        data: Data,
+        spec: Spec,
+        train: Array,
         columns: KernelColumns | MatrixColumns,
-        y: Array,
-        weights: Array,
-        loss: Loss,
-        C: float,
-        *,
-        capacity: int,
         first_vectors: FirstVectors,
+        capacity: int,
         solver: str = "newton",
         memory_budget: int | None = None,
-        **options: Any,
     ) -> None:
+        rows, given, loss = data.rows, data.rows.weights, spec.loss
+        assert rows.targets is not None
+        y = np.ascontiguousarray(rows.targets[train].T, dtype=np.float64)
+        weights = np.ones((1, len(train))) if given is None else np.ascontiguousarray(np.atleast_2d(given[train].T))
         self.plain_loss, self.weights, self.first_vectors = loss, weights, first_vectors
         self.rounds = isinstance(loss, PiecewiseLinear)
         self.solver = solver if self.rounds else "newton"
@@ -379,8 +376,10 @@ class SemiparametricMachine(GrowingMachine):
             self.scales = np.where(spread > 0.0, spread, 1.0)
         self.widths = _WIDTH * self.scales
         super().__init__(
-            columns, y, weights, self._rounded(_WIDTH), C, capacity=capacity, memory_budget=memory_budget, **options
-        )
+            columns, y, weights, self._rounded(_WIDTH), spec.C, capacity=capacity, fit_intercept=spec.fit_intercept,
+            penalize_intercept=spec.penalize_intercept, memory_budget=memory_budget,
+            noise=float(np.finfo(rows.dtype).eps),
+        )  # fmt: skip
         require_memory(first_vectors.values.shape[1], self.A.shape[1], memory_budget)
         self.n_validation = first_vectors.values.shape[1] - y.shape[1]
         self.B = np.ones((self.A.shape[1], self.n_validation))  # features of the validation rows
@@ -593,10 +592,9 @@ class FeePlan:
         Training steps per size and output.
     tol : float
         Share of the objective whose square a training step must gain.
-    deadline : float, optional
-        On the clock of time.monotonic.
-    interruptible : bool
-        Whether Ctrl-C ends the growth with the best machine so far, instead of passing through.
+    solver : {"newton", "irwls"}
+    run : Run
+        Its deadline holds; where it is interruptible, Ctrl-C ends the growth with the best machine so far.
 
     Examples
     --------
@@ -611,12 +609,14 @@ class FeePlan:
     patience: int | None = 20
     max_iter: int = 20
     tol: float = 1e-4
-    deadline: float | None = None
-    interruptible: bool = False
+    solver: str = "newton"
+    run: Run = field(default_factory=Run)
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}; got {self.selection!r}.")
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
 
 
 class FeeCandidates:
@@ -627,22 +627,19 @@ class FeeCandidates:
 
     Parameters
     ----------
-    hashes : ndarray of shape (n,)
-        Keyed hashes of all rows.
+    stream : CandidateStream
+        Of all rows.
     train : ndarray of shape (P,)
         Numbers of the training rows among them; candidates are places in this list.
-    key : int
-        Seed.
-    orders : dict, optional
-        Orders by step, to be shared between machines of the same stream.
     """
 
-    def __init__(self, hashes: Array, train: Array, key: int, orders: dict[int, Array] | None = None) -> None:
-        self.distinct = np.unique(hashes, return_inverse=True)[1][train]  # which distinct row each training row equals
-        rows = CandidateStream.of(hashes, key).within(hashes, train).rows
-        place = np.full(len(hashes), -1, dtype=np.intp)
+    def __init__(self, stream: CandidateStream, train: Array) -> None:
+        # which distinct row each training row equals
+        self.distinct = np.unique(stream.hashes, return_inverse=True)[1][train]
+        rows = stream.within(train).rows
+        place = np.full(len(stream.hashes), -1, dtype=np.intp)
         place[train] = np.arange(len(train))
-        self.stream = CandidateStream(np.where(rows >= 0, place[rows], -1), key, {} if orders is None else orders)
+        self.stream = replace(stream, rows=np.where(rows >= 0, place[rows], -1))
         self.taken = np.zeros(len(rows), dtype=bool)  # distinct rows
 
     @property
@@ -704,7 +701,7 @@ def grow_fee(
     best: tuple[float, int, Array] | None = None
     estimated, n_tried = None, 0
     try:
-        with task("growth", plan.n_basis - machine.n_basis + 1) as step:
+        with plan.run.task("growth", plan.n_basis - machine.n_basis + 1) as step:
             while True:
                 machine.train(plan.max_iter, plan.tol)
                 F = machine.validation_outputs if validation else machine.f
@@ -722,7 +719,7 @@ def grow_fee(
                 if best is None or error < best[0] - 1e-12 * max(1.0, abs(best[0])) or plan.patience is None:
                     best = (error, machine.n_basis, machine.theta[:, : machine.width].copy())
                 waited = plan.patience is not None and machine.n_basis - best[1] >= plan.patience
-                if step() or machine.n_basis >= plan.n_basis or waited or is_over(plan.deadline):
+                if step() or machine.n_basis >= plan.n_basis or waited or plan.run.late:
                     break
                 if whole is not None:
                     index = whole.choose()
@@ -750,11 +747,40 @@ def grow_fee(
                 machine.append_row(int(trial.indices[winner]), trial, winner)
                 candidates.take(trial.indices[[winner]])
     except KeyboardInterrupt:
-        if best is None or not plan.interruptible or not keeps_on_interrupt():
+        if best is None or not plan.run.keeps_on_interrupt():
             raise
         records[-1]["interrupted"] = True
         return FeeGrowth(records, best[1], best[0], best[2], interrupted=True)
     return FeeGrowth(records, best[1], best[0], best[2])
+
+
+def grow_on(
+    data: Data,
+    spec: Spec,
+    plan: FeePlan,
+    candidates: FeeCandidates,
+    split: Split,
+    values: tuple[KernelColumns | MatrixColumns, FirstVectors] | None = None,
+    *,
+    observe: Observer | None = None,
+    confirm: bool = False,
+) -> tuple[SemiparametricMachine, FeeGrowth]:
+    """Grow a machine on the training rows of a split, judged on those held out; on the training rows where none are.
+
+    Kernel values that are not given are computed.  To `confirm` an error, the candidates are judged on the training
+    rows alone.
+    """
+    rows, (train, held) = data.rows, split
+    if values is None:
+        order = np.concatenate([train, held])
+        part = rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order)
+        own = KernelColumns(part, spec.kernel)
+        values = own, FirstVectors.of(own, class_means(rows, spec.kernel, data.labels, train))
+    capacity = min(plan.n_basis, candidates.n_rows + len(values[1].vectors))
+    machine = SemiparametricMachine(data, spec, train, *values, capacity, plan.solver, plan.run.memory_budget)
+    judge = Judge.of(data, spec, held if len(held) else train)
+    guide = Judge.of(data, spec, train) if confirm else None
+    return machine, grow_fee(machine, candidates, replace(plan, n_basis=capacity), judge, observe, guide)
 
 
 def _draw(machine: SemiparametricMachine, candidates: FeeCandidates, plan: FeePlan) -> tuple[Trial | None, int]:

@@ -6,20 +6,18 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.growing import GrowingMachine
-from kompakt.basis.random import Selection
 from kompakt.basis.scores import SELECTIONS, TRIALS, WHOLE, WholeRows
-from kompakt.checkpoint import Progress, progress
-from kompakt.data import ArrayRows, hash_rows
-from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, Loss, SquaredHinge
-from kompakt.run import is_over, keeps_on_interrupt, task
+from kompakt.data import hash_rows
+from kompakt.losses import LeastSquares, SquaredHinge
+from kompakt.run import Run
+from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -48,8 +46,10 @@ class CandidateStream:
         A row number for every distinct row, in the order of the hash; -1 where no row may be used.
     key : int
         Seed.
+    hashes : ndarray of shape (n,)
+        Keyed hashes of all rows.
     orders : dict
-        Orders of all positions by step, as `draw_among` needs them; machines of the same stream may share them.
+        Orders of all positions by step, as `draw_among` needs them; machines of the same stream share them.
 
     Examples
     --------
@@ -64,20 +64,21 @@ class CandidateStream:
 
     rows: Array
     key: int
+    hashes: Array
     orders: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, hashes: Array, key: int, pool_size: int | None = None) -> CandidateStream:
         """The stream over the distinct rows with these hashes; `pool_size` keeps only the smallest hashes."""
         _, first = np.unique(hashes, return_index=True)
-        return cls(first[:pool_size], key)
+        return cls(first[:pool_size], key, hashes)
 
-    def within(self, hashes: Array, allowed: Array) -> CandidateStream:
+    def within(self, allowed: Array) -> CandidateStream:
         """The same stream restricted to some rows: an equal row that is allowed stands in for one that is not."""
-        own, first = np.unique(hashes[allowed], return_index=True)
-        wanted = hashes[self.rows]
+        own, first = np.unique(self.hashes[allowed], return_index=True)
+        wanted = self.hashes[self.rows]
         place = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
-        return CandidateStream(np.where(own[place] == wanted, allowed[first[place]], -1), self.key, self.orders)
+        return replace(self, rows=np.where(own[place] == wanted, allowed[first[place]], -1))
 
     def draw(self, step: int, count: int, taken: set[int]) -> Array:
         """Row numbers to try at a step: the step's `count` rows less those taken.
@@ -247,12 +248,9 @@ class GrowthPlan:
         Relative gradient at which the last retraining ends; those before it stop at 1e-5.
     max_iter : int
         Newton steps per retraining.
-    deadline : float, optional
-        On the clock of time.monotonic.
-    interruptible : bool
-        Whether Ctrl-C ends the growth with the machine of the last complete step, instead of passing through.
-    resumable : bool
-        Whether the growth is written to the fit's checkpoint, where it has one.
+    run : Run
+        Its deadline holds, its checkpoint keeps the growth; where it is interruptible, Ctrl-C ends the growth with the
+        machine of the last complete step.
 
     Examples
     --------
@@ -270,9 +268,7 @@ class GrowthPlan:
     hybrid_share: float = 1.0
     tol: float = 1e-8
     max_iter: int = 200
-    deadline: float | None = None
-    interruptible: bool = False
-    resumable: bool = False
+    run: Run = field(default_factory=Run)
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
@@ -302,14 +298,15 @@ def grow(
     """
     growth = Growth(machine, stream, plan)
     records: list[Record] = []
-    place = progress("growth") if plan.resumable else Progress()
+    run = plan.run
+    place = run.progress("growth")
     if place.last is not None:
         records = growth.set_state(place.last)
     last: tuple[int, Array, Array] | None = None
     try:
-        with task("growth", plan.n_basis - machine.n_basis) as step:
+        with run.task("growth", plan.n_basis - machine.n_basis) as step:
             while machine.n_basis < plan.n_basis:
-                if machine.n_basis and is_over(plan.deadline):
+                if machine.n_basis and run.late:
                     break
                 record = growth.step()
                 if record is None:
@@ -325,7 +322,7 @@ def grow(
                     place.save(growth.state(records))
         finish(machine, plan)
     except KeyboardInterrupt:
-        if last is None or not plan.interruptible or not keeps_on_interrupt():
+        if last is None or not run.keeps_on_interrupt():
             raise
         machine.back_to(last)
         del records[machine.n_basis - records[0]["n_basis"] + 1 :]
@@ -343,17 +340,9 @@ def grow(
 def finish(machine: GrowingMachine, plan: GrowthPlan) -> None:
     """Train to the end and check the rows that were left out."""
     for _ in range(50):
-        machine.retrain(plan.tol, plan.max_iter, plan.deadline, thorough=True)
+        machine.retrain(plan.tol, plan.max_iter, plan.run, thorough=True)
         if not machine.restore():
             break
-
-
-def put_back(machine: GrowingMachine, indices: Array) -> None:
-    """Give a machine the basis of an earlier growth, to go on from there."""
-    for index in indices:
-        diagonal = machine.columns.diagonal(np.array([index]))
-        machine.append(int(index), machine.columns.column(int(index)), float(diagonal[0]))
-        machine.retrain()
 
 
 class Growth:
@@ -388,7 +377,7 @@ class Growth:
         appended = machine.training
         retrained = self.schedule.retrain_at(machine.n_basis, machine) or not sound
         if retrained:
-            machine.retrain(max(1e-5, plan.tol), plan.max_iter, plan.deadline)
+            machine.retrain(max(1e-5, plan.tol), plan.max_iter, plan.run)
             if plan.shrinking:
                 self._shrink()
         before, self.objective = self.objective, float(np.sum(machine.objective()))
@@ -490,31 +479,30 @@ class Monitor:
 
     Parameters
     ----------
-    labels : ndarray of shape (n,)
-        True class numbers.
-    decide : callable
-        Class numbers from raw outputs (n, L).
-    weights : ndarray of shape (n,), optional
+    data : Data
+        Rows with class labels.
+    spec : Spec
     held_out : ndarray, optional
         Numbers of the rows that are held out.
     patience : int
         Steps without a lower validation error after which growth stops.
     """
 
-    labels: Array
-    decide: Callable[[Array], Array]
-    weights: Array | None = None
+    data: Data
+    spec: Spec
     held_out: Array | None = None
     patience: int = 20
 
     def __call__(self, machine: GrowingMachine) -> dict[str, float]:
         """Errors of the machine as it stands; rows that were shrunk away are far on the right side."""
-        weight = np.ones(len(self.labels)) if self.weights is None else self.weights
-        outside = np.zeros(len(self.labels), dtype=bool)
+        labels, given = self.data.labels, self.data.rows.weights
+        assert labels is not None
+        weight = given if given is not None and given.ndim == 1 else np.ones(len(labels))
+        outside = np.zeros(len(labels), dtype=bool)
         if self.held_out is not None:
             outside[self.held_out] = True
         live = slice(None) if machine.live is None else machine.live
-        wrong = weight[live] * (self.decide(machine.f.T) != self.labels[live])
+        wrong = weight[live] * (self.spec.decode(machine.f.T) != labels[live])
         errors = {"train_error": float(wrong[~outside[live]].sum() / weight[~outside].sum())}
         if self.held_out is not None:
             errors["validation_error"] = float(wrong[outside[live]].sum() / weight[outside].sum())
@@ -541,8 +529,6 @@ class GrowthSelector:
         Rows tried at each step.
     retraining : str
         Schedule of retraining.
-    memory_budget : int, optional
-        Bytes that the features may take.
 
     Examples
     --------
@@ -553,54 +539,44 @@ class GrowthSelector:
     >>> from kompakt.data import ArrayRows
     >>> X = np.linspace(-1, 1, 40)[:, None]
     >>> rows = ArrayRows(X, targets=np.sign(X))
-    >>> GrowthSelector("sp2").select(rows, RBF(1.0), 5, key=0, loss=SquaredHinge(), C=1.0).n_basis
+    >>> from kompakt.run import Run
+    >>> from kompakt.spec import Data, Spec
+    >>> GrowthSelector("sp2").select(Data(rows), Spec(RBF(1.0), SquaredHinge()), 5, Run()).n_basis
     5
     """
 
     selection: str = "sp2"
     n_candidates: int = 10
     retraining: str = "quarter_powers"
-    memory_budget: int | None = None
-    uses_targets: ClassVar[bool] = True
 
-    def select(
-        self,
-        rows: ArrayRows,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        key: int,
-        loss: Loss,
-        C: float,
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-    ) -> Selection:
+    def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """The vectors in the order in which they were chosen.
 
         A loss that is not piecewise quadratic is stood in for by the squared hinge (classes) or least squares.
         """
-        if not loss.piecewise_quadratic:
-            loss = SquaredHinge() if loss.for_classes else LeastSquares()
+        rows = data.rows
+        if not spec.loss.piecewise_quadratic:
+            spec = replace(spec, loss=SquaredHinge() if spec.loss.for_classes else LeastSquares())
         if self.selection.startswith("kmp"):
-            loss = LeastSquares()
-        stream = CandidateStream.of(hash_rows(rows.X, key), key)
+            spec = replace(spec, loss=LeastSquares())
+        stream = CandidateStream.of(hash_rows(rows.X, run.key), run.key)
         capacity = min(int(n_basis), len(stream.rows))
-        machine = GrowingMachine.on_rows(
-            KernelColumns(rows, kernel),
-            loss,
-            C,
-            fit_intercept=fit_intercept,
-            penalize_intercept=penalize_intercept,
-            capacity=capacity,
-            memory_budget=self.memory_budget,
+        columns = KernelColumns(rows, spec.kernel)
+        machine = GrowingMachine.on_rows(columns, spec, capacity, memory_budget=run.memory_budget)
+        # a selection is one step of a fit: it is written down as a whole
+        plan = GrowthPlan(
+            capacity,
+            self.selection,
+            self.n_candidates,
+            retraining=self.retraining,
+            run=replace(run.inner(), checkpoint=None),
         )
-        plan = GrowthPlan(capacity, self.selection, self.n_candidates, retraining=self.retraining)
         objectives = [record["objective"] for record in grow(machine, stream, plan)]
         indices = np.array(machine.indices, dtype=np.intp)
-        return Selection(
+        return Basis(
             indices=indices,
-            vectors=kernel.take_basis(rows, indices),
+            vectors=columns.vectors(indices),
             scores=np.array(objectives),
             factor=machine.factor_R.copy(),
-            info={"n_kernel_evals": machine.columns.n_evals, "objectives": objectives},
+            info={"n_kernel_evals": columns.n_evals, "objectives": objectives},
         )

@@ -1,7 +1,7 @@
 """Gram-space growing: greedy selection that needs one pass over the rows, whatever their number.
 
 With the curvature of the losses held, training is weighted least squares, so forward selection among M candidates
-needs only A = K_cc + C K'DK and r = C K'(D f - g) (seed 001, eq. 5-6, for all candidates at once), not the n rows.
+needs only A = K_cc + C K'DK and r = C K'(D f - g) (Keerthi et al. 2006, eq. 5-6, for all candidates), not the n rows.
 Both come from one pass.  Choosing m of M by the exact decrease of the objective (basis selection method 1 of seed
 001, with its full re-fit) then costs O(M m^2): it is a pivoted Cholesky factorisation whose pivot is the candidate
 with the largest r_j^2 / d_j.  The active set is then refreshed by an exact solve, candidates are drawn anew where the
@@ -17,16 +17,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kompakt.basis import Selection
-from kompakt.checkpoint import fingerprint, progress
+from kompakt.checkpoint import fingerprint
 from kompakt.data import ArrayRows, RowBlock, smallest_distinct, steady
 from kompakt.design import Design
-from kompakt.kernels import Kernel
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.run import tracked
-from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.run import Run
+from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.kinks import Rounded
 from kompakt.solve.problem import block_weights
+from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray
 #: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order
@@ -61,7 +60,6 @@ class GramSelector:
     max_rows: int | None = None
     settle: float = 0.005
     cache: dict[Any, Any] | None = None  # sums of the first round by kernel: they do not depend on C
-    uses_targets: ClassVar[bool] = True
     streams: ClassVar[bool] = True  # reads rows by passes, in bounded memory
 
     def candidates_for(self, n_basis: int) -> int:
@@ -70,37 +68,28 @@ class GramSelector:
             return max(self.n_candidates, n_basis)
         return max(n_basis, min(2000, max(200, 4 * n_basis)))
 
-    def select(
-        self,
-        rows: ArrayRows,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        key: int,
-        loss: Loss,
-        C: float,
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        settings: Settings | None = None,
-    ) -> Selection:
+    def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """The chosen rows; `info` holds the objective of every round and the number of kernel evaluations."""
-        settings = settings or Settings(tol=1e-4)
+        rows, kernel, loss = data.rows, spec.kernel, spec.loss
         n_candidates = self.candidates_for(n_basis)
-        sample, cost = self._sample(rows, n_candidates, key, C)
-        hashes = sample.rows.hashes(key + 1)
-        template = Problem(sample.empty_design(kernel), loss, cost, fit_intercept, penalize_intercept)
+        sample, cost = self._sample(rows, n_candidates, run.key, spec.C)
+        hashes = sample.rows.hashes(run.key + 1)
+        spec = replace(spec, C=cost)
+        # a round is repeated as a whole when a fit resumes: its solve is no step of its own
+        settings = Settings(tol=1e-4, run=replace(run.unhurried(), checkpoint=None))
         best: tuple[float, Array] | None = None
         outputs = np.zeros((sample.rows.n_rows, sample.rows.n_outputs))
         record: list[dict[str, Any]] = []
         evaluations = 0
-        place, first = progress("gram"), 0
+        place, first = run.progress("gram"), 0
         if place.last is not None:
             first, best, outputs, record, evaluations = place.last
-        for round_number in tracked(range(first, self.n_rounds), "selection", self.n_rounds - first):
+        for round_number in run.tracked(range(first, self.n_rounds), "selection", self.n_rounds - first):
             candidates = self._draw(sample.rows, hashes, n_candidates, best, outputs, loss, round_number)
             design = Design(sample.rows, kernel, kernel.take_basis(sample.rows, candidates), store=False)
-            chosen = candidates[self._forward(design, replace(template, design=design), outputs, n_basis)]
-            solution, fitted = _refit(sample.rows, kernel, chosen, template, settings)
+            chosen = candidates[self._forward(design, spec, outputs, n_basis)]
+            fitted = Design(sample.rows, kernel, kernel.take_basis(sample.rows, chosen), whiten=True)
+            solution = solve(Problem.of(fitted, spec), None, settings)
             evaluations += design.n_kernel_evals + fitted.n_kernel_evals
             objective = float(np.sum(solution.objective))
             record.append({"round": round_number, "candidates": len(candidates), "objective": objective})
@@ -108,28 +97,28 @@ class GramSelector:
             settled = best is not None and objective > (1.0 - self.settle) * best[0]
             if best is None or objective < best[0]:
                 best = (objective, chosen)
-            if settled or settings.out_of_time() or len(candidates) <= n_basis:
+            if settled or run.late or len(candidates) <= n_basis:
                 break
             if round_number + 1 < self.n_rounds:
                 outputs = fitted.matvec(solution.coordinates[:-1]) + solution.intercept
                 place.save((round_number + 1, best, outputs, record, evaluations))
         assert best is not None
         indices = sample.index[best[1]]
-        return Selection(
+        return Basis(
             indices=indices,
             vectors=kernel.take_basis(rows, indices),  # of streamed rows, from the sample that was kept
             info={"rounds": record, "n_kernel_evals": evaluations},
         )
 
-    def _forward(self, design: Design, problem: Problem, outputs: Array, n_basis: int) -> Array:
+    def _forward(self, design: Design, spec: Spec, outputs: Array, n_basis: int) -> Array:
         first_round = not outputs.any()
         if self.cache is None or not first_round:
-            return _forward_select(design, problem, _gram_of(design, problem.loss, outputs), n_basis)
-        key = (fingerprint([design.kernel, problem.loss], own_code=id), design.n_basis)
+            return _forward_select(design, spec, _gram_of(design, spec.loss, outputs), n_basis)
+        key = (fingerprint([design.kernel, spec.loss], own_code=id), design.n_basis)
         sums = self.cache.get(key)
         if sums is None:
-            sums = self.cache[key] = _gram_of(design, problem.loss, outputs)
-        return _forward_select(design, problem, sums, n_basis)
+            sums = self.cache[key] = _gram_of(design, spec.loss, outputs)
+        return _forward_select(design, spec, sums, n_basis)
 
     def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:
         limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
@@ -173,17 +162,6 @@ class _Sample:
     rows: ArrayRows
     index: Array
 
-    def empty_design(self, kernel: Kernel) -> Design:
-        basis = kernel.take_basis(self.rows, np.arange(1))
-        return Design(self.rows, kernel, basis, store=False)
-
-
-def _refit(
-    rows: ArrayRows, kernel: Kernel, chosen: Array, template: Problem, settings: Settings
-) -> tuple[Solution, Design]:
-    design = Design(rows, kernel, kernel.take_basis(rows, chosen), whiten=True)
-    return solve(replace(template, design=design), None, settings), design
-
 
 def _gram_of(design: Design, loss: Loss, outputs: Array) -> tuple[Array, ...]:
     """The sums of one pass: K'DK, K'D, sum D, K'(D f - g) and sum (D f - g)."""
@@ -194,20 +172,20 @@ def _gram_of(design: Design, loss: Loss, outputs: Array) -> tuple[Array, ...]:
     return design.map_reduce(partial(_gram_sums, loss, outputs, shared))
 
 
-def _forward_select(design: Design, problem: Problem, sums: tuple[Array, ...], n_basis: int) -> Array:
+def _forward_select(design: Design, spec: Spec, sums: tuple[Array, ...], n_basis: int) -> Array:
     """Positions of the chosen candidates, from the sums over the rows."""
     gram, product, mass, right, right_mass = sums
     K = design.kernel.gram(design.basis)
-    C = problem.C
+    C = spec.C
     M, L = len(K), right.shape[1]
     A = np.empty((len(gram), M + 1, M + 1))
     A[:, :M, :M] = K + C * gram
     A[:, :M, M] = A[:, M, :M] = C * product.T
-    A[:, M, M] = C * mass + (1.0 if problem.penalize_intercept else 0.0)
+    A[:, M, M] = C * mass + (1.0 if spec.penalize_intercept else 0.0)
     r = np.empty((L, M + 1))
     r[:, :M] = C * right.T
     r[:, M] = C * right_mass
-    if not problem.fit_intercept:
+    if not spec.fit_intercept:
         return forward_select(A[:, :M, :M], r[:, :M], n_basis)
     return forward_select(A, r, n_basis, first=M)
 

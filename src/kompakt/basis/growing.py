@@ -13,6 +13,7 @@ There are L problems, one per output.  They share one basis, or, in a batch of m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,14 +22,17 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kompakt import losses
-from kompakt.basis.columns import KernelColumns, RowBlocks
+from kompakt.basis.columns import KernelColumns
+from kompakt.data import tree_sum
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.kernels._exp import numba_available
 from kompakt.linalg import Factor, border, factorise, rank_one_changes
 from kompakt.losses import LeastSquares, Loss
-from kompakt.run import is_over
+from kompakt.parallel import ordered_map
+from kompakt.run import Run
 from kompakt.solve import Solution
 from kompakt.solve.kinks import Rounded
+from kompakt.spec import Spec
 
 Array = np.ndarray
 
@@ -225,6 +229,34 @@ def _minimise_arrays(
 # -- the machine --------------------------------------------------------------------------------------------
 
 
+class RowBlocks:
+    """Row ranges of `size` rows each; sums over them do not depend on the number of threads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.growing import RowBlocks
+    >>> values = np.arange(5.0)
+    >>> RowBlocks(5, 2).total(lambda rows: (values[rows].sum(keepdims=True),))
+    (array([10.]),)
+    """
+
+    def __init__(self, n_rows: int, size: int) -> None:
+        self._slices = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)] or [slice(0, 0)]
+
+    def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
+        """Sum the arrays that `function(rows)` returns."""
+        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
+
+    def each(self, function: Callable[[slice], None]) -> None:
+        """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
+        if len(self._slices) == 1:
+            function(self._slices[0])
+            return
+        for _ in ordered_map(function, self._slices):
+            pass
+
+
 class GrowingMachine:
     """State of a growth: everything about the machine found so far, or about a batch of machines of the same size.
 
@@ -305,7 +337,12 @@ class GrowingMachine:
 
     @classmethod
     def on_rows(
-        cls, columns: KernelColumns, loss: Loss, C: float, weights: Array | None = None, **options: Any
+        cls,
+        columns: KernelColumns,
+        spec: Spec,
+        capacity: int,
+        weights: Array | None = None,
+        memory_budget: int | None = None,
     ) -> GrowingMachine:
         """A machine for the targets (n, L) of the rows, its intercept trained; `weights` stand in for the rows' own."""
         rows = columns.rows
@@ -313,7 +350,11 @@ class GrowingMachine:
         given = rows.weights if weights is None else weights
         s = np.ones((1, rows.n_rows)) if given is None else np.atleast_2d(np.asarray(given, dtype=np.float64).T)
         y = np.ascontiguousarray(rows.targets.T, dtype=np.float64)
-        machine = cls(columns, y, np.ascontiguousarray(s), loss, C, noise=float(np.finfo(rows.dtype).eps), **options)
+        machine = cls(
+            columns, y, np.ascontiguousarray(s), spec.loss, spec.C, capacity=capacity,
+            fit_intercept=spec.fit_intercept, penalize_intercept=spec.penalize_intercept,
+            memory_budget=memory_budget, noise=float(np.finfo(rows.dtype).eps),
+        )  # fmt: skip
         machine.retrain()
         return machine
 
@@ -386,13 +427,10 @@ class GrowingMachine:
     def objective(self) -> Array:
         """1/2 |w|^2 + sum of the weighted losses at the current weights, per output."""
         if self._value is None:
-            self._value = self._objective(np.arange(len(self.y)), self.theta[:, : self.width], self.f)
+            theta = self.theta[:, : self.width]
+            penalties = 0.5 * np.sum(self.penalty[: self.width] * theta * theta, axis=1)
+            self._value = penalties + np.sum(self.cost * self.loss.value(self.y, self.f), axis=1)
         return self._value
-
-    def _objective(self, which: Array, theta: Array, f: Array) -> Array:
-        losses = self._own_loss(which).value(self._part(self.y, which), f)
-        penalties = 0.5 * np.sum(self.penalty[: self.width] * theta * theta, axis=1)
-        return penalties + np.sum(self._part(self.cost, which) * losses, axis=1)
 
     def _part(self, values: Array, which: Array) -> Array:
         """Lines of some problems, without a copy where these are all or where all share one."""
@@ -477,7 +515,7 @@ class GrowingMachine:
         self,
         tol: float = 1e-5,
         max_iter: int = 200,
-        deadline: float | None = None,
+        run: Run | None = None,
         thorough: bool = False,
         enough: float = 4e-16,
     ) -> None:
@@ -508,7 +546,7 @@ class GrowingMachine:
                 done |= self.optimality[left] <= tol
             self._exact[left] = done
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
-            if used >= max_iter or not len(left) or is_over(deadline):
+            if used >= max_iter or not len(left) or (run is not None and run.late):
                 break
             theta, f = self.theta[left, :p], self.f[left]
             self._move(left, step)
@@ -563,7 +601,7 @@ class GrowingMachine:
         t, _ = minimise_along(
             self._own_loss(problems), self.y[problems], f, np.broadcast_to(self._part(self.cost, problems), f.shape),
             change[:, None], np.sum(penalised * theta, axis=1)[:, None],
-            np.sum(penalised * step, axis=1)[:, None] + 1e-300, 1.0, tol=1e-10,
+            np.sum(penalised * step, axis=1)[:, None] + 1e-300, 1.0, tol=1e-6,
         )  # fmt: skip
         sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
         self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)

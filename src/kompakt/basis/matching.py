@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,14 +28,14 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.basis.gram import forward_select
-from kompakt.basis.refine import Limits, descend
+from kompakt.basis.refine import descend
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Linear
 from kompakt.linalg import Factor, factorise
 from kompakt.model import Model
-from kompakt.run import is_over, task, tracked
+from kompakt.run import Run
 
 Array = np.ndarray
 
@@ -212,8 +212,7 @@ class Plan:
     refine: bool = True
     refine_iter: int = 100
     max_rows: int = 20_000
-    key: int = 0
-    deadline: float | None = None
+    run: Run = field(default_factory=Run)
 
 
 def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
@@ -223,7 +222,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     job = _Job(model, X, plan)
     steps: list[CompressionStep] = []
     began = time.monotonic()
-    for size in tracked(plan.sizes, "sizes", len(plan.sizes)):
+    for size in plan.run.tracked(plan.sizes, "sizes", len(plan.sizes)):
         basis = job.chosen(size)
         if plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
             basis = job.refined(basis)
@@ -233,7 +232,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         enough = plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol
-        if enough or (size != plan.sizes[-1] and is_over(plan.deadline)):
+        if enough or (size != plan.sizes[-1] and plan.run.late):
             break
     return steps
 
@@ -306,19 +305,19 @@ class _Job:
         """Support vectors and rows in equal parts, chosen by hash; more of one where there are few of the other."""
         rows = self.few.rows
         X = rows.X if not rows.is_sparse else None
-        own = smallest_distinct(hash_rows(self.vectors, self.plan.key), count)
+        own = smallest_distinct(hash_rows(self.vectors, self.plan.run.key), count)
         if X is None:
             return self.vectors[own]
-        others = smallest_distinct(hash_rows(X, self.plan.key), count)
+        others = smallest_distinct(hash_rows(X, self.plan.run.key), count)
         from_own = max(min(len(own), count // 2), count - len(others))
         both = np.concatenate([self.vectors[own[:from_own]], X[others[: count - from_own]].astype(np.float64)])
         return both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)]
 
     def refined(self, basis: Array) -> Array:
         objective: Any = self.few  # has the same interface as the objective of a training problem
-        limits = Limits(self.plan.refine_iter, self.plan.deadline)
-        with task("refinement", limits.max_iter) as step:
-            return descend(objective, self.kernel, basis, limits, [], step)[1]
+        run = self.plan.run
+        with run.task("refinement", self.plan.refine_iter) as step:
+            return descend(objective, self.kernel, basis, self.plan.refine_iter, run, [], step)[1]
 
     def model(self, basis: Array, match: Match) -> Model:
         vectors = basis if self.offset is None else basis + self.offset
@@ -343,7 +342,7 @@ def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
 
     Without a tolerance nothing is decided, and the second part is the first.
     """
-    order = np.argsort(hash_rows(rows, plan.key + 7), kind="stable")
+    order = np.argsort(hash_rows(rows, plan.run.key + 7), kind="stable")
     held = max(1, int(_HELD_OUT * len(order)))
     if plan.tol is None:
         return order[:held], order[:held], order[held:]
@@ -359,11 +358,11 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
         if rows.shape[0] < 20:
             raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
         if rows.shape[0] > plan.max_rows:
-            rows = rows[np.sort(np.argsort(hash_rows(rows, plan.key), kind="stable")[: plan.max_rows])]
+            rows = rows[np.sort(np.argsort(hash_rows(rows, plan.run.key), kind="stable")[: plan.max_rows])]
         return rows
     vectors = model.basis
     count = len(vectors)
-    rng = np.random.default_rng([plan.key, 11])
+    rng = np.random.default_rng([plan.run.key, 11])
     copies = int(np.clip(np.ceil(2000 / max(1, count)), 1, 50))
     made = [vectors]
     for _ in range(copies):

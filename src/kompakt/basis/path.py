@@ -7,17 +7,15 @@ the next selected vectors, so the whole path costs about as much as three machin
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kompakt.basis.compact import Array, HeldOut, Recipe, held_out, light, select, widened
+from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light, with_widths
 from kompakt.basis.refine import refine
-from kompakt.data import ArrayRows
 from kompakt.kernels import Kernel
-from kompakt.run import tracked
+from kompakt.run import Run
+from kompakt.spec import Data, Spec
 from kompakt.validation import SizeChoice, pick_size
 
 logger = logging.getLogger("kompakt")
@@ -37,7 +35,6 @@ class SizePath:
     choice: SizeChoice
     basis: Array | None  # refined basis of the chosen size on the first split, a start for the final fit
     kernel: Kernel
-    history: list[dict[str, Any]]
     n_kernel_evals: int
 
     def __repr__(self) -> str:
@@ -69,12 +66,12 @@ def sizes_up_to(largest: int) -> Array:
 
 
 def size_path(
-    rows: ArrayRows,
-    kernel: Kernel,
+    data: Data,
+    spec: Spec,
     largest: int,
-    recipe: Recipe,
+    plan: Plan,
     splits: list[tuple[Array, Array]],
-    labels: Array | None,
+    run: Run,
     size_tol: float | None = None,
 ) -> SizePath:
     """Run the path on every split and pick a size.
@@ -83,17 +80,15 @@ def size_path(
     error) where that is given.
     """
     sizes = sizes_up_to(largest)
-    runs = [_Run(rows, kernel, recipe, train, other, labels, largest) for train, other in splits]
+    paths = [_Split(data.subset(train), data.subset(other), spec, largest, plan, run) for train, other in splits]
     found: list[list[HeldOut]] = []
-    history: list[dict[str, Any]] = []
-    began = time.monotonic()
-    for size in tracked(sizes, "sizes", len(sizes)):
-        found.append([run.extend(int(size)) for run in runs])
+    for size in run.tracked(sizes, "sizes", len(sizes)):
+        found.append([path.extend(int(size)) for path in paths])
         errors = [result.error for result in found[-1]]
-        history.append({"phase": "size", "time": time.monotonic() - began, "n_basis": int(size), "validation": errors})
+        run.note("size", n_basis=int(size), validation=errors)
         logger.info("size %d: held-out error %.5g", size, np.mean(errors))
         means = np.array([np.mean([result.error for result in row]) for row in found])
-        if len(means) - 1 - int(np.argmin(means)) >= _PATIENCE or size == sizes[-1] or recipe.settings.out_of_time():
+        if len(means) - 1 - int(np.argmin(means)) >= _PATIENCE or size == sizes[-1] or run.late:
             break
     tried = sizes[: len(found)]
     table = np.array([[result.error for result in row] for row in found])
@@ -103,53 +98,40 @@ def size_path(
         choice = pick_size(tried, table.mean(axis=1), "one_se", standard_errors=spread)
     else:
         choice = pick_size(tried, table.mean(axis=1), "within", tolerance=float(size_tol))
-    first = runs[0]
-    basis, chosen_kernel = first.kept[int(choice.size)]
-    evaluations = sum(run.n_kernel_evals for run in runs)
-    return SizePath(tried, table, spread, choice, basis if recipe.refine else None, chosen_kernel, history, evaluations)
+    basis, kernel = paths[0].kept[int(choice.size)]
+    evaluations = sum(path.n_kernel_evals for path in paths)
+    return SizePath(tried, table, spread, choice, basis if plan.refine else None, kernel, evaluations)
 
 
-class _Run:
-    """One split's growing machine."""
+class _Split:
+    """The machine of one split, which grows along the sizes."""
 
-    def __init__(
-        self,
-        rows: ArrayRows,
-        kernel: Kernel,
-        recipe: Recipe,
-        train: Array,
-        other: Array,
-        labels: Array | None,
-        largest: int,
-    ) -> None:
-        self.recipe = recipe
-        self.part, self.other = rows.subset(train), rows.subset(other)
-        self.light = light(self.part, recipe.memory_budget, recipe.C) if recipe.refine else self.part
-        self.selection = select(self.part, kernel, largest, recipe, None if labels is None else labels[train])
-        self.kernel = kernel
-        self.basis = self.selection.vectors[:0]
+    def __init__(self, part: Data, other: Data, spec: Spec, largest: int, plan: Plan, run: Run) -> None:
+        self.part, self.other, self.spec, self.plan, self.run = part, other, spec, plan, run
+        self.light = light(part.rows, spec, run) if plan.refine else part.rows
+        self.start = choose(part, spec, largest, plan, run)
+        self.basis = self.start.vectors[:0]
         self.taken = 0
         self.kept: dict[int, tuple[Array, Kernel]] = {}
-        self.n_kernel_evals = int(self.selection.info.get("n_kernel_evals", 0))
+        self.n_kernel_evals = self.start.n_kernel_evals
 
     def extend(self, size: int) -> HeldOut:
         """Grow to `size`, refine, and look at the held-out rows."""
-        more = self.selection.vectors[self.taken : self.taken + size - len(self.basis)]
+        plan, rows = self.plan, self.part.rows
+        more = self.start.vectors[self.taken : self.taken + size - len(self.basis)]
         self.taken += len(more)
         self.basis = np.concatenate([self.basis, more.astype(self.basis.dtype)])
-        recipe = self.recipe
-        if recipe.refine and len(self.basis):
+        if plan.refine and len(self.basis):
             result = refine(
                 self.light,
-                recipe.problem(None),  # type: ignore[arg-type]
-                widened(self.kernel, recipe.learn, self.part.n_features),
+                replace(self.spec, kernel=with_widths(self.spec.kernel, plan.learn, rows.n_features)),
                 self.basis,
-                learn_width=recipe.learn is not None,
-                max_iter=max(10, recipe.refine_iter // 3),
-                memory_budget=recipe.memory_budget,
-                deadline=recipe.settings.deadline,
+                self.run,
+                learn_width=plan.learn is not None,
+                max_iter=max(10, plan.refine_iter // 3),
             )
-            self.kernel, self.basis = result.kernel, result.basis.astype(self.part.dtype)
+            self.spec = replace(self.spec, kernel=result.kernel)
+            self.basis = result.basis.astype(rows.dtype)
             self.n_kernel_evals += result.n_kernel_evals
-        self.kept[size] = (self.basis, self.kernel)
-        return held_out(self.part, self.other, self.kernel, self.basis, recipe)
+        self.kept[size] = (self.basis, self.spec.kernel)
+        return held_out(self.part, self.other, self.spec, self.basis, plan, self.run)

@@ -1,9 +1,9 @@
-"""Greedy projection (seed 004, algorithm 1): pivoted Cholesky on the kernel matrix, from a part of its values.
+"""Greedy projection (Franc and Hlavac 2003, algorithm 1): pivoted Cholesky of the kernel matrix from few of its values.
 
 A row's representation error se(x) = k(x, x) - |gamma(x)|^2 is what the basis does not span of its image, where
-gamma(x) = R'^-1 k_r(x) are its coordinates in the orthonormal basis F_r R^-1 (eq. 3; the seed's text says that the
-columns of R are that basis).  Adding a vector appends one coordinate to every row, so errors are updated and never
-recomputed: O(n m^2) instead of the seed's O(n m^3).
+gamma(x) = R'^-1 k_r(x) are its coordinates in the orthonormal basis F_r R^-1 (eq. 3; the paper's text says that
+the columns of R are that basis).  Adding a vector appends one coordinate to every row, so errors are updated and never
+recomputed: O(n m^2) instead of the paper's O(n m^3).
 
 One vector at a time this is bound by memory: every step reads all coordinates for one product.  So vectors are chosen
 in batches with the result of one at a time.  Errors only ever fall; hence, among the rows with the largest errors
@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kompakt.basis.random import Selection
 from kompakt.data import ArrayRows, RowBlock, hash_rows
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor, border
-from kompakt.run import task
+from kompakt.run import Run
+from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray
 
@@ -65,8 +65,10 @@ class ProjectionSelector:
     >>> from kompakt.kernels import RBF
     >>> from kompakt.data import ArrayRows
     >>> from kompakt.basis import ProjectionSelector
+    >>> from kompakt.run import Run
+    >>> from kompakt.spec import Data, Spec
     >>> X = np.array([[0.0], [0.1], [5.0], [5.1]])
-    >>> chosen = ProjectionSelector().select(ArrayRows(X), RBF(1.0), 2, key=0)
+    >>> chosen = ProjectionSelector().select(Data(ArrayRows(X)), Spec(RBF(1.0)), 2, Run())
     >>> sorted(chosen.indices // 2)
     [np.int64(0), np.int64(1)]
     """
@@ -87,17 +89,17 @@ class ProjectionSelector:
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"batch must be None or a whole number of at least 1; got {self.batch!r}.")
 
-    def select(self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int) -> Selection:
+    def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` rows; `scores` are their errors when they were chosen, `factor` is R."""
-        return self.run(rows, kernel, n_basis, key=key, keep_features=False).selection
+        return self.project(data.rows, spec.kernel, n_basis, run, keep_features=False).basis
 
-    def run(
+    def project(
         self,
         rows: ArrayRows,
         kernel: Kernel,
         n_basis: int,
+        run: Run,
         *,
-        key: int,
         keep_features: bool = True,
         given: Array | None = None,
     ) -> Projection:
@@ -105,13 +107,13 @@ class ProjectionSelector:
 
         `keep_features` stores the coordinates whatever the budget; `given` are row numbers that come first.
         """
-        state = _State(rows, kernel, n_basis, self, key, keep_features)
+        state = _State(rows, kernel, n_basis, self, run.key, keep_features)
         if given is not None and len(given):
             state.extend(np.asarray(given, dtype=np.intp))
         if not state.indices and self.first == "random" and len(state.usable):
             state.extend(state.usable[[np.argmin(state.hashes[state.usable])]])
         most = min(n_basis, rows.n_rows)
-        with task("selection", most, work=float(most)) as step:
+        with run.task("selection", most, work=float(most)) as step:
             while len(state.indices) < most and not state.finished():
                 pivots = state.propose_max() if self.pivot == "max" else state.propose_random()
                 if len(pivots):
@@ -122,9 +124,9 @@ class ProjectionSelector:
 
 @dataclass(frozen=True)
 class Projection:
-    """A selection with what was computed on the way."""
+    """A basis with what was computed on the way."""
 
-    selection: Selection
+    basis: Basis
     factor: Factor
     features: Array | None  # (n, m): the coordinates gamma of all rows
     errors: Array  # (n,): se of every row
@@ -358,7 +360,7 @@ class _State:
                 "no row can be chosen: k(x, x) is zero for every row. Use a kernel that is positive on the rows."
             )
         features = self.features
-        selection = Selection(
+        basis = Basis(
             indices=indices,
             vectors=self.kernel.take_basis(self.rows, indices),
             scores=np.array(self.scores),
@@ -366,7 +368,7 @@ class _State:
             info={"mse": self.mse[-1], "se_max": self.se_max[-1], "n_kernel_evals": self.n_kernel_evals},
         )
         return Projection(
-            selection,
+            basis,
             self.factor,
             features if features is None or features.shape[1] == m else np.ascontiguousarray(features[:, :m]),
             self.errors,

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kompakt.checkpoint import CheckpointError, Progress, progress
-from kompakt.checkpoint import step as once
+from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
-from kompakt.design import DEFAULT_BUDGET, FeatureDesign, choose_block_rows
+from kompakt.design import FeatureDesign, choose_block_rows
 from kompakt.kernels import RBF, Kernel
 from kompakt.linalg import factorise
 from kompakt.losses import Loss, PiecewiseLinear
-from kompakt.run import Task, is_over, keeps_on_interrupt, task
+from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.kinks import Rounded
 from kompakt.solve.problem import block_weights
+from kompakt.spec import Spec
 
 Array = np.ndarray
 
@@ -43,7 +43,7 @@ class Replay:
         Has `carried` (plain values and arrays): what an evaluation leaves behind for the next.
     """
 
-    def __init__(self, place: Progress, objective: Any) -> None:
+    def __init__(self, place: Progress | NoProgress, objective: Any) -> None:
         self.place, self.objective = place, objective
         self._evaluations: list[dict[str, Any]] = list(place.last or [])
         self._next = 0
@@ -95,6 +95,12 @@ class Refined:
     weights: tuple[Array, Array] | None = None
 
 
+def require_derivatives(kernel: Kernel) -> None:
+    """Refuse a kernel whose vectors cannot be moved."""
+    if not kernel.differentiable:
+        raise TypeError(f"refinement needs derivatives, which a {kernel.name} kernel does not have; pass refine=False.")
+
+
 class RefinementObjective:
     """Value and gradient of the eliminated objective J(Z, theta) = min over the weights.
 
@@ -102,20 +108,16 @@ class RefinementObjective:
     ----------
     rows : ArrayRows
         With targets and weights.
-    problem : Problem
-        Loss, C and intercept; its design is not used.
-    kernel : Kernel
+    spec : Spec
+        Kernel to start from, loss, C and intercept.
     learn_width : bool
         Whether the kernel's parameters move too.
     """
 
-    def __init__(self, rows: ArrayRows, problem: Problem, kernel: Kernel, *, learn_width: bool, tol: float = 1e-5):
-        if not kernel.differentiable:
-            raise TypeError(
-                f"refinement needs derivatives, which a {kernel.name} kernel does not have; pass refine=False."
-            )
-        self.rows, self.kernel = rows, kernel
-        self.problem = replace(problem, loss=smooth(problem.loss, rows))
+    def __init__(self, rows: ArrayRows, spec: Spec, *, learn_width: bool, tol: float = 1e-5):
+        require_derivatives(spec.kernel)
+        self.rows, self.kernel = rows, spec.kernel
+        self.spec = replace(spec, loss=smooth(spec.loss, rows))
         self.learn_width = learn_width
         self.settings = Settings(tol=tol, max_iter=50)
         self.n_evaluations = self.n_kernel_evals = 0
@@ -167,7 +169,7 @@ class RefinementObjective:
         start = None
         if self._weights is not None and self._intercept is not None and len(self._weights) == m:
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
-        solution = solve(replace(self.problem, design=design), start, self.settings)
+        solution = solve(Problem.of(design, self.spec), start, self.settings)
         weights = factor.inverse() @ solution.coordinates[:-1]
         solution = replace(solution, weights=weights, jitter=factor.jitter)
         self._weights, self._intercept = weights, solution.intercept
@@ -178,7 +180,7 @@ class RefinementObjective:
         self.n_evaluations += 1
         solution, K, Phi = self.solve_weights(kernel, Z)
         beta, w = solution.weights, solution.coordinates
-        loss, C = self.problem.loss, self.problem.C
+        loss, C = self.spec.loss, self.spec.C
         small_beta, small_w = beta.astype(K.dtype), w[:-1].astype(K.dtype)
         basis = Z.astype(K.dtype)
 
@@ -211,51 +213,58 @@ def smooth(loss: Loss, rows: ArrayRows) -> Loss:
     return Rounded(loss, 0.1 * spread if spread > 0 else 0.1)
 
 
-def refine(rows: ArrayRows, problem: Problem, kernel: Kernel, basis: Array, **options: Any) -> Refined:
-    """Descend from a basis, as a step of the fit's checkpoint; see `descend_in_stages` for the options."""
-    run = partial(descend_in_stages, rows, problem, kernel, basis, **options)
-    return once("refinement", run, Refined, complete=lambda refined: refined.interrupted is None)
-
-
-def descend_in_stages(
+def refine(
     rows: ArrayRows,
-    problem: Problem,
-    kernel: Kernel,
+    spec: Spec,
     basis: Array,
+    run: Run,
     *,
     learn_width: bool = False,
     max_iter: int = 100,
     sample_rows: int | None = None,
-    memory_budget: int | None = None,
-    deadline: float | None = None,
-    interruptible: bool = False,
 ) -> Refined:
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
-    rows, or on as many as fit the memory budget with their kernel values and features.  Where it is `interruptible`,
-    Ctrl-C ends the descent, and the best point so far is returned.
+    rows, or on as many as fit the memory budget with their kernel values and features.  In an interruptible run Ctrl-C
+    ends the descent, and the best point so far is returned.
     """
+    descent = partial(_in_stages, rows, spec, basis, run, learn_width, max_iter, sample_rows)
+    return run.step("refinement", descent, Refined, complete=lambda refined: refined.interrupted is None)
+
+
+def _in_stages(
+    rows: ArrayRows,
+    spec: Spec,
+    basis: Array,
+    run: Run,
+    learn_width: bool,
+    max_iter: int,
+    sample_rows: int | None,
+) -> Refined:
     trace: list[dict[str, float]] = []
     m = max(1, len(basis))
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
-    fitting = max(1000, (memory_budget or DEFAULT_BUDGET) // (2 * m * itemsize))
+    fitting = max(1000, run.budget // (2 * m * itemsize))
     first_rows = min(fitting, sample_rows or max(20_000, 40 * m))
     sizes = [(min(rows.n_rows, fitting), max_iter)]
     if sizes[0][0] > 1.5 * first_rows:
         sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, max(10, max_iter // 5)))]
-    plan = [(*_subset(rows, problem, count), budget) for count, budget in sizes]
+    plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
+    kernel = spec.kernel
     first: float | None = None
     last = np.nan
     n_iter = n_evaluations = n_kernel_evals = 0
     kept: tuple[Array, Array] | None = None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
-    with task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
-        for part, part_problem, budget in plan:
-            objective = RefinementObjective(part, part_problem, kernel, learn_width=learn_width)
-            limits = Limits(budget, deadline, interruptible)
-            run = partial(descend, objective, kernel, basis, limits, trace, step)
-            stage = once("descent", lambda: (*run(), objective.carried[2:]), complete=lambda stage: stage[4] is None)  # noqa: B023
+    with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
+        for part, part_spec, budget in plan:
+            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
+            stage = run.step(
+                "descent",
+                lambda: (*descend(objective, kernel, basis, budget, run, trace, step), objective.carried[2:]),  # noqa: B023
+                complete=lambda stage: stage[4] is None,
+            )
             kernel, basis, values, steps, kept, (evaluations, kernel_evals) = stage
             first = values[0] if first is None else first
             last = values[-1]
@@ -269,28 +278,20 @@ def descend_in_stages(
     return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """When a descent ends, besides where it converges."""
-
-    max_iter: int
-    deadline: float | None = None
-    interruptible: bool = False
-
-
-def _subset(rows: ArrayRows, problem: Problem, count: int) -> tuple[ArrayRows, Problem]:
-    """Random rows, and the problem in which their losses stand for those of all rows."""
+def _subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
+    """Random rows, and the objective in which their losses stand for those of all rows."""
     if count >= rows.n_rows:
-        return rows, problem
+        return rows, spec
     index = np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:count])
-    return rows.subset(index), replace(problem, C=problem.C * rows.n_rows / count)
+    return rows.subset(index), replace(spec, C=spec.C * rows.n_rows / count)
 
 
 def descend(
     objective: RefinementObjective,
     kernel: Kernel,
     basis: Array,
-    limits: Limits,
+    max_iter: int,
+    run: Run,
     trace: list[dict[str, float]],
     step: Task,
 ) -> tuple[Kernel, Array, list[float], int, tuple[Array, Array] | None]:
@@ -300,14 +301,14 @@ def descend(
     theta = kernel.theta if objective.learn_width else np.empty(0)
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
-    replay = Replay(progress("evaluations"), objective)
+    replay = Replay(run.progress("evaluations"), objective)
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
         return (kernel.with_theta(x[basis.size :]) if objective.learn_width else kernel), Z
 
     def function(x: Array) -> tuple[float, Array]:
-        if values and is_over(limits.deadline):
+        if values and run.late:
             raise _OutOfTime
         if not np.all(np.isfinite(x)):  # squares of a huge gradient
             raise _Overflow
@@ -343,14 +344,14 @@ def descend(
             method="L-BFGS-B",
             # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
             bounds=[(None, None)] * basis.size + [(t - 7.0, t + 7.0) for t in theta],
-            options={"maxiter": limits.max_iter, "maxcor": 20, "ftol": 1e-9},
+            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
             callback=count,
         )
         steps = int(result.nit)
     except (_OutOfTime, _Overflow):
         steps = len(values)
     except KeyboardInterrupt:
-        if not (limits.interruptible and best["x"] is not None and keeps_on_interrupt()):
+        if best["x"] is None or not run.keeps_on_interrupt():
             raise
         steps, kept = len(values), best["weights"]
     new_kernel, Z = split(start if best["x"] is None else best["x"])

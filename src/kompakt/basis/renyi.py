@@ -1,10 +1,10 @@
-"""Prototype rows of high quadratic Renyi entropy (seed 002, algorithm 1).
+"""Prototype rows of high quadratic Renyi entropy (De Brabanter et al. 2010, algorithm 1).
 
 With a Gaussian kernel density estimate of bandwidths h_1..h_d the quadratic Renyi entropy of m rows is
 
     H = -log( S / (m^2 (4 pi)^(d/2) h_1 ... h_d) ),   S = sum_kl exp(-sum_j (x_kj - x_lj)^2 / (4 h_j^2)),
 
-(seed 002, eq. 12, with the prefactor 1/(m^2 2^(d/2) |D|) of a normalised kernel). Rows are exchanged one
+(De Brabanter et al. 2010, eq. 12, with the factor 1/(m^2 2^(d/2) |D|) of a normalised kernel). Rows are exchanged one
 by one whenever that lowers S. Only the kernel matrix of the m rows and its row sums are kept, and a swap
 changes one row of them: O(m).
 """
@@ -15,17 +15,17 @@ import logging
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kompakt.basis.bandwidth import bandwidths, column_plug_ins
-from kompakt.basis.random import Selection, dense_rows
-from kompakt.data import ArrayRows, hash_rows
-from kompakt.kernels import Kernel
+from kompakt.basis.random import dense_rows
+from kompakt.data import hash_rows
 from kompakt.parallel import block_threads
-from kompakt.run import task
+from kompakt.run import Run
+from kompakt.spec import Basis, Data, Spec
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -142,7 +142,7 @@ def allot(mass: Floats, available: Ints, n_slots: int) -> Ints:
 
 @dataclass(frozen=True)
 class RenyiSelector:
-    """Choose rows by swaps that raise the quadratic Renyi entropy (seed 002, algorithm 1).
+    """Choose rows by swaps that raise the quadratic Renyi entropy (De Brabanter et al. 2010, algorithm 1).
 
     The selection depends on the rows as a set and on the seed, not on their order: the first working set and
     the order of the candidates follow a keyed hash of the rows' content, equal rows count once, rows of
@@ -151,7 +151,7 @@ class RenyiSelector:
     Parameters
     ----------
     bandwidth : "sheather-jones", float or array of shape (d,), default="sheather-jones"
-        Bandwidths of the density estimate, one per dimension; by default algorithm 2 of seed 002
+        Bandwidths of the density estimate, one per dimension; by default algorithm 2 of De Brabanter et al. 2010
         (:func:`kompakt.basis.bandwidths`).
     stratify : bool, default=True
         With labels `y`, keep the classes' shares of the slots as in the data and swap within a class only;
@@ -186,17 +186,13 @@ class RenyiSelector:
     max_swaps: int = 200_000
     on_blind: str = "warn"
 
-    #: callers that know class labels hand them over, for strata
-    uses_labels: ClassVar[bool] = True
-
-    def select(
-        self, rows: ArrayRows, kernel: Kernel, n_basis: int, *, key: int, labels: ArrayLike | None = None
-    ) -> Selection:
+    def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """Choose `n_basis` rows of a source, fewer where there are fewer; the protocol of all selectors.
 
         The entropy is that of the inputs, so the kernel plays no part. Columns without a plug-in bandwidth, and
         bandwidths that had to be widened, are logged; a blind criterion is warned of as in `select_rows`.
         """
+        rows, kernel = data.rows, spec.kernel
         if kernel.name == "precomputed":
             raise ValueError(
                 "entropy selection needs the inputs, but kernel='precomputed' gives kernel values only; "
@@ -205,15 +201,15 @@ class RenyiSelector:
         self._check_choice(n_basis)
         if rows.n_rows == 1:
             only = np.zeros(1, dtype=np.intp)
-            return Selection(only, kernel.take_basis(rows, only), info={"widened": 1.0, "blind": False})
+            return Basis(only, kernel.take_basis(rows, only), info={"widened": 1.0, "blind": False})
         weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
         with block_threads():
-            chosen = self._select(rows.X, n_basis, labels, weights, np.random.default_rng(key), quiet=True)
+            chosen = self._select(rows.X, n_basis, data.labels, weights, np.random.default_rng(run.key), run)
         if chosen.info["widened"] > 1:
             logger.info("the entropy criterion was blind; bandwidths widened %g times.", chosen.info["widened"])
         self._report(chosen.info, len(chosen.vectors), len(chosen.vectors))
         assert chosen.indices is not None  # prototypes are rows
-        return Selection(chosen.indices, kernel.take_basis(rows, chosen.indices), chosen.scores, info=chosen.info)
+        return Basis(chosen.indices, kernel.take_basis(rows, chosen.indices), chosen.scores, info=chosen.info)
 
     def select_rows(
         self,
@@ -223,7 +219,7 @@ class RenyiSelector:
         y: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         rng: int | np.random.Generator | np.random.RandomState | None = None,
-    ) -> Selection:
+    ) -> Basis:
         """Choose `n_basis` rows of a matrix; substitutes and a blind criterion are reported by warnings.
 
         Parameters
@@ -240,7 +236,7 @@ class RenyiSelector:
 
         Returns
         -------
-        Selection
+        Basis
             ``scores`` is each row's similarity to the others (its part of the off-diagonal sum); ``info``
             holds ``entropy``, ``history`` (proposals, entropy), ``n_proposed``, ``n_accepted``,
             ``converged``, ``blind``, ``off_diagonal_share``, ``bandwidths``, ``widened`` and
@@ -259,15 +255,15 @@ class RenyiSelector:
         y: ArrayLike | None,
         weights: ArrayLike | None,
         generator: np.random.Generator,
-        quiet: bool = False,
-    ) -> Selection:
+        run: Run | None = None,
+    ) -> Basis:
         pool = self._pool(X, n_basis, y, weights, generator)
-        h = self._bandwidths(X, _frequencies(weights, len(pool.rows)), quiet)
+        h = self._bandwidths(X, _frequencies(weights, len(pool.rows)), quiet=run is not None)
         state = generator.bit_generator.state
         evaluations = 0
         for doubling in range(_MAX_WIDENINGS):
             generator.bit_generator.state = state  # each width sees the same proposals
-            chosen = self._run(X, pool, h * 2.0**doubling, generator)
+            chosen = self._swap(X, pool, h * 2.0**doubling, generator, run or Run())
             evaluations += chosen.info["n_kernel_evals"]
             chosen.info.update(widened=2.0**doubling, n_kernel_evals=evaluations)
             if self.on_blind == "warn" or not chosen.info["blind"]:
@@ -318,7 +314,7 @@ class RenyiSelector:
         counts = allot(class_mass, available, n_basis)
         return _Pool(distinct, label[distinct], np.cumsum(counts) - counts, counts)
 
-    def _run(self, X: Any, pool: _Pool, h: Floats, rng: np.random.Generator) -> Selection:
+    def _swap(self, X: Any, pool: _Pool, h: Floats, rng: np.random.Generator, run: Run) -> Basis:
         members = pool.first_members()
         m, scale = len(members), 1.0 / (2.0 * h)
         vectors = dense_rows(X, pool.rows[members])
@@ -336,7 +332,7 @@ class RenyiSelector:
         history = [(0, entropy())]
         proposed = accepted = 0
         converged = len(open_rows) == m  # nothing outside to swap in
-        with task("selection", minor=True) as step:  # how many swaps it takes is known only at the end
+        with run.task("selection", minor=True) as step:  # how many swaps it takes is known only at the end
             while not converged and proposed < self.max_swaps:
                 size = min(_BATCH, self.max_swaps - proposed)
                 rows = open_rows[rng.integers(len(open_rows), size=size)]
@@ -362,7 +358,7 @@ class RenyiSelector:
             "bandwidths": h,
         }
         indices = pool.rows[members]
-        return Selection(indices, dense_rows(X, indices), scores=working.crowding.copy(), info=info)
+        return Basis(indices, dense_rows(X, indices), scores=working.crowding.copy(), info=info)
 
     def _report(self, info: dict[str, Any], m: int, n_basis: int) -> None:
         if m < n_basis:

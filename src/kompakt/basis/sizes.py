@@ -7,211 +7,172 @@ distances or products for all widths, and the machines of one matrix are grown s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
 from kompakt.basis.growing import GrowingMachine, minimise_along
-from kompakt.data import ArrayRows
+from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
-from kompakt.run import tracked
+from kompakt.spec import Data, Spec
 from kompakt.validation import Split
 
 Array = np.ndarray
 
-#: class numbers from raw outputs (n, L)
-Decide = Callable[[Array], Array]
+
+def stream_of(data: Data, plan: GrowthPlan) -> CandidateStream:
+    """Candidates that all machines of a cross-validation try, as far as their fold does not hold them out."""
+    return CandidateStream.of(hash_rows(data.rows.X, plan.run.key), plan.run.key)
 
 
-@dataclass(frozen=True)
-class SizeProblem:
-    """What is cross-validated: rows with targets, how outputs become classes, and how to grow.
+def fold_weights(rows: ArrayRows, split: Split) -> Array:
+    """Row weights with 0 for all rows that the fold does not train on."""
+    train, given = split[0], rows.weights
+    weights = np.zeros((rows.n_rows,) if given is None else given.shape)
+    weights[train] = 1.0 if given is None else given[train]
+    return weights
 
-    Parameters
-    ----------
-    rows : ArrayRows
-    labels : ndarray of shape (n,)
-        True class numbers.
-    decide : callable
-        Class numbers from raw outputs.
-    hashes : ndarray of shape (n,)
-        Keyed hashes of the rows.
-    key : int
-    splits : sequence of (train, validation)
-    loss : Loss
-    plan : GrowthPlan
-        Its `n_basis` is the largest size.
-    options : dict
-        Further arguments of `GrowingMachine`: intercept and memory.
+
+def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> tuple[float, float]:
+    """Weighted share of the held-out rows that outputs (n, L) get wrong, and their mean loss."""
+    held, given, targets, labels = split[1], data.rows.weights, data.rows.targets, data.labels
+    assert targets is not None
+    assert labels is not None
+    wrong = spec.decode(outputs[held]) != labels[held]
+    losses = np.sum(spec.loss.value(targets[held], outputs[held]), axis=1)
+    weights = given[held] if given is not None and given.ndim == 1 else None
+    return float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))
+
+
+def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) -> Array:
+    """Errors of the folds pooled over their held-out rows, not averaged over folds.
+
+    Folds of unequal size would break ties between sizes that make the same number of mistakes.
     """
-
-    rows: ArrayRows
-    labels: Array
-    decide: Decide
-    hashes: Array
-    key: int
-    splits: Sequence[Split]
-    loss: Loss
-    plan: GrowthPlan
-    options: dict[str, Any]
-
-    def stream(self, fold: int) -> CandidateStream:
-        """Candidates of a fold: the common stream, less the rows that it holds out."""
-        return CandidateStream.of(self.hashes, self.key).within(self.hashes, np.sort(self.splits[fold][0]))
-
-    def weights(self, fold: int) -> Array:
-        """Row weights with 0 for all rows that the fold does not train on."""
-        given = self.rows.weights
-        weights = np.zeros((self.rows.n_rows,) if given is None else given.shape)
-        train = self.splits[fold][0]
-        weights[train] = 1.0 if given is None else given[train]
-        return weights
-
-    @property
-    def masses(self) -> Array:
-        """Total weight of the rows that each fold holds out: errors are pooled over rows, not averaged over folds.
-
-        Folds of unequal size would break ties between sizes that make the same number of mistakes.
-        """
-        given = self.rows.weights
-        weight = given if given is not None and given.ndim == 1 else np.ones(self.rows.n_rows)
-        return np.array([weight[held].sum() for _, held in self.splits])
-
-    def errors(self, outputs: Array, fold: int) -> tuple[float, float]:
-        """Weighted share of the held-out rows that outputs (n, L) get wrong, and their mean loss."""
-        held, given, targets = self.splits[fold][1], self.rows.weights, self.rows.targets
-        assert targets is not None
-        wrong = self.decide(outputs[held]) != self.labels[held]
-        losses = np.sum(self.loss.value(targets[held], outputs[held]), axis=1)
-        weights = given[held] if given is not None and given.ndim == 1 else None
-        return float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))
+    given = rows.weights
+    weight = given if given is not None and given.ndim == 1 else np.ones(rows.n_rows)
+    return np.average(errors, axis=axis, weights=[weight[held].sum() for _, held in splits])
 
 
-def fold_errors(problem: SizeProblem, kernel: Kernel, C: float, fold: int, rows: ArrayRows | None = None) -> Array:
+def fold_errors(data: Data, spec: Spec, plan: GrowthPlan, stream: CandidateStream, split: Split) -> Array:
     """Validation error and loss of one fold at every size, (2, d_max); infinite where growth ended before."""
-    columns = KernelColumns(problem.rows if rows is None else rows, kernel, block_rows=1024)
-    plan = replace(problem.plan, shrinking=False)
-    machine = GrowingMachine.on_rows(
-        columns, problem.loss, C, problem.weights(fold), capacity=plan.n_basis, **problem.options
-    )
+    # on a thread of the pool: nothing is shown, written or kept
+    run = plan.run.quiet()
+    columns = KernelColumns(data.rows, spec.kernel, block_rows=1024)
+    weights = fold_weights(data.rows, split)
+    machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, run.memory_budget)
 
     def measure(machine: GrowingMachine) -> dict[str, float]:
-        error, loss = problem.errors(machine.f.T, fold)
+        error, loss = _held_out(data, spec, machine.f.T, split)
         return {"error": error, "loss": loss}
 
-    records = grow(machine, problem.stream(fold), plan, measure)
+    records = grow(machine, stream.within(np.sort(split[0])), replace(plan, shrinking=False, run=run), measure)
     errors = np.full((2, plan.n_basis), np.inf)
     errors[:, : len(records)] = [[record[name] for record in records] for name in ("error", "loss")]
     return errors
 
 
-def size_errors(problem: SizeProblem, kernel: Kernel, C: float) -> Array:
+def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split]) -> Array:
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
-    folds = range(len(problem.splits))
-    results = ordered_map(lambda fold: fold_errors(problem, kernel, C, fold)[0], folds)
-    errors = list(tracked(results, "folds", len(folds)))
-    return np.average(errors, axis=0, weights=problem.masses)
+    stream = stream_of(data, plan)
+    results = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split)[0], splits)
+    return _pooled(data.rows, splits, np.stack(list(plan.run.tracked(results, "folds", len(splits)))), axis=0)
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """The best point of a grid; `errors` are the validation errors (n_kernels, nC, d_max)."""
-
-    kernel: int
-    C: int
-    n_basis: int
-    errors: Array
-
-    @classmethod
-    def best(cls, errors: Array, losses: Array) -> Tuned:
-        """Lowest error; ties go to the smaller size, then to the lower held-out loss."""
-        rounded = np.round(errors, 12)
-        ties = np.argwhere(rounded == np.min(rounded))
-        kernel, C, size = min(ties.tolist(), key=lambda at: (at[2], losses[tuple(at)]))
-        return cls(kernel, C, size + 1, errors)
+def best_point(errors: Array, losses: Array) -> tuple[int, int, int]:
+    """Kernel, C and size of the lowest error; ties go to the smaller size, then to the lower held-out loss."""
+    rounded = np.round(errors, 12)
+    ties = np.argwhere(rounded == np.min(rounded))
+    kernel, C, size = min(ties.tolist(), key=lambda at: (at[2], losses[tuple(at)]))
+    return kernel, C, size + 1
 
 
 def tune_grid(
-    problem: SizeProblem,
+    data: Data,
+    spec: Spec,
+    plan: GrowthPlan,
+    splits: Sequence[Split],
     kernels: Sequence[Kernel],
     C_grid: Array,
     *,
     plus_one: bool = False,
-    memory_budget: int,
-) -> Tuned:
-    """Validation errors over kernels x C x sizes, and the best point.
+) -> tuple[Array, Array]:
+    """Validation errors and losses over kernels x C x sizes, (n_kernels, nC, d_max) each.
 
-    Kernels must differ only in parameters that `Kernel.finish` applies.  Grid points run in parallel; the result does
-    not depend on the number of threads.
+    Kernels must differ only in parameters that `Kernel.finish` applies; `plus_one` adds 1 to each.  Grid points run in
+    parallel; the result does not depend on the number of threads.
     """
-    n, plan = problem.rows.n_rows, problem.plan
-    if 3 * 8 * n * n <= memory_budget:
-        X = problem.rows.take(np.arange(n))
-        dense = kernels[0].take_basis(problem.rows, np.arange(n))
-        pre = kernels[0].pre(X, dense).astype(np.float64)
+    rows, n, stream = data.rows, data.rows.n_rows, stream_of(data, plan)
+    pre: Array | None = None
+    if 3 * 8 * n * n <= plan.run.budget:
+        X = rows.take(np.arange(n))
+        pre = kernels[0].pre(X, kernels[0].take_basis(rows, np.arange(n))).astype(np.float64)
         pre = 0.5 * (pre + pre.T)
-    else:
-        pre = None
     # side by side: one output, method 2, retraining always
-    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.deadline is None
-    simple = simple and problem.rows.n_outputs == 1
+    simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.run.deadline is None
+    simple = simple and rows.n_outputs == 1
 
     def errors_of(kernel: Kernel) -> Array:
         """Validation errors and losses (2, nC, d_max)."""
         if pre is None:
-            return _one_by_one(problem, problem.rows, kernel + 1.0 if plus_one else kernel, C_grid)
-        K = kernel.finish(pre.copy())
-        np.fill_diagonal(K, kernel.diag(X))
-        K += float(plus_one)
-        if simple:
-            return _side_by_side(problem, K, C_grid)
-        return _one_by_one(problem, ArrayRows(K, problem.rows.targets, problem.rows.weights), Precomputed(K), C_grid)
+            used, own = data, replace(spec, kernel=kernel + 1.0 if plus_one else kernel)
+        else:
+            K = kernel.finish(pre.copy())
+            np.fill_diagonal(K, kernel.diag(X))
+            K += float(plus_one)
+            if simple:
+                return _side_by_side(data, spec, plan, splits, stream, K, C_grid)
+            used = replace(data, rows=ArrayRows(K, rows.targets, rows.weights))
+            own = replace(spec, kernel=Precomputed(K))
+        points = [(replace(own, C=float(C)), split) for C in C_grid for split in splits]
+        found = ordered_map(lambda point: fold_errors(used, point[0], plan, stream, point[1]), points)
+        errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
+        return np.moveaxis(_pooled(rows, splits, errors, axis=1), 1, 0)
 
-    both = np.stack(list(tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
-    return Tuned.best(both[:, 0], both[:, 1])
-
-
-def _one_by_one(problem: SizeProblem, rows: ArrayRows, kernel: Kernel, C_grid: Array) -> Array:
-    """Validation errors and losses (2, nC, d_max), one growth after the other."""
-    points = [(float(C), fold) for C in C_grid for fold in range(len(problem.splits))]
-    found = np.stack(list(ordered_map(lambda point: fold_errors(problem, kernel, *point, rows), points)))
-    errors = found.reshape(len(C_grid), len(problem.splits), 2, -1)
-    return np.moveaxis(np.average(errors, axis=1, weights=problem.masses), 1, 0)
+    both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
+    return both[:, 0], both[:, 1]
 
 
-def _side_by_side(problem: SizeProblem, K: Array, C_grid: Array) -> Array:
-    """The same for all C and folds at once."""
-    plan, F, options = problem.plan, len(problem.splits), problem.options
-    assert problem.rows.targets is not None
+def _side_by_side(
+    data: Data,
+    spec: Spec,
+    plan: GrowthPlan,
+    splits: Sequence[Split],
+    stream: CandidateStream,
+    K: Array,
+    C_grid: Array,
+) -> Array:
+    """Validation errors and losses (2, nC, d_max) of all C and folds at once."""
+    F, targets = len(splits), data.rows.targets
+    assert targets is not None
     candidates = np.full((F, plan.n_basis, plan.n_candidates), -1, dtype=np.intp)
-    for fold in range(F):
-        stream = problem.stream(fold)
+    for fold, (train, _) in enumerate(splits):
+        own = stream.within(np.sort(train))
         for step in range(plan.n_basis):
-            drawn = stream.draw(step, plan.n_candidates, set())
+            drawn = own.draw(step, plan.n_candidates, set())
             candidates[fold, step, : len(drawn)] = drawn
     outputs = grow_batch(
         K,
-        problem.rows.targets[:, 0],
-        np.stack([problem.weights(fold).reshape(len(K)) for fold in range(F)]),
+        targets[:, 0],
+        np.stack([fold_weights(data.rows, split).reshape(len(K)) for split in splits]),
         C_grid,
         candidates,
-        problem.loss,
-        fit_intercept=options["fit_intercept"],
-        penalize_intercept=options["penalize_intercept"],
+        spec.loss,
+        fit_intercept=spec.fit_intercept,
+        penalize_intercept=spec.penalize_intercept,
         score_rows=plan.score_rows,
     )
     both = np.full((2, len(C_grid), plan.n_basis, F), np.inf)
     for step, fold, c in np.ndindex(plan.n_basis, F, len(C_grid)):
         f = outputs[step, fold, c]
         if not np.isnan(f[0]):
-            both[:, c, step, fold] = problem.errors(f[:, None], fold)
-    return np.average(both, axis=3, weights=problem.masses)
+            both[:, c, step, fold] = _held_out(data, spec, f[:, None], splits[fold])
+    return _pooled(data.rows, splits, both, axis=3)
 
 
 def grow_batch(

@@ -20,7 +20,8 @@ from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range,
 from kompakt.io.files import replacing, write_atomically
 from kompakt.model import Model
 from kompakt.parallel import block_threads
-from kompakt.run import showing
+from kompakt.run import Run
+from kompakt.run.bar import showing
 
 Array = np.ndarray
 
@@ -45,9 +46,9 @@ def predict(options: Namespace, console: Console) -> None:
     table = open_table(options, console, options.data, model=model)
     style = options.to or ("libsvm" if table.kind.format == "svmlight" else "csv")
     measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
-    with showing("predict"), block_threads(), text_output(out) as file:
+    with showing("predict") as bar, block_threads(), text_output(out) as file:
         writer = PredictionWriter(file, model, style, probability=bool(options.probability), scores=options.scores)
-        for _, raw in table.parts(impute=model.input_fill is not None):
+        for _, raw in table.parts(Run(listener=bar), impute=model.input_fill is not None):
             predicted = writer.write(raw.X)
             if raw.y is not None:
                 measures.add(raw.y, predicted)
@@ -244,30 +245,31 @@ def scale(options: Namespace, console: Console) -> None:
     table = open_table(options, console, options.data)
     if table.kind.format not in ("svmlight", "csv"):
         raise DataError(f"{options.data} is {table.kind.format}; scale writes text, and reads svmlight or CSV.")
-    with showing("scale"):
+    with showing("scale") as bar:
+        run = Run(listener=bar)
         if options.restore:
             ranges = read_range(options.restore)
             known = np.searchsorted(ranges.index, table.source.n_features)  # the file may have fewer features
             parts = ranges.index[:known], ranges.minimum[:known], ranges.maximum[:known]
             ranges = RangeFile(ranges.lower, ranges.upper, *parts)
         else:
-            ranges = _ranges(table, options.lower, options.upper)
+            ranges = _ranges(table, options.lower, options.upper, run)
         if options.save:
             extents = zip((ranges.index + 1).tolist(), ranges.minimum.tolist(), ranges.maximum.tolist(), strict=True)
             lines = ["x", f"{ranges.lower!r} {ranges.upper!r}", *(f"{n} {low!r} {high!r}" for n, low, high in extents)]
             write_atomically(options.save, ["".join(f"{line}\n" for line in lines).encode("ascii")])
         with text_output(options.out) as out:
             assert out is not None
-            _write_scaled(out, table, ranges)
+            _write_scaled(out, table, ranges, run)
     if options.out != "-":
         console.result({"rows": table.n_rows, "out": options.out, "ranges": options.save}, options.out)
 
 
-def _ranges(table: Table, lower: float, upper: float) -> RangeFile:
+def _ranges(table: Table, lower: float, upper: float, run: Run) -> RangeFile:
     """Ranges of the features that vary, absent entries of a sparse file being 0; missing values do not count."""
     minimum = np.full(table.source.n_features, np.inf)
     maximum = np.full(table.source.n_features, -np.inf)
-    for _, raw in table.parts(impute=True):
+    for _, raw in table.parts(run, impute=True):
         if sparse.issparse(raw.X):
             low, high = raw.X.min(axis=0).toarray().ravel(), raw.X.max(axis=0).toarray().ravel()
         else:
@@ -277,11 +279,11 @@ def _ranges(table: Table, lower: float, upper: float) -> RangeFile:
     return RangeFile(lower, upper, varies, minimum[varies], maximum[varies])
 
 
-def _write_scaled(out: TextIO, table: Table, ranges: RangeFile) -> None:
+def _write_scaled(out: TextIO, table: Table, ranges: RangeFile, run: Run) -> None:
     rows = csv.writer(out, delimiter=table.kind.delimiter, lineterminator="\n")
     if table.kind.header and table.names:
         rows.writerow([*table.names, table.target])
-    for _, raw in table.parts(impute=True):
+    for _, raw in table.parts(run, impute=True):
         assert raw.y is not None
         X = ranges.apply(raw.X.toarray() if sparse.issparse(raw.X) else raw.X)
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):

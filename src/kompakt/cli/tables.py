@@ -23,7 +23,7 @@ from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
 from kompakt.io.files import check_writable
 from kompakt.model import Model
-from kompakt.run import tracked
+from kompakt.run import Run
 
 Array = np.ndarray
 
@@ -335,10 +335,10 @@ class Table:
             raise _data_error(self.path, self.kind, self.names, error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
 
-    def parts(self, *, impute: bool) -> Iterator[tuple[int, Raw]]:
+    def parts(self, run: Run, *, impute: bool) -> Iterator[tuple[int, Raw]]:
         """All rows in parts, checked, with the number of the first row of each."""
         starts = range(0, self.n_rows, _PART)
-        for start in tracked(starts, "rows", len(starts)):
+        for start in run.tracked(starts, "rows", len(starts)):
             raw = self.read(start, start + _PART)
             self.check(raw.X, impute=impute, start=start)
             yield start, raw

@@ -22,11 +22,12 @@ from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataErr
 from kompakt.cli.predict import Measures, PredictionWriter, text_output
 from kompakt.cli.tables import Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
-from kompakt.estimators.base import InterruptedWarning
 from kompakt.io import save
 from kompakt.io.files import model_of
 from kompakt.model import Model
 from kompakt.parallel import block_threads
+from kompakt.run import Run
+from kompakt.train.running import InterruptedWarning
 from kompakt.validation import holdout
 
 Array = np.ndarray
@@ -141,7 +142,7 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
     _, y = table.training_rows(options, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
         step = max(1, -(-n_rows // _MEDIAN_ROWS))
-        sample = np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts(impute=True)])
+        sample = np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts(Run(), impute=True)])
         fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample).statistics_
         source = ImputedSource(source, fill)
     task = task_of(y, options.task)

@@ -217,6 +217,9 @@ class ArrayRows(Rows):
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
         """Run `function` on every block for its effect on arrays of the caller (disjoint slices)."""
+        if 0 < self.n_rows <= block_rows:
+            function(self.block(0, self.n_rows))  # one block needs no pool
+            return
         for _ in ordered_map(function, list(blocks(self, block_rows, (0, self.n_rows)))):
             pass
 

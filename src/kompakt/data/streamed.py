@@ -45,7 +45,7 @@ from kompakt.data.rows import (
     task_bounds,
 )
 from kompakt.parallel import ordered_map
-from kompakt.run import task as progress_task
+from kompakt.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +320,13 @@ READ_ROWS = 8192
 class Passes:
     """How often the rows have been read, and where the current pass is."""
 
-    def __init__(self, count: int = 0) -> None:
-        self.count = count
+    def __init__(self, count: int = 0, run: Run | None = None) -> None:
+        self.count, self.run = count, run or Run()
 
     def follow(self, results: Iterator[Any], n_tasks: int, share: float) -> Iterator[Any]:
         """Count a pass (or the share of one) and report its progress while its results are drawn."""
         self.count += 1
-        with progress_task(f"pass {self.count}", n_tasks, minor=True) as step:
+        with self.run.task(f"pass {self.count}", n_tasks, minor=True) as step:
             for result in results:
                 yield result
                 step()

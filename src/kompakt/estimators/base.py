@@ -1,17 +1,14 @@
-"""What the public estimators share: prediction through the model, fitted attributes, tags."""
+"""What the public estimators share: `fit` through the pipeline, prediction through the model, fitted attributes."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, update_wrapper
-from numbers import Integral
 from types import MethodType
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -19,24 +16,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.checkpoint import checkpointing, fingerprint, step
+from kompakt.basis.build import Machine, Plan
 from kompakt.data import Source, StreamedRows
 from kompakt.data.checks import refuse_non_finite
 from kompakt.data.dask import DaskSource, is_dask
-from kompakt.data.rows import content_of
 from kompakt.data.streamed import READ_ROWS
-from kompakt.estimators.prepare import Array, Training, check_rows
+from kompakt.kernels import Kernel
+from kompakt.losses import make_loss
 from kompakt.model import Model
 from kompakt.parallel import block_threads
-from kompakt.run import Deadline, above_bar, apart, listening, outermost, showing
-from kompakt.solve import Settings, Solution
+from kompakt.run import Run
+from kompakt.spec import Data, Spec
+from kompakt.train.data import LEARNED, check_rows, prepare
+from kompakt.train.pipeline import Fit, train, weights_on_all_rows
+from kompakt.train.running import CallbackSupportMixin, resumed, running, warn_interrupted
 
-
-def adopted(X: Any, y: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of `fit` with the collection, its targets and weights as one row source."""
-    kwargs = dict(kwargs)
-    weight = args[0] if args else kwargs.pop("sample_weight", None)
-    return DaskSource(X, y, weight), None, args[1:], kwargs
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
 
 
 def lazily(estimator: Any, method: str, X: Any) -> Any:
@@ -92,230 +88,6 @@ def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
     return type(meta)(values, index=frame.index, columns=meta.columns)
 
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
-    from kompakt.estimators._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
-
-
-logger = logging.getLogger("kompakt")
-
-Fit = TypeVar("Fit", bound=Callable[..., Any])
-
-# The decorator tears callbacks down after the method it wraps: here after a method that does nothing, so that no frame
-# of scikit-learn lies between a warning and the caller it points at.
-_tear_down = with_callbacks(lambda estimator: None)
-
-
-class InterruptedWarning(UserWarning):
-    """A fit was ended by Ctrl-C; the estimator holds the best machine it had found.
-
-    Examples
-    --------
-    >>> from kompakt.estimators.base import InterruptedWarning
-    >>> issubclass(InterruptedWarning, UserWarning)
-    True
-    """
-
-
-def warn_interrupted(estimator: Any, what: str, stacklevel: int = 4) -> None:
-    """Say that a fit was ended by Ctrl-C and what is kept."""
-    warnings.warn(
-        f"{type(estimator).__name__}: interrupted; {what}. The estimator is usable, its converged_ is False. "
-        "Interrupt again within two seconds to stop the program.",
-        InterruptedWarning,
-        stacklevel=stacklevel,
-    )
-
-
-class _AboveBar(logging.StreamHandler):
-    """Records on standard error, above the bar where one is shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if not above_bar(self.format(record)):
-            super().emit(record)
-
-
-@contextmanager
-def verbose_logging(verbose: int) -> Iterator[None]:
-    """Show kompakt's log records on standard error while a fit runs: 1 for the main steps, 2 for all."""
-    if not verbose:
-        yield
-        return
-    handler = _AboveBar()
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-def watched(fit: Fit) -> Fit:
-    """Report the progress of a `fit` method, and leave no half-fitted estimator behind when it is interrupted.
-
-    With `verbose`, its stages are logged on standard error, for every estimator alike.
-    """
-
-    @functools.wraps(fit)
-    def method(self: Any, X: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if is_dask(X):  # before anything could materialise it
-            X, y, args, kwargs = adopted(X, y, args, kwargs)
-        with outermost(), apart(), _told(self, X, y), verbose_logging(getattr(self, "verbose", 0)):
-            try:
-                return fit(self, X, y, *args, **kwargs)
-            except KeyboardInterrupt:
-                _unfit(self)
-                raise
-
-    return method  # type: ignore[return-value]
-
-
-def _unfit(estimator: Any) -> None:
-    """Remove fitted attributes: of an earlier fit, they would not agree with what this one has begun."""
-    for name in list(vars(estimator)):
-        if name.endswith("_") and not name.startswith("_"):
-            delattr(estimator, name)
-
-
-@contextmanager
-def _told(estimator: Any, X: Any, y: Any) -> Iterator[None]:
-    """Callbacks where the estimator has some, else a bar where there is a terminal."""
-    if not getattr(estimator, "_skl_callbacks", None):
-        with showing(type(estimator).__name__):
-            yield
-        return
-    try:
-        context = estimator._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        with listening(_CallbackListener(estimator, context, X, y)):
-            yield
-        # the estimator is fitted: what callbacks see as `fitted_estimator` is a copy of it as it is
-        context.call_on_fit_task_end(estimator=estimator, X=X, y=y, reconstruction_attributes=dict)
-    finally:
-        _tear_down(estimator)
-
-
-class _CallbackListener:
-    """Turns tasks into contexts: an outer task is a node below the fit, each of its steps a leaf below it.
-
-    Tasks inside a step are not reported: whether a step has some is known only once it has begun.
-    """
-
-    def __init__(self, estimator: Any, root: Any, X: Any, y: Any) -> None:
-        self.root, self.told = root, {"estimator": estimator, "X": X, "y": y}
-        self.depth = 0
-        self.reported = -1  # the depth of the task that is reported
-        self.node: Any = None
-        self.leaf: Any = None
-        self.n_left = 0.0
-
-    def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
-        self.depth += 1
-        if self.node is None and not minor:
-            self.reported, self.n_left = self.depth, float("inf") if n_steps is None else float(n_steps)
-            self.node = self.root.subcontext(task_name=name, max_subtasks=n_steps)
-            self.node.call_on_fit_task_begin(**self.told)
-            self._next_leaf()
-
-    def _next_leaf(self) -> None:
-        self.leaf = None
-        if self.n_left > 0:
-            self.n_left -= 1
-            self.leaf = self.node.subcontext(task_name=f"{self.node.task_name}-step")
-            self.leaf.call_on_fit_task_begin(**self.told)
-
-    def advance(self, work: float) -> bool:
-        if self.depth != self.reported or self.leaf is None:
-            return False
-        stop = bool(self.leaf.call_on_fit_task_end(**self.told))
-        self._next_leaf()
-        return stop
-
-    def end(self, failed: bool) -> None:
-        if self.depth == self.reported:
-            if not failed:
-                if self.leaf is not None:  # a step that was begun and never made
-                    self.leaf.call_on_fit_task_end(**self.told)
-                self.node.call_on_fit_task_end(**self.told)
-            self.node, self.leaf, self.reported = None, None, -1
-        self.depth -= 1
-
-
-#: a path is no data of the rows: meta-estimators do not pass it on
-NOT_METADATA = {"checkpoint": UNUSED}
-#: parameters that change how a fit runs, not what it gives
-_FREE = ("n_jobs", "verbose", "max_time")
-
-
-@contextmanager
-def checkpoints(estimator: Any, path: Any) -> Iterator[Callable[[Training], Training]]:
-    """Around a fit: yields what the fit calls with its training, as soon as that is known, to go on from `path`.
-
-    A fit with ``random_state=None`` has drawn its seed before it was killed: the one that resumes takes it over.
-    """
-    with ExitStack() as stack:
-
-        def resume(training: Training) -> Training:
-            if path is None:
-                return training
-            stack.enter_context(checkpointing(path, identity_of(estimator, training)))
-            return replace(training, key=int(step("seed", lambda: int(training.key))))
-
-        yield resume
-
-
-def identity_of(estimator: Any, training: Training) -> dict[str, Any]:
-    """Data and parameters of a fit as plain values by name."""
-    rows = training.rows
-    identity: dict[str, Any] = {"estimator": type(estimator).__name__}
-    for name, value in estimator.get_params(deep=False).items():
-        if name not in _FREE:
-            identity[name] = _seed(value) if name == "random_state" else _text(name, value)
-    identity["shape"] = f"{rows.n_rows} rows of {rows.n_features} {rows.dtype} features, {rows.n_outputs} outputs"
-    if training.classes is not None:
-        identity["classes"] = _text("classes", np.asarray(training.classes))
-    identity |= content_of(rows)
-    if estimator.get_params(deep=False).get("warm_start") and getattr(estimator, "basis_vectors_", None) is not None:
-        identity["warm start"] = _text("warm start", estimator.basis_vectors_)
-    return identity
-
-
-def _seed(value: Any) -> str:
-    """A seed that is drawn cannot be compared; the one in use is in the checkpoint."""
-    return repr(int(value)) if isinstance(value, Integral) else "drawn"
-
-
-def _text(name: str, value: Any) -> str:
-    """A parameter as text that is the same in every process: itself where it is short, else its digest."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value.item() if isinstance(value, np.generic) else value)
-    try:
-        digest = fingerprint(value)
-    except TypeError as error:
-        raise TypeError(
-            f"a fit with {name}={type(value).__name__} cannot have a checkpoint: nobody can tell whether the code of "
-            f"{error} is still the same when the fit goes on. {_REMEDY.get(name, _FIT_WITHOUT)}"
-        ) from None
-    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
-        array = np.asarray(value)
-        return f"array {array.shape} {array.dtype} {digest}"
-    return f"{type(value).__name__} {digest}"
-
-
-_FIT_WITHOUT = "Fit without checkpoint."
-_REMEDY = {
-    "cv": "Give the splits themselves: cv=list(splitter.split(X, y)).",
-    "selection": "Give the vectors that it selects, as an array, or fit without checkpoint.",
-    "kernel": "Name a kernel of kompakt, or fit without checkpoint.",
-}
-
-
-
-
 class offered_if:
     """A method that some settings of an estimator do not have; the error on access says which setting it needs.
 
@@ -342,24 +114,8 @@ class offered_if:
         return MethodType(self.method, estimator)
 
 
-def deadline_of(max_time: float | None) -> Deadline | None:
-    """The moment at which `max_time` seconds from now are over."""
-    return None if max_time is None else Deadline(float(max_time))
-
-
-def solver_settings(estimator: Any, deadline: float | None) -> Settings:
-    """The stopping rule from the constructor's words."""
-    return Settings(tol=float(estimator.tol), max_iter=int(estimator.max_iter), deadline=deadline, resumable=True)
-
-
-def streamed_rows(training: Training) -> StreamedRows | None:
-    """The streamed rows behind a training or behind the sample of one."""
-    rows = training.rows if training.origin is None else training.origin.rows
-    return rows if isinstance(rows, StreamedRows) else None
-
-
-class KernelMachine(CallbackSupportMixin, BaseEstimator):
-    """Base of the estimators: everything after a model has been found."""
+class Predictor(CallbackSupportMixin, BaseEstimator):
+    """Predictions by a fitted model, for rows in memory and streamed ones."""
 
     model_: Model
 
@@ -388,88 +144,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
                 outputs[start:stop] = self.model_.outputs(X)
         return outputs
 
-    def _build_model(self, training: Training, basis: Array, solution: Solution, **more: Any) -> Model:
-        """The frozen model from a basis in the rows' (centred) coordinates and its solution."""
-        rows, kernel = training.rows, training.kernel
-        vectors = basis if rows.offset is None else basis + rows.offset
-        names = getattr(self, "feature_names_in_", None)
-        fields: dict[str, Any] = {
-            "kernel": type(kernel)() if kernel.name == "precomputed" else kernel,
-            "basis": vectors,
-            "weights": solution.weights,
-            "intercept": solution.intercept,
-            "kind": "regressor" if training.classes is None else "classifier",
-            "n_features": rows.n_features,
-            "classes": training.classes,
-            "coding": None if training.classes is None else getattr(self, "coding", "one_vs_rest"),
-            "offset": None if rows.offset is None else rows.offset.astype(np.float64),
-            "feature_names": None if names is None else np.asarray(names, dtype=str),
-            "squeeze": training.single,
-        }
-        streamed = streamed_rows(training)
-        if streamed is not None:
-            fields |= {"input_shift": streamed.reader.shift, "input_scale": streamed.reader.scale}
-        return Model(**{**fields, **more})
-
-    def _publish(self, model: Model, solution: Solution, training: Training, indices: Array | None) -> None:
-        """Set the fitted attributes that every estimator has; `indices` are row numbers of the kept rows."""
-        self.model_ = model
-        self.kernel_ = model.kernel
-        gamma = getattr(model.kernel, "gamma", None)
-        if gamma is not None:
-            self.gamma_ = gamma
-        self.basis_vectors_ = model.basis_vectors_
-        self.basis_indices_ = training.original(indices)
-        if indices is not None and self.basis_vectors_ is not None:
-            # exactly the user's rows: centring and back may have changed the last bit
-            exact = training.rows.originals(indices)
-            exact = exact.toarray() if training.rows.is_sparse else np.array(exact)
-            self.basis_vectors_ = exact if model.input_scale is None else model.basis_vectors_
-        self.dual_coef_ = model.weights.T
-        self.intercept_ = model.intercept
-        self.n_basis_ = model.n_basis_
-        self.n_iter_ = solution.n_iter
-        self.converged_ = solution.converged
-        self.interrupted_ = False
-        self.jitter_ = solution.jitter
-        self.objective_ = float(np.sum(solution.objective))
-        if training.classes is not None:
-            self.classes_ = training.classes
-        streamed = streamed_rows(training)
-        if streamed is not None:
-            self.n_passes_ = streamed.passes.count
-        elif hasattr(self, "n_passes_"):
-            del self.n_passes_  # of an earlier fit
-        if model.kernel.name == "linear":
-            self.coef_ = model.weights.T @ model.basis
-        logger.info(
-            "%s: %d basis vectors, %d iterations for the weights, objective %.6g",
-            type(self).__name__, self.n_basis_, self.n_iter_, self.objective_,
-        )  # fmt: skip
-
-    def _report(self, solution: Solution, deadline: float | None) -> None:
-        """Warn and log what a user must know of the last solve."""
-        if solution.jitter:
-            logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
-        me: Any = self
-        cut = isinstance(deadline, Deadline) and deadline.cut
-        if solution.converged and not cut:
-            return
-        self.converged_ = False
-        if solution.converged:
-            text = (
-                f"was cut short: max_time={me.max_time} seconds are over before its search, growth or refinement was "
-                "done. The best machine so far is kept. Raise max_time."
-            )
-        else:
-            limit = f"max_iter={me.max_iter} iterations were done"
-            limit = f"max_time={me.max_time} seconds are over" if cut else limit
-            text = (
-                f"did not converge: {limit}, and the gradient is still {float(np.max(solution.optimality)):.1e} of its "
-                f"parts (tol={me.tol}). Raise the limit, scale the inputs, or lower C."
-            )
-        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=4)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -477,7 +151,179 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         return tags
 
 
-class MachineClassifier(ClassifierMixin, KernelMachine):
+class KernelMachine(Predictor):
+    """Base of the estimators: `fit` by the pipeline, and everything after a model has been found."""
+
+    # parameters that most estimators have
+    C: float
+    loss: Any
+    epsilon: Any
+    fit_intercept: bool
+    penalize_intercept: bool
+    tol: float
+    max_iter: int
+    max_time: float | None
+    _classifier: ClassVar[bool]
+    #: a path is no data of the rows: meta-estimators do not pass it on
+    __metadata_request__fit: ClassVar = {"checkpoint": UNUSED}
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight 2 equals the row given twice; weight 0 leaves it out.
+        checkpoint : path-like, default=None
+            File to which the state is written after every round. A fit that is killed goes on from it when it is
+            called again with the same data and parameters, and gives the same model to the last bit; the file is
+            removed at the end.
+
+        Returns
+        -------
+        self
+        """
+        if is_dask(X):  # before anything could materialise it
+            X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        with running(self, X, y) as run:
+            data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier)
+            with resumed(self, checkpoint, data, run) as run:
+                spec = self._spec(data, kernel)
+                calibrate = getattr(self, "calibrate", False)
+                # a machine on every row has no n_basis; the number only bounds a sample of streamed rows
+                fit = train(self, data, spec, run, n_basis=getattr(self, "n_basis", 1000), calibrate=calibrate)
+            self._publish(fit)
+            self._report(fit)
+        return self
+
+    # -- what an estimator brings to the pipeline: see `kompakt.train.pipeline.Method` ------------------
+
+    def _spec(self, data: Data, kernel: Kernel) -> Spec:
+        """What is minimised."""
+        return Spec(
+            kernel,
+            make_loss(
+                self.loss, classes=data.classifier, epsilon=self.epsilon, quantile=getattr(self, "quantile", 0.5)
+            ),
+            float(self.C),
+            bool(self.fit_intercept),
+            bool(self.penalize_intercept),
+            getattr(self, "coding", "one_vs_rest"),
+            0 if data.classes is None else len(data.classes),
+        )
+
+    def _plan(self, data: Data, run: Run) -> Plan:
+        return Plan(
+            refine=bool(getattr(self, "refine", False)),
+            learn=learned_widths(self),
+            refine_iter=int(getattr(self, "refine_iter", 100)),
+            tol=float(self.tol),
+            max_iter=int(self.max_iter),
+        )
+
+    def _passes(self, fit: Fit) -> bool:
+        return False
+
+    def _search(self, fit: Fit) -> None:
+        """Nothing is searched for unless an estimator does."""
+
+    def _choose_size(self, fit: Fit) -> None:
+        raise NotImplementedError
+
+    def _choose_basis(self, fit: Fit) -> Machine:
+        raise NotImplementedError
+
+    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
+        return weights_on_all_rows(fit, data, machine)
+
+    # -- fitted attributes ---------------------------------------------------------------------------
+
+    def _publish(self, fit: Fit) -> None:
+        """Set the fitted attributes, and remove those of an earlier fit."""
+        assert fit.model is not None
+        assert fit.machine is not None
+        self.__dict__.pop("_running", None)  # sums of `partial_fit`
+        kept = ("n_features_in_", "feature_names_in_")
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            if name not in kept:
+                delattr(self, name)
+        names = getattr(self, "feature_names_in_", None)
+        data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
+        model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
+        self.model_ = model
+        self.kernel_ = model.kernel
+        gamma = getattr(model.kernel, "gamma", None)
+        if gamma is not None:
+            self.gamma_ = gamma
+        self.basis_vectors_ = model.basis_vectors_
+        self.basis_indices_ = data.original(basis.indices)
+        if basis.indices is not None and self.basis_vectors_ is not None and model.input_scale is None:
+            # exactly the user's rows: centring and back may have changed the last bit
+            exact = data.rows.originals(basis.indices)
+            self.basis_vectors_ = exact.toarray() if data.rows.is_sparse else np.array(exact)
+        self.dual_coef_ = model.weights.T
+        self.intercept_ = model.intercept
+        self.n_basis_ = model.n_basis_
+        self.n_iter_ = solution.n_iter
+        self.converged_ = solution.converged and not fit.run.cut and not fit.machine.interrupted
+        self.interrupted_ = fit.machine.interrupted
+        self.jitter_ = solution.jitter
+        self.objective_ = float(np.sum(solution.objective))
+        if hasattr(self, "C"):
+            self.C_ = fit.spec.C
+        if hasattr(fit.spec.loss, "epsilon"):
+            self.epsilon_ = fit.spec.loss.epsilon
+        if data.classes is not None:
+            self.classes_ = data.classes
+        source = data.everything.rows if data.origin is None else data.origin.rows
+        if isinstance(source, StreamedRows):
+            self.n_passes_ = source.passes.count
+        if model.kernel.name == "linear":
+            self.coef_ = model.weights.T @ model.basis
+        self.n_kernel_evals_ = fit.machine.n_kernel_evals + fit.n_kernel_evals
+        self.history_ = fit.run.history
+        for record in self.history_:
+            if record.get("phase") == "refinement":
+                self.refinement_ = {name: value for name, value in record.items() if name != "phase"}
+        for name, value in fit.attributes.items():
+            setattr(self, name, value)
+        logger.info(
+            "%s: %d basis vectors, %d iterations for the weights, objective %.6g",
+            type(self).__name__, self.n_basis_, self.n_iter_, self.objective_,
+        )  # fmt: skip
+
+    def _report(self, fit: Fit) -> None:
+        """Warn and log what a user must know of the fit."""
+        assert fit.machine is not None
+        solution = fit.machine.solution
+        if fit.machine.interrupted:
+            missing = ", without calibration" if getattr(self, "calibrate", False) else ""
+            what = f"the best model so far, with {self.n_basis_} basis vectors, is kept{missing}"
+            warn_interrupted(self, what, stacklevel=4)
+            return
+        if solution.jitter:
+            logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
+        if solution.converged and not fit.run.cut:
+            return
+        if solution.converged:
+            text = (
+                f"was cut short: max_time={self.max_time} seconds are over before its search, growth or refinement was "
+                "done. The best model so far is kept. Raise max_time."
+            )
+        else:
+            limit = f"max_iter={self.max_iter} iterations were done"
+            limit = f"max_time={self.max_time} seconds are over" if fit.run.cut else limit
+            text = (
+                f"did not converge: {limit}, and the gradient is still {float(np.max(solution.optimality)):.1e} of its "
+                f"parts (tol={self.tol}). Raise the limit, scale the inputs, or lower C."
+            )
+        warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=3)
+
+
+class ClassPredictor(ClassifierMixin, Predictor):
     """Prediction side of the classifiers."""
 
     def decision_function(self, X: Any) -> Array:
@@ -514,8 +360,16 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         return self.model_.labels(scores)
 
 
+class MachineClassifier(ClassPredictor, KernelMachine):
+    """Base of the classifiers."""
+
+    _classifier = True
+
+
 class MachineRegressor(RegressorMixin, KernelMachine):
     """Prediction side of the regressors."""
+
+    _classifier = False
 
     def predict(self, X: Any) -> Array:
         """Predicted values.
@@ -538,3 +392,21 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def learned_widths(estimator: Any) -> str | None:
+    """Which widths refinement moves: None, "one" or "each"."""
+    gamma, kernel = estimator.gamma, estimator.kernel
+    refine = bool(getattr(estimator, "refine", False))
+    if isinstance(gamma, str) and gamma in LEARNED:
+        if not refine:
+            raise ValueError(
+                f"gamma={gamma!r} means that the width is learned; it needs refine=True. "
+                "Give a number or 'scale', or set refine=True."
+            )
+        if gamma != "learn" and kernel != "rbf":
+            raise ValueError(f"gamma={gamma!r} (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
+        return {"learn": "one", "ard": "each", "loo": None}[gamma]
+    if gamma is None and refine and isinstance(kernel, str):
+        return {"rbf": "each", "laplacian": "one"}.get(kernel)
+    return None

@@ -1,302 +1,149 @@
-"""The flagship: compact machines with a chosen number of basis vectors."""
+"""CompactSVC and CompactSVR: compact machines with a chosen number of basis vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from kompakt.basis import Selection
-from kompakt.basis.compact import Machine, Recipe, grow, on_all_rows, select, unseen_outputs
-from kompakt.basis.path import SizePath, size_path
-from kompakt.codings import get_coding
+from kompakt.basis.build import Array, Machine, Plan, choose, choose_and_solve
+from kompakt.basis.path import size_path
 from kompakt.estimators.base import (
-    NOT_METADATA,
+    KernelMachine,
     MachineClassifier,
     MachineRegressor,
-    checkpoints,
-    deadline_of,
     is_dask,
     lazily,
     offered_if,
-    solver_settings,
-    warn_interrupted,
-    watched,
 )
-from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
-from kompakt.estimators.prepare import LEARNED, Array, Training, held_rows, prepare, splits_of
-from kompakt.estimators.refining import learned_widths
+from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
-from kompakt.kernels import RBF, make_kernel
-from kompakt.losses import Loss, make_loss
-from kompakt.parallel import block_threads
-from kompakt.run import Deadline
-from kompakt.search.compact import Tuned, seconds_left, settings_grid, tune_flagship
+from kompakt.kernels import RBF, Kernel, make_kernel
+from kompakt.run import Run
+from kompakt.search.compact import Setting, tune_compact
 from kompakt.search.widths import leave_one_out_widths
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import LEARNED, splits_of
+from kompakt.train.pipeline import Fit
 from kompakt.validation import holdout
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
 
 
-@dataclass(frozen=True)
-class FlagshipPlan:
-    """What a fit has decided so far; every step returns a new plan."""
+class _Compact(KernelMachine):
+    """What both do: select by any selector, search by successive halving, refine, choose a size on a path."""
 
-    estimator: Any
-    training: Training
-    recipe: Recipe
-    kernel: Any = None
-    n_basis: int = 0
-    start: Array | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-    n_kernel_evals: int = 0
-    tuning: Tuned | None = None
-    path: SizePath | None = None
-
-    def __post_init__(self) -> None:
-        if self.kernel is None:
-            object.__setattr__(self, "kernel", self.training.kernel)
-        if not self.n_basis:
-            given = self.estimator.n_basis
-            object.__setattr__(self, "n_basis", _SIZE_TO_TUNE if isinstance(given, str) else int(given))
-
-    def _splits(self) -> list[tuple[Array, Array]]:
-        """The user's validation splits, or one held-out fifth."""
-        rows, labels = self.training.rows, self.training.labels
-        target = np.zeros(rows.n_rows) if labels is None else labels
-        seed = self.training.key % 2**31
-        if self.estimator.cv is None:
-            fraction = min(0.2, 20_000 / rows.n_rows)
-            return [holdout(target, fraction, classifier=labels is not None, random_state=seed)]
-        return splits_of(self.training, self.estimator.cv, classifier=labels is not None, random_state=seed)
-
-    def widened(self) -> FlagshipPlan:
-        """The plan with one width per feature, chosen by leave-one-out on a sample of the rows."""
-        gamma: Any = self.kernel.gamma
-        found = leave_one_out_widths(self.training.rows, float(gamma), self.recipe.C, key=self.training.key)
-        note = {"phase": "widths", "error_before": found.error_before, "error": found.error, "C": found.C}
-        return replace(
-            self,
-            kernel=RBF(found.gamma),
-            n_kernel_evals=self.n_kernel_evals + found.n_kernel_evals,
-            history=[*self.history, note],
-        )
-
-    def tuned(self) -> FlagshipPlan:
-        """The plan with C, the starting width and epsilon chosen by validation."""
-        estimator, recipe = self.estimator, self.recipe
-        gamma: Any = getattr(self.kernel, "gamma", None)
-        has_width = isinstance(estimator.kernel, str) and gamma is not None and np.ndim(gamma) == 0
-        epsilons = None
-        if hasattr(recipe.loss, "epsilon") and not recipe.classifier:
-            targets = self.training.rows.targets
-            spread = 0.0 if targets is None else float(np.std(targets))
-            epsilons = [spread * share for share in (0.02, 0.1, 0.5)] if spread > 0 else None
-
-        def kernel_of(width: float | None) -> Any:
-            if width is None:
-                return self.kernel
-            return make_kernel(estimator.kernel, gamma=width, coef0=estimator.coef0, degree=estimator.degree)
-
-        def loss_of(epsilon: float | None) -> Loss:
-            return recipe.loss if epsilon is None else replace(recipe.loss, epsilon=epsilon)  # type: ignore[type-var]
-
-        result = tune_flagship(
-            self.training.rows,
-            kernel_of,
-            loss_of,
-            settings_grid(float(gamma) if has_width else None, epsilons),
-            self.n_basis,
-            recipe,
-            self._splits(),
-            self.training.labels,
-            seconds_left(recipe.settings.deadline, 0.5),
-        )
-        best = result.setting
-        return replace(
-            self,
-            recipe=replace(recipe, C=best.C, loss=loss_of(best.epsilon)),
-            kernel=kernel_of(best.gamma),
-            tuning=result,
-            n_kernel_evals=self.n_kernel_evals + result.n_kernel_evals,
-            history=self.history + [{"phase": "tuning", "C": best.C, "gamma": best.gamma, "error": result.error}],
-        )
-
-    def sized(self) -> FlagshipPlan:
-        """The plan with the number of basis vectors chosen on a path."""
-        rows = self.training.rows
-        splits = self._splits()
-        largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
-        deadline = self.recipe.settings.deadline
-        part = deadline.share(0.6) if isinstance(deadline, Deadline) else deadline
-        recipe = replace(self.recipe, settings=replace(self.recipe.settings, deadline=part))
-        path = size_path(rows, self.kernel, largest, recipe, splits, self.training.labels, self.estimator.size_tol)
-        return replace(
-            self,
-            n_basis=path.size,
-            start=path.basis,
-            kernel=path.kernel if path.basis is not None else self.kernel,
-            path=path,
-            n_kernel_evals=self.n_kernel_evals + path.n_kernel_evals,
-            history=self.history + path.history,
-        )
-
-    def grown(self, start: Array | None) -> Machine:
-        """The machine itself, on all rows."""
-        begin = self.start if start is None else start
-        recipe = replace(self.recipe, interruptible=True)
-        return grow(self.training.rows, self.kernel, self.n_basis, recipe, self.training.labels, begin)
-
-    def calibration(self, machine: Machine) -> dict[str, Array]:
-        """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""
-        from sklearn.linear_model import LogisticRegression
-
-        labels, classes = self.training.labels, self.training.classes
-        assert labels is not None
-        assert classes is not None
-        index, outputs = unseen_outputs(self.training.rows, machine, self.recipe, labels)
-        scores = get_coding(self.recipe.coding).scores(outputs, len(classes))
-        weights = self.training.rows.weights
-        w = None if weights is None else (weights if weights.ndim == 1 else weights.max(axis=1))[index]
-        columns = scores[:, None] if scores.ndim == 1 else scores
-        a, b = np.empty(columns.shape[1]), np.empty(columns.shape[1])
-        for column in range(columns.shape[1]):
-            positive = labels[index] == (1 if scores.ndim == 1 else column)
-            if positive.all() or not positive.any():
-                raise ValueError("calibrate=True needs held-out rows of every class; give more rows per class.")
-            fitted = LogisticRegression(C=1e6).fit(columns[:, [column]], positive, sample_weight=w)
-            a[column], b[column] = -fitted.coef_[0, 0], -fitted.intercept_[0]
-        return {"a": a, "b": b}
-
-    def publish(self) -> None:
-        """Fitted attributes of the search and the path."""
-        estimator = self.estimator
-        estimator.C_ = self.recipe.C
-        if hasattr(self.recipe.loss, "epsilon"):
-            estimator.epsilon_ = self.recipe.loss.epsilon
-        for name, value in (("cv_results_", self.tuning and self.tuning.results), ("size_path_", self.path)):
-            if value is not None:
-                setattr(estimator, name, value)
-            elif hasattr(estimator, name):
-                delattr(estimator, name)  # of an earlier fit
-
-
-class FlagshipFit:
-    """Fit of both flagship estimators."""
-
-    _classifier: bool
-    __metadata_request__fit: ClassVar = NOT_METADATA
+    n_basis: int | str
+    kernel: Any
+    gamma: Any
+    degree: int
+    coef0: float
+    selection: Any
+    n_candidates: int | None
+    refine: bool
+    validation_fraction: float
+    tune: bool
+    cv: Any
+    size_tol: float | None
+    warm_start: bool
+    basis_vectors_: Array
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
-        """Fit the machine.
+    def _plan(self, data: Data, run: Run) -> Plan:
+        selector = make_selector(self.selection, self.n_candidates)
+        plan = super()._plan(data, run)
+        return replace(plan, selector=selector, validation_fraction=float(self.validation_fraction))
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 equals the row given twice; weight 0 leaves it out.
-        checkpoint : path-like, default=None
-            File to which the state is written after every round. A fit that is killed goes on from it when it is
-            called again with the same data and parameters, and gives the same machine to the last bit; the file is
-            removed at the end.
+    def _passes(self, fit: Fit) -> bool:
+        everything = getattr(fit.plan.selector, "streams", False) and not self.refine and not self.tune
+        return bool(everything and fit.n_basis is not None and not getattr(self, "calibrate", False))
 
-        Returns
-        -------
-        self
-        """
-        me: Any = self
-        deadline = deadline_of(me.max_time)
-        forget_batches(self)
-        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
-            learn = learned_widths(me.gamma, me.refine, me.kernel)
-            training = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
-            seen = self._seen(training)
-            plan = FlagshipPlan(self, seen, self._recipe(seen, learn, deadline))
-            start = self._start(training)
-            if isinstance(me.gamma, str) and me.gamma == "loo":
-                plan = plan.widened()
-            if me.tune:
-                plan = plan.tuned()
-            if isinstance(me.n_basis, str):
-                plan = plan.sized()
-            machine = plan.grown(start)
-            calibrate = getattr(self, "calibrate", False) and not machine.interrupted
-            more = {"calibration": plan.calibration(machine)} if calibrate else {}
-            if not seen.whole:
-                machine = on_all_rows(training.rows, machine, plan.recipe)
-            model = me._build_model(seen, machine.basis, machine.solution, kernel=_frozen(machine.kernel), **more)
-        me._publish(model, machine.solution, seen, machine.indices)
-        plan.publish()
-        self.n_kernel_evals_ = machine.n_kernel_evals + plan.n_kernel_evals
-        self.history_ = plan.history + machine.history
-        if machine.interrupted:
-            self.interrupted_ = True
-            missing = ", without calibration" if getattr(self, "calibrate", False) else ""
-            kept = f"the basis is kept as far as it was refined, with {machine.n_basis} vectors{missing}"
-            warn_interrupted(self, kept)
-            return self
-        me._report(machine.solution, deadline)
-        return self
+    def _search(self, fit: Fit) -> None:
+        """One width per feature by leave-one-out (`gamma="loo"`); C, the starting width and epsilon (`tune=True`)."""
+        fit.start = self._warm_start(fit.data)
+        if isinstance(self.gamma, str) and self.gamma == "loo":
+            gamma: Any = fit.spec.kernel.gamma  # type: ignore[attr-defined]
+            found = leave_one_out_widths(fit.data.rows, float(gamma), fit.spec.C, key=fit.run.key)
+            fit.spec = replace(fit.spec, kernel=RBF(found.gamma))
+            fit.n_kernel_evals += found.n_kernel_evals
+            fit.run.note("widths", error_before=found.error_before, error=found.error, C=found.C)
+        if self.tune:
+            self._tune(fit)
 
-    def _seen(self, training: Training) -> Training:
-        """The rows that selection, refinement and searches see: of streamed rows a sample that fits, where need be."""
-        me: Any = self
-        selector = make_selector(me.selection, me.n_candidates)
-        by_passes = getattr(selector, "streams", False) and not me.refine and not me.tune and me.n_basis != "auto"
-        by_passes = by_passes and not getattr(self, "calibrate", False)
-        return training if by_passes else held_rows(self, training)
+    def _tune(self, fit: Fit) -> None:
+        spec, data = fit.spec, fit.data
+        gamma: Any = getattr(spec.kernel, "gamma", None)
+        has_width = isinstance(self.kernel, str) and gamma is not None and np.ndim(gamma) == 0
+        epsilons: list[float | None] = [None]
+        if hasattr(spec.loss, "epsilon") and not data.classifier:
+            spread = 0.0 if data.rows.targets is None else float(np.std(data.rows.targets))
+            if spread > 0:
+                epsilons = [spread * share for share in (0.02, 0.1, 0.5)]
 
-    def _start(self, training: Training) -> Array | None:
+        def kernel_of(width: float | None) -> Kernel:
+            if width is None:
+                return spec.kernel
+            return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
+
+        def spec_of(setting: Setting) -> Spec:
+            loss = spec.loss
+            if setting.epsilon is not None:
+                loss = replace(loss, epsilon=setting.epsilon)  # type: ignore[type-var]
+            return replace(spec, kernel=kernel_of(setting.gamma), loss=loss, C=setting.C)
+
+        size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
+        width = float(gamma) if has_width else None
+        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        best = found.setting
+        fit.spec = spec_of(best)
+        fit.n_kernel_evals += found.n_kernel_evals
+        fit.attributes["cv_results_"] = found.results
+        fit.run.note("tuning", C=best.C, gamma=best.gamma, error=found.error)
+
+    def _choose_size(self, fit: Fit) -> None:
+        """The number of basis vectors, on a path of sizes."""
+        splits = self._splits(fit)
+        largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
+        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), self.size_tol)
+        fit.n_basis = path.size
+        if path.basis is not None:
+            fit.spec = replace(fit.spec, kernel=path.kernel)
+            fit.start = path.basis if fit.start is None else fit.start
+        fit.n_kernel_evals += path.n_kernel_evals
+        fit.attributes["size_path_"] = path
+
+    def _choose_basis(self, fit: Fit) -> Machine:
+        assert fit.n_basis is not None
+        return choose_and_solve(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+
+    def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
+        """The user's validation splits, or one held-out fifth."""
+        data, seed = fit.data, fit.run.key % 2**31
+        if self.cv is None:
+            target = np.zeros(data.rows.n_rows) if data.labels is None else data.labels
+            fraction = min(0.2, 20_000 / data.rows.n_rows)
+            return [holdout(target, fraction, classifier=data.classifier, random_state=seed)]
+        return splits_of(data, self.cv, seed)
+
+    def _warm_start(self, data: Data) -> Array | None:
         """Vectors of the last fit, for `warm_start`."""
-        me: Any = self
-        if not me.warm_start or getattr(self, "basis_vectors_", None) is None:
+        if not self.warm_start or getattr(self, "basis_vectors_", None) is None:
             return None
-        rows = training.rows
-        if me.basis_vectors_.shape[1] != rows.n_features:
+        rows = data.rows
+        if self.basis_vectors_.shape[1] != rows.n_features:
             raise ValueError(
-                f"warm_start=True goes on from the last fit, which had {me.basis_vectors_.shape[1]} features; X has "
+                f"warm_start=True goes on from the last fit, which had {self.basis_vectors_.shape[1]} features; X has "
                 f"{rows.n_features}. Set warm_start=False to start anew."
             )
-        start = rows.as_inputs(me.basis_vectors_).astype(rows.dtype)
+        start = rows.as_inputs(self.basis_vectors_).astype(rows.dtype)
         return start if rows.offset is None else start - rows.offset
 
-    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
-        me: Any = self
-        recipe = self._recipe(training, None, None)
-        return select(training.rows, training.kernel, int(me.n_basis), recipe, training.labels)
-
-    def _recipe(self, training: Training, learn: str | None, deadline: float | None) -> Recipe:
-        me: Any = self
-        return Recipe(
-            loss=make_loss(
-                me.loss, classes=self._classifier, epsilon=me.epsilon, quantile=getattr(self, "quantile", 0.5)
-            ),
-            C=float(me.C),
-            selector=make_selector(me.selection, me.n_candidates),
-            classifier=self._classifier,
-            key=training.key,
-            fit_intercept=me.fit_intercept,
-            penalize_intercept=me.penalize_intercept,
-            refine=bool(me.refine),
-            learn=learn,
-            refine_iter=int(me.refine_iter),
-            validation_fraction=float(me.validation_fraction),
-            settings=solver_settings(self, deadline),
-            memory_budget=me.memory_budget,
-            coding=getattr(self, "coding", "one_vs_rest"),
-            n_classes=2 if training.classes is None else len(training.classes),
-        )
-
-
-def _frozen(kernel: Any) -> Any:
-    return type(kernel)() if kernel.name == "precomputed" else kernel
+    def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
+        """The basis of `partial_fit`, from its first batch."""
+        return choose(data, spec, int(self.n_basis), self._plan(data, run), run)
 
 
 def _calibrated(machine: Any) -> None:
@@ -307,7 +154,7 @@ def _calibrated(machine: Any) -> None:
         )
 
 
-class CompactSVC(FlagshipFit, PartialClassifier, MachineClassifier):
+class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     """Compact support vector classifier with a chosen number of basis vectors.
 
     Minimises ``1/2 beta' K beta + C sum_i s_i loss_i`` over the weights of `n_basis` basis vectors, with one shared
@@ -391,8 +238,6 @@ class CompactSVC(FlagshipFit, PartialClassifier, MachineClassifier):
     (20, True)
     """
 
-    _classifier = True
-
     def __init__(
         self,
         n_basis: Any = 100,
@@ -474,7 +319,7 @@ class CompactSVC(FlagshipFit, PartialClassifier, MachineClassifier):
         return self.model_.probabilities(scores)
 
 
-class CompactSVR(FlagshipFit, PartialRegressor, MachineRegressor):
+class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     """Compact kernel regressor with a chosen number of basis vectors.
 
     Parameters
@@ -541,8 +386,6 @@ class CompactSVR(FlagshipFit, PartialRegressor, MachineRegressor):
     >>> round(machine.score(X, np.sin(X).ravel()), 2)
     1.0
     """
-
-    _classifier = False
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,12 +18,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from kompakt.basis.matching import CompressionStep, Plan, compress_model, path_sizes
-from kompakt.estimators.base import deadline_of
 from kompakt.io import LibsvmModel, load, read_libsvm, to_model
 from kompakt.io.fitted import fold_steps
 from kompakt.model import Model
 from kompakt.parallel import block_threads
-from kompakt.run import Deadline, showing
+from kompakt.run import Run
+from kompakt.run.bar import showing
 
 Array = np.ndarray
 
@@ -111,18 +112,16 @@ def compress(
     if X is not None:
         finite: Any = True if model.input_fill is None else "allow-nan"  # a model that imputes may be given NaN
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
-    plan = Plan(
-        sizes=_sizes(n_basis, model, by_tol=tol is not None),
-        tol=None if tol is None else float(tol),
-        refine=refine,
-        refine_iter=int(max_iter),
-        max_rows=int(max_rows),
-        key=int(check_random_state(random_state).randint(2**31 - 1)),
-        deadline=deadline_of(max_time),
-    )
-    with showing("compress"), block_threads(n_jobs):
-        steps = compress_model(model, X, plan)
-    if isinstance(plan.deadline, Deadline) and plan.deadline.cut:
+    sizes = _sizes(n_basis, model, by_tol=tol is not None)
+    with showing("compress") as bar, block_threads(n_jobs):
+        run = Run(
+            key=int(check_random_state(random_state).randint(2**31 - 1)),
+            deadline=None if max_time is None else time.monotonic() + float(max_time),
+            listener=bar,
+        )
+        stop = None if tol is None else float(tol)
+        steps = compress_model(model, X, Plan(sizes, stop, refine, int(max_iter), int(max_rows), run))
+    if run.cut:
         warnings.warn(
             f"compress was cut short: max_time={max_time} seconds are over. The smaller model found so far is "
             "returned; raise max_time.",

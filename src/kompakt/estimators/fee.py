@@ -1,265 +1,172 @@
-"""FEESVC and FEESVR: semiparametric machines grown by fast error estimation (seed 000)."""
+"""FEESVC and FEESVR: machines grown by fast error estimation (Navia-Vazquez and Diaz-Morales 2010)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from kompakt.basis.columns import KernelColumns
+from kompakt.basis.build import Machine, Plan
 from kompakt.basis.fee import (
-    SOLVERS,
     FeeCandidates,
     FeeGrowth,
     FeePlan,
-    FirstVectors,
     Observer,
     SemiparametricMachine,
     Trial,
-    class_means,
     fast_weights,
-    grow_fee,
+    grow_on,
 )
-from kompakt.basis.forward import Record
+from kompakt.basis.forward import CandidateStream, Record
 from kompakt.data import hash_rows
 from kompakt.design import Design
-from kompakt.estimators.base import (
-    KernelMachine,
-    MachineClassifier,
-    MachineRegressor,
-    deadline_of,
-    solver_settings,
-    warn_interrupted,
-    watched,
-)
-from kompakt.estimators.prepare import Training, held_rows, prepare, solve_on_all_rows, splits_of
-from kompakt.estimators.refining import Chosen, check_movable, moved_vectors
+from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.kernels import RBF
-from kompakt.losses import make_loss
 from kompakt.parallel import block_threads
-from kompakt.search.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, FeeProblem, search_fee
+from kompakt.run import Run
+from kompakt.search.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, search_fee
 from kompakt.solve import Problem, solve
-from kompakt.validation import holdout
+from kompakt.spec import Basis, Data
+from kompakt.train.data import prepare, splits_of
+from kompakt.train.pipeline import Fit
+from kompakt.validation import Split, holdout
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class _Grown:
-    """A grown machine with what is needed to freeze it."""
+class _FastEstimation(KernelMachine):
+    """What classifier and regressor share: choosing a size, growing to it, weights to the end."""
 
-    growth: FeeGrowth
-    machine: SemiparametricMachine
-    train: Array
+    n_basis: int
+    kernel: Any
+    C: float
+    selection: str
+    n_candidates: int
+    patience: int
+    validation_fraction: float | None
+    cv: Any
+    refit: bool
+    tune: bool
+    sigma_exponents: Any
+    C_exponents: Any
+    tune_rule: str
+    solver: str
+    growth_iter: int
+    n_jobs: int | None
 
-
-class FeeMachine(KernelMachine):
-    """What classifier and regressor share: choosing a size, growing to it, freezing the machine."""
-
-    _classifier: bool
-
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Grow the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-        y : array-like of shape (n_samples,), for a regressor also (n_samples, n_outputs)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 equals the row given twice; weight 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
-        deadline = deadline_of(self.max_time)
-        with block_threads(self.n_jobs):
-            training = held_rows(self, prepare(self, X, y, sample_weight, classifier=self._classifier))
-            check_movable(self, training.kernel)
-            problem = self._problem(training, deadline)
-            training, problem, C = self._tuned(training, problem)
-            grown, history = self._grow(training, problem, C)
-            self._freeze(training, problem, C, grown, deadline)
-        self.C_ = C
-        self.history_ = history
-        return self
-
-    # -- names into parts ----------------------------------------------------------------------------
-
-    def _problem(self, training: Training, deadline: float | None) -> FeeProblem:
-        self._check()
-        loss = make_loss(self.loss, classes=self._classifier, epsilon=self.epsilon)
-        n_classes = 1 if training.classes is None else len(training.classes)
-        plan = FeePlan(
-            n_basis=int(self.n_basis),
-            selection=self.selection,
-            n_candidates=int(self.n_candidates),
-            patience=int(self.patience),
-            max_iter=int(self.growth_iter),
-            deadline=deadline,
-        )
-        return FeeProblem(
-            rows=training.rows,
-            splits=self._splits(training),
-            hashes=hash_rows(training.rows.X, training.key),
-            key=training.key,
-            plan=plan,
-            loss=loss,
-            labels=training.labels,
-            n_classes=n_classes,
-            coding=getattr(self, "coding", "one_vs_rest"),
-            options={
-                "solver": self.solver,
-                "fit_intercept": bool(self.fit_intercept),
-                "penalize_intercept": bool(self.penalize_intercept),
-                "memory_budget": self.memory_budget,
-            },
-        )
-
-    def _check(self) -> None:
-        for name in ("patience", "growth_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+    def _plan(self, data: Data, run: Run) -> Plan:
         if self.tune_rule not in RULES:
             raise ValueError(f"tune_rule must be one of {RULES}; got {self.tune_rule!r}.")
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
         if not isinstance(self.n_basis, Integral):
             raise ValueError(
                 f"n_basis is the largest size, a whole number of at least 1; got {self.n_basis!r}. "
                 "The size itself is chosen by validation (cv or validation_fraction)."
             )
+        return super()._plan(data, run)
 
-    def _splits(self, training: Training) -> list[tuple[Array, Array]]:
-        """Folds, one held-out part, or none."""
-        target = training.y if training.labels is None else training.labels
-        assert target is not None
-        known: dict[str, Any] = {"classifier": self._classifier, "random_state": training.key}
-        if self.cv is not None or self.tune:
-            cv = 5 if self.cv is None else self.cv
-            return splits_of(training, cv, **known)
-        if self.validation_fraction is None:
-            return []
-        return [holdout(target, float(self.validation_fraction), **known)]
+    def _growth_plan(self, fit: Fit) -> FeePlan:
+        assert fit.n_basis is not None
+        return FeePlan(
+            fit.n_basis,
+            self.selection,
+            int(self.n_candidates),
+            int(self.patience),
+            int(self.growth_iter),
+            solver=self.solver,
+            run=fit.run,
+        )
 
-    # -- hyperparameters and growth ------------------------------------------------------------------
-
-    def _tuned(self, training: Training, problem: FeeProblem) -> tuple[Training, FeeProblem, float]:
-        """Sigma, C and the size by the paper's protocol, where the constructor asks for it."""
+    def _search(self, fit: Fit) -> None:
+        """Sigma, C and the size by the paper's protocol, with `tune=True`."""
+        plan = self._growth_plan(fit)
         if not self.tune:
-            return training, problem, float(self.C)
-        if not isinstance(training.kernel, RBF):
+            return
+        if not isinstance(fit.spec.kernel, RBF):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
         sigmas = SIGMA_EXPONENTS if self.sigma_exponents is None else self.sigma_exponents
         costs = C_EXPONENTS if self.C_exponents is None else self.C_exponents
-        found = search_fee(problem, sigmas, costs, rule=self.tune_rule, n_jobs=self.n_jobs)
-        self.search_ = found
-        self.fold_errors_, self.fold_sizes_ = found.best.errors, found.best.sizes
-        plan = replace(problem.plan, n_basis=found.best.size, patience=None)
-        kernel = RBF(found.best.gamma)
-        return replace(training, kernel=kernel), replace(problem, splits=[], plan=plan), found.best.C
+        plan = replace(plan, run=fit.run.inner())
+        splits = splits_of(fit.data, 5 if self.cv is None else self.cv, fit.run.key)
+        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=self.tune_rule, n_jobs=self.n_jobs)
+        best = found.best
+        fit.spec = replace(fit.spec, kernel=RBF(best.gamma), C=best.C)
+        fit.n_basis = best.size
+        fit.attributes |= {"search_": found, "fold_errors_": best.errors, "fold_sizes_": best.sizes}
 
-    def _grow(
-        self, training: Training, problem: FeeProblem, C: float, observe: Observer | None = None
-    ) -> tuple[_Grown, list[Record]]:
-        """The machine to be frozen, and the records of all growths; `observe` sees the steps of its growth."""
-        everything, none = np.arange(training.rows.n_rows), np.empty(0, dtype=np.intp)
+    def _choose_basis(self, fit: Fit) -> Machine:
+        machine, growth, train = self._grow(fit)
+        data, kernel = fit.data, fit.spec.kernel
+        n_vectors = min(len(machine.used_vectors), growth.size)
+        selected = train[np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)]
+        vectors = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
+        if len(selected):
+            vectors = np.concatenate([vectors, kernel.take_basis(data.rows, selected).astype(vectors.dtype)])
+        fit.attributes["selected_indices_"] = data.original(selected)
+        basis, evaluations = Basis(None, vectors), machine.columns.n_evals
+        if growth.interrupted:  # at once, not solved to the end
+            return Machine(fit.spec, basis, machine.solution(growth.coordinates), evaluations, interrupted=True)
+        if not self.refit and len(train) < data.rows.n_rows:
+            # rows that chose vectors and size would flatter the weights: neither they nor refinement see them
+            part = data.subset(train)
+            fit.data = replace(data, rows=part.rows, labels=part.labels, y=part.y, kept=data.original(train))
+        design = Design(fit.data.rows, kernel, vectors, whiten=True, memory_budget=fit.run.memory_budget)
+        start = np.zeros((growth.size + 1, machine.n_outputs))
+        start[:-1] = growth.coordinates[:, machine.first :].T
+        if machine.first:
+            start[-1] = growth.coordinates[:, 0]
+        solution = solve(Problem.of(design, fit.spec), start, fit.plan.settings(fit.run))
+        return Machine(fit.spec, basis, solution, evaluations + design.n_kernel_evals)
+
+    def _grow(self, fit: Fit, observe: Observer | None = None) -> tuple[SemiparametricMachine, FeeGrowth, Array]:
+        """The machine, its growth and the rows it was trained on; `observe` sees the steps of its growth."""
+        data, spec, key = fit.data, fit.spec, fit.run.key
+        plan = self._growth_plan(fit)
+        stream = CandidateStream.of(hash_rows(data.rows.X, key), key)
+
+        def grown(
+            plan: FeePlan, split: Split, watch: Observer | None = None
+        ) -> tuple[SemiparametricMachine, FeeGrowth]:
+            return grow_on(data, spec, plan, FeeCandidates(stream, split[0]), split, observe=watch)
+
+        if self.cv is None and self.validation_fraction is not None and not self.tune:
+            # one held-out part: the machine at its best step
+            target = data.y if data.labels is None else data.labels
+            assert target is not None
+            share = float(self.validation_fraction)
+            train, held = holdout(target, share, classifier=data.classifier, random_state=key)
+            machine, growth = grown(plan, (train, held), observe)
+            fit.attributes["history_"] = growth.records
+            return machine, growth, train
         history: list[Record] = []
         n_evals = 0
-        if self.cv is None and problem.splits:  # one held-out part: the machine at its best step
-            problem = replace(problem, plan=replace(problem.plan, interruptible=True))
-            grown = _grow_on(training, problem, *problem.splits[0], C, observe)
-            return grown, grown.growth.records
-        plan = replace(problem.plan, patience=None)
-        if problem.splits:
-            folds = [_grow_on(training, problem, *split, C) for split in problem.splits]
-            n_evals = sum(fold.machine.columns.n_evals for fold in folds)
-            runs = [fold.growth for fold in folds]
-            for number, run in enumerate(runs):
-                history += [{"fold": number, **record} for record in run.records]
-            self.fold_sizes_ = np.array([run.size for run in runs])
-            self.fold_errors_ = np.array([run.error for run in runs])
-            plan = replace(plan, n_basis=max(1, round(float(self.fold_sizes_.mean()))))
-        problem = replace(problem, plan=replace(plan, interruptible=True))
-        grown = _grow_on(training, problem, everything, none, C, observe)
-        grown.machine.columns.n_evals += n_evals
-        return grown, history + grown.growth.records
-
-    def _freeze(self, training: Training, problem: FeeProblem, C: float, grown: _Grown, deadline: float | None) -> None:
-        """Solve for the weights on the chosen basis to the end, and publish the machine."""
-        machine, growth = grown.machine, grown.growth
-        rows, kernel = training.rows, training.kernel
-        first, size = machine.first, growth.size
-        n_vectors = min(len(machine.used_vectors), size)
-        selected = grown.train[np.array(machine.indices[: size - n_vectors], dtype=np.intp)]
-        own = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
-        basis = np.concatenate([own, kernel.take_basis(rows, selected).astype(own.dtype)]) if len(selected) else own
-        if growth.interrupted:
-            solution = machine.solution(growth.coordinates)  # at once, not solved to the end
-            self._publish(self._build_model(training, basis, solution), solution, training, None)
-            self.interrupted_ = True
-            self.selected_indices_ = training.original(selected)
-            self.n_kernel_evals_ = machine.columns.n_evals
-            warn_interrupted(self, f"the best machine so far, with {size} basis vectors, is kept", stacklevel=5)
-            return
-        part = rows if self.refit or len(grown.train) == rows.n_rows else rows.subset(grown.train)
-        design = Design(part, kernel, basis, whiten=True, memory_budget=self.memory_budget)
-        start = np.zeros((size + 1, machine.n_outputs))
-        start[:-1] = growth.coordinates[:, first:].T
-        if first:
-            start[-1] = growth.coordinates[:, 0]
-        objective = Problem(design, problem.loss, C, bool(self.fit_intercept), bool(self.penalize_intercept))
-        solution = solve(objective, start, solver_settings(self, deadline))
-        labels = training.labels if part is rows or training.labels is None else training.labels[grown.train]
-        words = {"fit_intercept": bool(self.fit_intercept), "penalize_intercept": bool(self.penalize_intercept)}
-        seen = replace(training, rows=part, labels=labels)
-        moved = moved_vectors(self, Chosen(seen, kernel, basis, problem.loss, C, **words), deadline)
-        if moved is not None and moved.kept:
-            basis, solution, kernel = moved.machine.basis, moved.machine.solution, moved.machine.kernel
-            training = replace(training, kernel=kernel)
-        if not training.whole and training.origin is not None:
-            settings = solver_settings(self, deadline)
-            solution = solve_on_all_rows(training.origin, kernel, basis, problem.loss, C, solution, settings, **words)
-        self._publish(self._build_model(training, basis, solution), solution, training, None)
-        self.selected_indices_ = training.original(selected)
-        self.n_kernel_evals_ = machine.columns.n_evals + design.n_kernel_evals
-        if moved is not None:
-            moved.publish(self)
-        if not self.interrupted_:
-            self._report(solution, deadline)
+        if self.cv is not None and not self.tune:
+            inner, sizes, errors = replace(plan, run=fit.run.inner()), [], []
+            for number, split in enumerate(splits_of(data, self.cv, key)):
+                machine, growth = grown(inner, split)
+                history += [{"fold": number, **record} for record in growth.records]
+                n_evals += machine.columns.n_evals
+                sizes.append(growth.size)
+                errors.append(growth.error)
+            fit.attributes |= {"fold_sizes_": np.array(sizes), "fold_errors_": np.array(errors)}
+            plan = replace(plan, n_basis=max(1, round(float(np.mean(sizes)))))
+        train = np.arange(data.rows.n_rows)
+        everything = train, np.empty(0, dtype=np.intp)
+        machine, growth = grown(replace(plan, patience=None), everything, observe)
+        machine.columns.n_evals += n_evals
+        fit.attributes["history_"] = history + growth.records
+        return machine, growth, train
 
 
-def _grow_on(
-    training: Training,
-    problem: FeeProblem,
-    train: Array,
-    held: Array,
-    C: float,
-    observe: Observer | None = None,
-) -> _Grown:
-    rows, kernel, order = training.rows, training.kernel, np.concatenate([train, held])
-    vectors = class_means(rows, kernel, training.labels, train)
-    columns = KernelColumns(rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order), kernel)
-    candidates = FeeCandidates(problem.hashes, train, problem.key)
-    capacity = min(problem.plan.n_basis, candidates.n_rows + len(vectors))
-    machine = problem.machine(columns, FirstVectors.of(columns, vectors), train, C, capacity)
-    plan = replace(problem.plan, n_basis=capacity)
-    growth = grow_fee(machine, candidates, plan, problem.judge(held if len(held) else train), observe)
-    return _Grown(growth, machine, train)
-
-
-class FEESVC(FeeMachine, MachineClassifier):
+class FEESVC(_FastEstimation, MachineClassifier):
     """Support vector classifier grown by fast error estimation.
 
     The basis starts from the class means.  At each step a few support vectors are tried as the next basis vector; the
     validation error of the machine that each would give is estimated from the present one with the weights of its
-    least-squares form held, and the best joins (Navia-Vazquez, Diaz-Morales: seed 000).  Growth stops `patience`
+    least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops `patience`
     steps after the lowest validation error.
 
     Parameters
@@ -358,8 +265,6 @@ class FEESVC(FeeMachine, MachineClassifier):
     >>> bool(machine.n_basis_ < 40), bool(machine.score(X, y) > 0.93)
     (True, True)
     """
-
-    _classifier = True
 
     def __init__(
         self,
@@ -464,11 +369,11 @@ class FEESVC(FeeMachine, MachineClassifier):
         """
         found: list[tuple[int, Array, int]] = []
         wanted = {int(step) for step in steps}
+        run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
-            training = prepare(self, X, y, sample_weight, classifier=True)
-            rows, kernel = training.rows, training.kernel
+            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
             points = np.asarray(grid, dtype=np.float64)
-            points = points if rows.offset is None else points - rows.offset
+            points = points if data.rows.offset is None else points - data.rows.offset
 
             def look(machine: SemiparametricMachine, trial: Trial, winner: int) -> None:
                 if machine.n_basis + 1 not in wanted:
@@ -481,14 +386,14 @@ class FEESVC(FeeMachine, MachineClassifier):
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
                 found.append((m + 1, (shared + intercept[:, 0]).T, winner))
 
-            self._grow(training, self._problem(training, None), float(self.C), look)
+            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self.n_basis)), look)
         return found
 
 
-class FEESVR(FeeMachine, MachineRegressor):
+class FEESVR(_FastEstimation, MachineRegressor):
     """Kernel regressor grown by fast error estimation: `FEESVC` with the mean squared error of the validation rows.
 
-    The basis starts from the mean of the rows.  With least squares, the default, the weights held are constant, so the
+    The basis starts from the mean of the rows.  With least squares, the default, these weights are constant, so the
     estimate of a candidate's validation error is its validation error.
 
     Parameters
@@ -516,8 +421,6 @@ refine_iter, tol, max_iter, max_time, memory_budget, n_jobs, random_state, verbo
     >>> bool(machine.score(X, np.sinc(X[:, 0])) > 0.99)
     True
     """
-
-    _classifier = False
 
     def __init__(
         self,

@@ -4,157 +4,117 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from kompakt.basis import GivenSelector, ProjectionSelector, Selection
-from kompakt.checkpoint import step
+from kompakt.basis.build import Machine, Plan
 from kompakt.codings import get_coding
+from kompakt.data import Rows
 from kompakt.design import Design
-from kompakt.estimators.base import NOT_METADATA, MachineClassifier, checkpoints, watched
-from kompakt.estimators.prepare import Training, held_rows, labelled_rows, prepare, splits_of
+from kompakt.estimators.base import MachineClassifier
+from kompakt.estimators.selectors import projection_selector
 from kompakt.kernels import Kernel
-from kompakt.parallel import block_threads
+from kompakt.run import Run
 from kompakt.search.fixed_size import tune_width_and_cost
 from kompakt.solve import fisher
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import labelled_rows, splits_of
+from kompakt.train.pipeline import Fit
 from kompakt.validation import shuffled_folds
 
 Array = np.ndarray
 
-#: reg="scale", as a share of the mean diagonal entry of the within-class matrix
-_RELATIVE = 0.01
+#: what C is with reg="scale": the penalty is 1 / C of the mean diagonal entry of the within-class matrix
+_DEFAULT_C = 100.0
 
 
 class _Fisher(MachineClassifier):
-    """Fit of both discriminants: a basis, the moments of the classes, one small problem per output."""
+    """Both discriminants: a basis, the moments of the classes, one small problem per output."""
 
-    __metadata_request__fit: ClassVar = NOT_METADATA
+    reg: Any
+    bias: str
+    priors: Any
+    coding: str
+    tune: bool
+    cv: Any
 
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
-        """Fit the discriminant.
+    def _spec(self, data: Data, kernel: Kernel) -> Spec:
+        assert data.classes is not None
+        return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=len(data.classes))
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-        y : array-like of shape (n_samples,)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 equals the row given twice; weight 0 leaves it out.
-        checkpoint : path-like, default=None
-            File to which the state is written after every round. A fit that is killed goes on from it when it is
-            called again with the same data and parameters, and gives the same machine to the last bit; the file is
-            removed at the end.
-
-        Returns
-        -------
-        self
-        """
-        me: Any = self
-        number = isinstance(me.reg, int | float | np.number) and not isinstance(me.reg, bool)
-        if not (number and np.isfinite(me.reg) and me.reg > 0) and not (isinstance(me.reg, str) and me.reg == "scale"):
+    def _plan(self, data: Data, run: Run) -> Plan:
+        reg, cv = self.reg, self.cv
+        number = isinstance(reg, int | float | np.number) and not isinstance(reg, bool)
+        if not (number and np.isfinite(reg) and reg > 0) and not (isinstance(reg, str) and reg == "scale"):
             raise ValueError(
-                f"reg must be 'scale' or a positive, finite number (it keeps the problem solvable); got {me.reg!r}."
+                f"reg must be 'scale' or a positive, finite number (it keeps the problem solvable); got {reg!r}."
             )
-        if me.bias not in fisher.BIASES:
-            raise ValueError(f"bias must be one of {fisher.BIASES}; got {me.bias!r}.")
-        if isinstance(me.cv, Integral) and (isinstance(me.cv, bool) or me.cv < 2):
-            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {me.cv!r}.")
-        for name in ("cv_results_", "cv_error_"):
-            self.__dict__.pop(name, None)
-        with block_threads(self.n_jobs), checkpoints(self, checkpoint) as resume:  # type: ignore[attr-defined]
-            streamed = resume(prepare(self, X, y, sample_weight, classifier=True))
-            training = held_rows(self, streamed)
-            assert training.classes is not None
-            assert training.labels is not None
-            rows = training.rows
-            weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
-            codes = get_coding(me.coding).codes(len(training.classes))
-            searched = 0
-            relative = _RELATIVE if isinstance(me.reg, str) else None
-            if me.tune:
-                kernel, relative, searched = self._search(training, weights, codes)
-                training, streamed = replace(training, kernel=kernel), replace(streamed, kernel=kernel)
-            selection, evaluations, basis_mass = self._basis(training, weights)
-            design = Design(rows, training.kernel, selection.vectors, memory_budget=me.memory_budget)
-            known: dict[str, Any] = {
-                "labels": training.labels,
-                "weights": weights,
-                "priors": self._priors(training, weights),
-            }
-            if not training.whole and basis_mass is None:  # the basis is that of a sample; now all rows, by passes
-                design = Design(
-                    labelled_rows(streamed), streamed.kernel, selection.vectors, memory_budget=me.memory_budget
-                )
-                known = {"labels": None, "mass": streamed.mass_of, "priors": self._priors(streamed, None)}
-            moments = fisher.class_moments(design, known["labels"], len(codes), known.get("weights"), known.get("mass"))
-            scale = fisher.penalty_scale(moments, codes, basis_mass)
-            reg = float(me.reg) if relative is None else relative * scale
-            solution = fisher.minimise(
-                design, codes=codes, reg=reg, bias=me.bias, basis_mass=basis_mass, moments=moments, **known
-            )
-            model = self._build_model(training, selection.vectors, solution)
-        self._publish(model, solution, training, selection.indices)
-        self.reg_ = reg
-        self.n_kernel_evals_ = searched + evaluations + design.n_kernel_evals
-        self.history_ = [{"n_basis": selection.n_basis, "objective": float(np.sum(solution.objective)), "n_iter": 1}]
-        return self
+        if self.bias not in fisher.BIASES:
+            raise ValueError(f"bias must be one of {fisher.BIASES}; got {self.bias!r}.")
+        if isinstance(cv, Integral) and (isinstance(cv, bool) or cv < 2):
+            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {cv!r}.")
+        return Plan(refine=False)
 
-    def _search(self, training: Training, weights: Array | None, codes: Array) -> tuple[Kernel, float, int]:
-        """Kernel and relative penalty of the lowest cross-validated error, and the kernel values spent on them."""
-        me: Any = self
-        labels, rows, coding = training.labels, training.rows, get_coding(me.coding)
+    def _search(self, fit: Fit) -> None:
+        """Kernel and relative penalty of the lowest cross-validated error (`tune=True`)."""
+        if not self.tune:
+            return
+        data, run, n_classes = fit.data, fit.run, fit.spec.n_classes
+        rows, labels, weights = data.rows, data.labels, _row_weights(data)
         assert labels is not None
-        splits = self._splits(training)
-        evaluations = 0
+        splits, codes = self._splits(fit), get_coding(self.coding).codes(n_classes)
 
         def measure(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
-            nonlocal evaluations
+            spec = replace(fit.spec, kernel=kernel)
             losses, fold_errors, total = np.zeros(len(Cs)), np.empty((len(Cs), len(splits))), 0.0
             for v, (train, held) in enumerate(splits):
-                own = None if weights is None else weights[train]
-                part = replace(training, rows=rows.subset(train), labels=labels[train], kernel=kernel)
-                selection, spent, basis_mass = self._basis(part, own)
-                design = Design(part.rows, kernel, selection.vectors, memory_budget=me.memory_budget)
-                moments = fisher.class_moments(design, part.labels, len(codes), own)
+                part, own = data.subset(train), None if weights is None else weights[train]
+                basis, basis_mass = self._basis(part, spec, own, run)
+                design = Design(part.rows, kernel, basis.vectors, memory_budget=run.memory_budget)
+                moments = fisher.class_moments(design, part.labels, n_classes, own)
                 scale = fisher.penalty_scale(moments, codes, basis_mass)
-                options = {"weights": own, "bias": me.bias, "priors": self._priors(part, own), "moments": moments}
+                priors = self._priors(part, own)
                 solutions = [
-                    fisher.minimise(design, part.labels, codes, reg=scale / C, basis_mass=basis_mass, **options)
+                    fisher.minimise(
+                        design, part.labels, codes, reg=scale / C, weights=own, bias=self.bias, priors=priors,
+                        basis_mass=basis_mass, moments=moments,
+                    )
                     for C in Cs
-                ]
-                outside = Design(rows.subset(held), kernel, selection.vectors, memory_budget=me.memory_budget)
+                ]  # fmt: skip
+                outside = Design(rows.subset(held), kernel, basis.vectors, memory_budget=run.memory_budget)
                 outputs = outside.matvec(np.concatenate([solution.weights for solution in solutions], axis=1))
                 outputs += np.concatenate([solution.intercept for solution in solutions])
                 here = np.ones(len(held)) if weights is None else weights[held]
                 for k, values in enumerate(np.split(outputs, len(Cs), axis=1)):
-                    wrong = here @ (coding.decode(values, len(codes)) != labels[held])
+                    wrong = here @ (spec.decode(values) != labels[held])
                     losses[k] += wrong
                     fold_errors[k, v] = wrong / here.sum()
                 total += here.sum()
-                evaluations += spent + design.n_kernel_evals + outside.n_kernel_evals
+                fit.n_kernel_evals += basis.n_kernel_evals + design.n_kernel_evals + outside.n_kernel_evals
             return losses / total, fold_errors
 
-        tuned = tune_width_and_cost(lambda kernel, Cs: step("evaluation", lambda: measure(kernel, Cs)), training.kernel)
-        self.cv_results_ = tuned.cv_results
-        self.cv_results_["param_reg_factor"] = 1.0 / self.cv_results_.pop("param_C")
-        self.cv_error_ = tuned.error
-        return tuned.kernel, 1.0 / tuned.C, evaluations
+        tuned = tune_width_and_cost(
+            lambda kernel, Cs: run.step("evaluation", lambda: measure(kernel, Cs)), fit.spec.kernel, run=run
+        )
+        table = tuned.cv_results
+        table["param_reg_factor"] = 1.0 / table.pop("param_C")
+        fit.attributes |= {"cv_results_": table, "cv_error_": tuned.error}
+        fit.spec = replace(fit.spec, kernel=tuned.kernel, C=tuned.C)
 
-    def _splits(self, training: Training) -> list[tuple[Array, Array]]:
+    def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """Rows to train on and rows held out; every class is in every training part."""
-        me: Any = self
-        labels, n_rows = training.labels, training.rows.n_rows
+        data, cv = fit.data, self.cv
+        labels = data.labels
         assert labels is not None
-        if isinstance(me.cv, Integral):
-            fold = shuffled_folds(n_rows, int(me.cv), labels=labels, random_state=training.key)
+        if isinstance(cv, Integral):
+            fold = shuffled_folds(data.rows.n_rows, int(cv), labels=labels, random_state=fit.run.key)
             fold[np.bincount(labels)[labels] == 1] = -1  # the only row of its class is always trained on
             splits = [(np.flatnonzero(fold != v), np.flatnonzero(fold == v)) for v in range(fold.max() + 1)]
             return [(train, held) for train, held in splits if len(held)]
-        if not training.whole:
-            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {me.cv!r}.")
-        splits = splits_of(training, me.cv, classifier=True, random_state=training.key)
+        if not data.whole:
+            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {cv!r}.")
+        splits = splits_of(data, cv, fit.run.key)
         for number, (train, _) in enumerate(splits):
             if len(np.unique(labels[train])) <= labels.max():
                 raise ValueError(
@@ -162,23 +122,50 @@ class _Fisher(MachineClassifier):
                 )
         return splits
 
-    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
-        """Basis vectors, kernel values spent on them, and the weight of the rows that each stands for (eq. 5)."""
+    def _choose_basis(self, fit: Fit) -> Machine:
+        """The basis on the rows in memory, and the discriminants of all rows."""
+        data, spec, run = fit.data, fit.spec, fit.run
+        basis, basis_mass = self._basis(data, spec, _row_weights(data), run)
+        if data.whole or basis_mass is not None:
+            rows: Rows = data.rows
+            labels, weights, mass = data.labels, _row_weights(data), None
+        else:  # the basis is that of a sample; now all rows, by passes
+            data = data.everything
+            rows, labels, weights, mass = labelled_rows(data), None, None, data.mass_of
+        codes = get_coding(self.coding).codes(spec.n_classes)
+        design = Design(rows, spec.kernel, basis.vectors, memory_budget=run.memory_budget)
+        moments = fisher.class_moments(design, labels, spec.n_classes, weights, mass)
+        given = not self.tune and not isinstance(self.reg, str)
+        reg = float(self.reg) if given else 1.0 / spec.C * fisher.penalty_scale(moments, codes, basis_mass)
+        solution = fisher.minimise(
+            design, labels, codes, reg=reg, weights=weights, bias=self.bias, priors=self._priors(data, weights),
+            basis_mass=basis_mass, mass=mass, moments=moments,
+        )  # fmt: skip
+        fit.attributes["reg_"] = reg
+        run.note("weights", n_basis=basis.n_basis, objective=float(np.sum(solution.objective)), n_iter=1)
+        return Machine(spec, basis, solution, basis.n_kernel_evals + design.n_kernel_evals)
+
+    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
+        """Nothing is left to do: the moments were those of all rows, or the basis is the rows of the sample."""
+        return machine
+
+    def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
+        """Basis vectors, and the weight of the rows that each stands for (eq. 5), where they stand for all rows."""
         raise NotImplementedError
 
-    def _priors(self, training: Training, weights: Array | None) -> Array | None:
-        given: Any = self.priors  # type: ignore[attr-defined]
-        assert training.classes is not None
+    def _priors(self, data: Data, weights: Array | None) -> Array | None:
+        given: Any = self.priors
+        assert data.classes is not None
         if given is None:
             return None
-        n_classes = len(training.classes)
+        n_classes = len(data.classes)
         if isinstance(given, str):
             if given != "empirical":
                 raise ValueError(f"priors must be None (equal), 'empirical' or one number per class; got {given!r}.")
-            mass = training.mass_of
-            if mass is None or not training.streamed:
-                assert training.labels is not None
-                mass = np.bincount(training.labels, weights=weights, minlength=n_classes)
+            mass = data.mass_of
+            if mass is None or not data.rows.streamed:
+                assert data.labels is not None
+                mass = np.bincount(data.labels, weights=weights, minlength=n_classes)
             return mass / mass.sum()
         priors = np.asarray(given, dtype=np.float64)
         if priors.shape != (n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
@@ -186,6 +173,12 @@ class _Fisher(MachineClassifier):
                 f"priors must hold {n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
             )
         return priors / priors.sum()
+
+
+def _row_weights(data: Data) -> Array | None:
+    """One weight per row, also where some rows take no part in some outputs (one-vs-one)."""
+    weights = data.rows.weights
+    return weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
 
 
 class KernelFisher(_Fisher):
@@ -278,13 +271,12 @@ class KernelFisher(_Fisher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
-        rows = training.rows
-        _, first, place = np.unique(rows.hashes(0), return_index=True, return_inverse=True)
+    def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
+        _, first, place = np.unique(data.rows.hashes(0), return_index=True, return_inverse=True)
         order = np.argsort(first)
         mass = np.bincount(place, weights=weights)[order].astype(np.float64)
         distinct = first[order]
-        return Selection(indices=distinct, vectors=training.kernel.take_basis(rows, distinct)), 0, mass
+        return Basis(distinct, spec.kernel.take_basis(data.rows, distinct)), mass
 
 
 class ProjectedKernelFisher(_Fisher):
@@ -392,25 +384,6 @@ class ProjectedKernelFisher(_Fisher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _basis(self, training: Training, weights: Array | None) -> tuple[Selection, int, Array | None]:
-        selector = projection_selector(self)
-        selection = step(
-            "selection",
-            lambda: selector.select(training.rows, training.kernel, int(self.n_basis), key=training.key),
-            Selection,
-        )
-        return selection, int(selection.info.get("n_kernel_evals", 0)), None
-
-
-def projection_selector(estimator: Any) -> Any:
-    """The selector that the words of a projected machine ask for."""
-    selection = estimator.selection
-    if isinstance(selection, str):
-        if selection != "projection":
-            raise ValueError(
-                f"selection must be 'projection', an array of vectors or a selector object; got {selection!r}."
-            )
-        return ProjectionSelector(
-            float(estimator.epsilon), estimator.pivot, estimator.first, memory_budget=estimator.memory_budget
-        )
-    return selection if hasattr(selection, "select") else GivenSelector(selection)
+    def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
+        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        return run.step("selection", lambda: selector.select(data, spec, int(self.n_basis), run), Basis), None

@@ -1,53 +1,37 @@
-"""Fixed-size least-squares machines: prototypes by entropy, ridge regression in the primal, fast tuning (seed 002)."""
+"""FixedSizeLSSVC and FixedSizeLSSVR: prototypes by entropy, ridge regression on them (De Brabanter et al. 2010)."""
 
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _num_samples
 
-from kompakt.basis import Selection
-from kompakt.checkpoint import step
-from kompakt.estimators.base import (
-    NOT_METADATA,
-    MachineClassifier,
-    MachineRegressor,
-    checkpoints,
-    deadline_of,
-    solver_settings,
-    watched,
-)
-from kompakt.estimators.partial import PartialClassifier, PartialRegressor, forget_batches
-from kompakt.estimators.prepare import Training, held_rows, prepare
-from kompakt.estimators.refining import Chosen, Moved, check_movable, moved_vectors
+from kompakt.basis.build import Machine, Plan
+from kompakt.codings import class_pairs
+from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
+from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, Loss, make_loss
-from kompakt.parallel import block_threads
+from kompakt.losses import LeastSquares
+from kompakt.run import Run
 from kompakt.search.fixed_size import (
     STRATEGIES,
-    Objective,
-    Origin,
-    Part,
-    Task,
-    Tuned,
-    class_error,
-    errors_of,
-    fit_parts,
-    held_out_errors,
-    held_out_path,
+    CrossValidation,
+    columns_of,
+    held_out,
     make_parts,
-    size_errors,
+    solve_parts,
     spread_order,
     tune_width_and_cost,
 )
 from kompakt.solve import Solution
-from kompakt.validation import SIZE_RULES, fold_of_row, pick_size, resolve_splits, shuffled_folds
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import splits_of
+from kompakt.train.pipeline import Fit
+from kompakt.validation import SIZE_RULES, fold_of_row, pick_size, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -62,383 +46,229 @@ CV_PROTOTYPES = ("drop", "anew", "plain")
 _COARSE_ROWS = 50_000
 
 
-@dataclass
-class _Plan:
-    """What a fit has decided so far."""
+class _FixedSize(KernelMachine):
+    """What both do: choose prototypes, then search C, width and size by cross-validation on them."""
 
-    training: Training
-    task: Task
-    objective: Objective
-    kernel: Kernel
-    C: float
-    selection: Selection
-    input_space: bool  # linear kernel: the features are the inputs themselves
-    folds: Any  # None, their number, or the fold of each row
-    n_given: int  # rows of the user's X
-    parts: list[Part] = field(default_factory=list)
-    twins: Array | None = None  # a number for each row, the same for equal ones; where folds drop their prototypes
-    anew: list[Selection] | None = None  # prototypes chosen without each fold
-    history: list[dict[str, Any]] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
-    evaluations: int = 0  # of the kernel, while tuning
+    n_basis: int | str
+    selection: Any
+    n_candidates: int | None
+    tune: bool
+    search: str
+    search_options: dict[str, Any] | None
+    cv: Any
+    cv_prototypes: str
+    sizes: Any
+    size_rule: str
+    shared_basis: bool = True  # of regression
 
-    def note(self, phase: str, **facts: Any) -> None:
-        """Add a record to the history."""
-        self.history.append({"phase": phase, "time": time.monotonic() - self.began, **facts})
+    def _plan(self, data: Data, run: Run) -> Plan:
+        if self.search not in STRATEGIES:
+            raise ValueError(f"search must be one of {STRATEGIES}; got {self.search!r}.")
+        if self.size_rule not in SIZE_RULES:
+            raise ValueError(f"size_rule must be one of {SIZE_RULES}; got {self.size_rule!r}.")
+        if self.cv_prototypes not in CV_PROTOTYPES:
+            raise ValueError(f"cv_prototypes must be one of {CV_PROTOTYPES}; got {self.cv_prototypes!r}.")
+        if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or int(self.cv) < 2):
+            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {self.cv!r}.")
+        if self.sizes is not None and (np.ndim(self.sizes) != 1 or not len(self.sizes) or min(self.sizes) < 1):
+            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {self.sizes!r}.")
+        return replace(super()._plan(data, run), selector=make_selector(self.selection, self.n_candidates))
 
-    def count(self, parts: list[Part]) -> None:
-        """Count the kernel values of one set of features."""
-        self.evaluations += sum(part.rows.n_rows * len(part.columns) for part in parts)
-
-    @property
-    def basis(self) -> Array:
-        return self.selection.vectors
-
-    def stratum_of(self, selection: Selection) -> Array | None:
-        """Class of each basis vector, where they are rows of X."""
-        indices, labels = selection.indices, self.training.labels
-        return None if indices is None or labels is None else labels[indices]
-
-
-#: set by some fits only, so removed before the next one
-_SOMETIMES = ("cv_results_", "cv_error_", "search_stopped_", "out_of_fold_outputs_", "size_path_", "coef_")
-
-
-class FixedSizeFit:
-    """Fit of both fixed-size machines."""
-
-    _classifier: bool
-    __metadata_request__fit: ClassVar = NOT_METADATA
-    C_: float
-    history_: list[dict[str, Any]]
-    n_kernel_evals_: int
-
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
-        """Choose the prototypes, tune if asked to, and fit the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-        y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 equals the row given twice; weight 0 leaves it out.
-        checkpoint : path-like, default=None
-            File to which the state is written after every round. A fit that is killed goes on from it when it is
-            called again with the same data and parameters, and gives the same machine to the last bit; the file is
-            removed at the end.
-
-        Returns
-        -------
-        self
-        """
-        me: Any = self
-        deadline = deadline_of(me.max_time)
-        self._check_words()
-        forget_batches(self)
-        for name in _SOMETIMES:
-            self.__dict__.pop(name, None)
-        with block_threads(me.n_jobs), checkpoints(self, checkpoint) as resume:
-            streamed = resume(prepare(self, X, y, sample_weight, classifier=self._classifier))
-            training = held_rows(self, streamed)
-            plan = self._select(training, deadline, self._given_folds(X, y, training), _num_samples(X))
-            plan.note("selection", n_basis=plan.selection.n_basis)
-            if me.tune:
-                self._tune(plan, deadline)
-                plan.note("search", error=self.cv_error_, C=plan.C, n_evaluations=len(self.cv_results_["param_C"]))
-            if me.n_basis == "auto" and not plan.input_space:
-                self._choose_size(plan)
-                plan.note("size", n_basis=plan.selection.n_basis)
-            if me.tune:
-                self._keep_held_out(plan)
-            moved = self._move(plan, deadline)
-            task = plan.task if training.whole else replace(plan.task, rows=streamed.rows, labels=None)
-            solution, evaluations = fit_parts(task, plan.parts, plan.kernel, plan.basis, plan.C, plan.objective)
-            model, indices = self._finished(plan, solution)
-            plan.note("weights", objective=float(np.sum(solution.objective)))
-        me._publish(model, replace(solution, weights=model.weights), training, indices)
-        self.C_ = plan.C
-        self.n_kernel_evals_ = evaluations + plan.evaluations + int(plan.selection.info.get("n_kernel_evals", 0))
-        self.history_ = plan.history
-        self.selection_info_ = dict(plan.selection.info)
-        if moved is not None:
-            moved.publish(self)
-            if moved.machine.interrupted:
-                return self
-        me._report(solution, deadline)
-        return self
-
-    # -- steps ---------------------------------------------------------------------------------------
-
-    def _check_words(self) -> None:
-        me: Any = self
-        if me.search not in STRATEGIES:
-            raise ValueError(f"search must be one of {STRATEGIES}; got {me.search!r}.")
-        if me.size_rule not in SIZE_RULES:
-            raise ValueError(f"size_rule must be one of {SIZE_RULES}; got {me.size_rule!r}.")
-        if me.cv_prototypes not in CV_PROTOTYPES:
-            raise ValueError(f"cv_prototypes must be one of {CV_PROTOTYPES}; got {me.cv_prototypes!r}.")
-        if isinstance(me.cv, Integral) and (isinstance(me.cv, bool) or me.cv < 2):
-            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {me.cv!r}.")
-        if me.sizes is not None and (np.ndim(me.sizes) != 1 or not len(me.sizes) or min(me.sizes) < 1):
-            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {me.sizes!r}.")
-
-    def _given_folds(self, X: Any, y: Any, training: Training) -> Any:
-        """The number of folds, or the fold of every kept row where the user gives a splitter or splits of X."""
-        me: Any = self
-        if not (me.tune or me.n_basis == "auto"):
-            return None
-        if isinstance(me.cv, Integral):
-            return int(me.cv)
-        if y is None:
-            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {me.cv!r}.")
-        splits = resolve_splits(me.cv, y, classifier=self._classifier, random_state=training.key, X=X)
-        fold = fold_of_row(splits, _num_samples(X))
-        return fold if training.kept is None else fold[training.kept]
-
-    def _select(self, training: Training, deadline: float | None, folds: Any, n_given: int) -> _Plan:
-        me: Any = self
-        loss = make_loss(me.loss, classes=self._classifier, epsilon=me.epsilon)
-        objective = self._objective(loss, deadline)
-        task = Task(training.rows, training.labels, getattr(me, "coding", None))
-        input_space = self._input_space(training)
-        self._check_refine(training, input_space)
-        if input_space:
-            selection = Selection(None, np.eye(training.rows.n_features, dtype=training.rows.dtype))
-        else:
-            selection = self._prototypes(training, objective)
-            logger.info("%d prototype vectors chosen among %d rows", selection.n_basis, training.rows.n_rows)
-        plan = _Plan(training, task, objective, training.kernel, float(me.C), selection, input_space, folds, n_given)
-        if folds is not None and selection.indices is not None:  # prototypes that are rows of some fold
-            if me.cv_prototypes == "drop":
-                plan.twins = np.unique(training.rows.hashes(0), return_inverse=True)[1]
-            elif me.cv_prototypes == "anew":
-                self._select_anew(plan)
-        self._cut(plan)
-        return plan
-
-    def _select_anew(self, plan: _Plan) -> None:
-        """Prototypes of every fold, chosen among the rows outside it."""
-        training = plan.training
-        if isinstance(plan.folds, int):
-            plan.folds = shuffled_folds(
-                training.rows.n_rows, plan.folds, labels=training.labels, random_state=training.key
-            )
-        plan.anew = []
-        for v in range(int(plan.folds.max()) + 1):
-            outside = np.flatnonzero(plan.folds != v)
-            labels = None if training.labels is None else training.labels[outside]
-            part = replace(training, rows=training.rows.subset(outside), labels=labels)
-            chosen = self._prototypes(part, plan.objective)
-            indices = None if chosen.indices is None else outside[chosen.indices]
-            plan.anew.append(Selection(indices, chosen.vectors, info=chosen.info))
-
-    def _check_refine(self, training: Training, input_space: bool) -> None:
-        me: Any = self
-        check_movable(self, training.kernel)
-        if me.refine and input_space:
+    def _search(self, fit: Fit) -> None:
+        """Prototypes first; then C and the width (`tune=True`) and the size (`n_basis="auto"`) on them."""
+        data, spec, run = fit.data, fit.spec, fit.run
+        input_space = self._input_space(spec.kernel, data.rows.n_features)
+        if fit.plan.refine and input_space:
             raise ValueError(
                 "refine=True moves prototypes, but the linear kernel is solved without: pass refine=False."
             )
-        many = training.classes is not None and len(training.classes) > 2
-        if me.refine and many and me.coding == "one_vs_one" and not me.shared_basis:
+        if fit.plan.refine and data.rows.weight_columns > 1 and not self.shared_basis:
             raise ValueError(
                 "refine=True moves prototypes that all outputs share; got coding='one_vs_one' with prototypes of its "
                 "own for every pair. Set shared_basis=True, or another coding."
             )
+        folds = self._folds(data, run) if self.tune or fit.n_basis is None else None
+        fit.basis = self._first_basis(data, spec, run)
+        if not input_space:
+            logger.info("%d prototype vectors chosen among %d rows", fit.basis.n_basis, data.rows.n_rows)
+        fit.attributes["selection_info_"] = dict(fit.basis.info)
+        run.note("selection", n_basis=fit.basis.n_basis)
+        if folds is None:
+            return
+        anew = None
+        if self.cv_prototypes == "anew" and fit.basis.indices is not None:
+            if isinstance(folds, int):
+                folds = shuffled_folds(data.rows.n_rows, folds, labels=data.labels, random_state=run.key)
+            anew = [self._basis_without(fit, folds == v) for v in range(int(folds.max()) + 1)]
+        if self.tune:
+            self._tune(fit, folds, anew)
+        if fit.n_basis is None and not input_space:
+            anew = self._tune_size(fit, folds, anew)
+        fit.n_basis = fit.basis.n_basis
+        if self.tune:
+            self._hold_out(fit, self._validation(fit, folds, anew))
 
-    def _objective(self, loss: Loss, deadline: float | None) -> Objective:
-        me: Any = self
-        return Objective(
-            loss=loss,
-            absolute=not isinstance(loss, LeastSquares),
-            fit_intercept=bool(me.fit_intercept),
-            penalize_intercept=bool(me.penalize_intercept),
-            settings=solver_settings(self, deadline),
-            memory_budget=me.memory_budget,
-        )
+    def _folds(self, data: Data, run: Run) -> Any:
+        """The number of folds, or the fold of every row where the user gives a splitter or splits of X."""
+        if isinstance(self.cv, Integral):
+            return int(self.cv)
+        if data.origin is not None:
+            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {self.cv!r}.")
+        return fold_of_row(splits_of(data, self.cv, run.key), data.rows.n_rows)
 
-    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
-        if self._input_space(training):
-            return Selection(None, np.eye(training.rows.n_features))
-        return self._prototypes(training, self._objective(loss, None))
+    def _input_space(self, kernel: Kernel, n_features: int) -> bool:
+        """Whether the weights of a linear kernel are found without prototypes."""
+        limit = _INPUT_SPACE if isinstance(self.n_basis, str) else max(_INPUT_SPACE, int(self.n_basis))
+        return kernel.name == "linear" and n_features <= limit
 
-    def _input_space(self, training: Training) -> bool:
-        limit: Any = getattr(self, "n_basis", 0)
-        wide = _INPUT_SPACE if limit == "auto" else max(_INPUT_SPACE, int(limit))
-        return training.kernel.name == "linear" and training.rows.n_features <= wide
+    def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
+        """Prototypes among the rows; the unit vectors where none are needed."""
+        rows = data.rows
+        if self._input_space(spec.kernel, rows.n_features):
+            return Basis(None, np.eye(rows.n_features, dtype=rows.dtype))
+        selector = make_selector(self.selection, self.n_candidates)
+        n_basis = max(self._sizes(rows.n_rows)) if isinstance(self.n_basis, str) else int(self.n_basis)
+        found: Basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
+        return found
 
-    def _prototypes(self, training: Training, objective: Objective) -> Selection:
-        me: Any = self
-        selector = make_selector(me.selection, me.n_candidates)
-        told: dict[str, Any] = {"labels": training.labels} if getattr(selector, "uses_labels", False) else {}
-        if getattr(selector, "uses_targets", False):
-            told |= {
-                "loss": objective.loss,
-                "C": float(me.C),
-                "fit_intercept": objective.fit_intercept,
-                "penalize_intercept": objective.penalize_intercept,
-            }
-        n_basis = max(self._sizes(training.rows.n_rows)) if me.n_basis == "auto" else int(me.n_basis)
-        return step(
-            "selection",
-            lambda: selector.select(training.rows, training.kernel, n_basis, key=training.key, **told),
-            Selection,
-        )
+    def _basis_without(self, fit: Fit, fold: Array) -> Basis:
+        """Prototypes chosen among the rows outside a fold."""
+        outside = np.flatnonzero(~fold)
+        chosen = self._first_basis(fit.data.subset(outside), fit.spec, fit.run)
+        return replace(chosen, indices=None if chosen.indices is None else outside[chosen.indices])
 
     def _sizes(self, n_rows: int) -> list[int]:
         """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
-        sizes = getattr(self, "sizes", None)
-        if sizes is not None:
-            return sorted({int(size) for size in sizes})
+        if self.sizes is not None:
+            return sorted({int(size) for size in self.sizes})
         largest = min(_LARGEST_AUTO, n_rows, int(10 * np.sqrt(n_rows)))
         return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
 
-    def _cut(self, plan: _Plan) -> None:
-        """Divide the machine into parts, with folds where something will be held out."""
-        plan.parts = self._parts(plan, plan.task, plan.twins)
+    def _validation(
+        self, fit: Fit, folds: Any, anew: list[Basis] | None, among: Array | None = None
+    ) -> CrossValidation:
+        """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
+        assert fit.basis is not None
+        drop, own = self.cv_prototypes == "drop", not self.shared_basis
+        parts = make_parts(fit.data, fit.basis, folds, fit.run.key, own=own, drop=drop, anew=anew, among=among)
+        absolute = not isinstance(fit.spec.loss, LeastSquares)
+        return CrossValidation(fit.data, fit.spec, parts, fit.plan.settings(fit.run), absolute)
 
-    def _parts(self, plan: _Plan, task: Task, twins: Array | None) -> list[Part]:
-        """Parts of the machine on the rows of a task, whose equal rows have equal numbers in `twins`."""
-        own = not getattr(self, "shared_basis", True)
-        origin = None
-        if twins is not None and plan.twins is not None and plan.selection.indices is not None:
-            origin = Origin(twins, plan.twins[plan.selection.indices])
-        anew = None
-        if plan.anew is not None:
-            anew = [(chosen.vectors, plan.stratum_of(chosen) if own else None) for chosen in plan.anew]
-        stratum = plan.stratum_of(plan.selection) if own else None
-        m, key = plan.selection.n_basis, plan.training.key
-        return make_parts(task, stratum, m, plan.folds, key, origin=origin, anew=anew)
-
-    def _tune(self, plan: _Plan, deadline: float | None) -> None:
+    def _tune(self, fit: Fit, folds: Any, anew: list[Basis] | None) -> None:
         """Search width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
-        me: Any = self
-        fast = replace(plan.objective, loss=LeastSquares())
-
-        def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
-            plan.count(plan.parts)
-            return step("evaluation", lambda: held_out_errors(plan.task, plan.parts, kernel, plan.basis, Cs, fast))
-
-        tuned: Tuned = tune_width_and_cost(
-            evaluate,
-            plan.kernel,
-            strategy=me.search,
-            evaluate_coarse=self._on_part_of_the_rows(plan, fast),
-            deadline=deadline,
-            random_state=plan.training.key,
-            **(me.search_options or {}),
+        spec, run, some = fit.spec, fit.run, self._coarse_rows(fit, folds)
+        validation = self._validation(fit, folds, anew)
+        fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
+        coarse = None if some is None else replace(fast, parts=self._validation(fit, folds, anew, some).parts)
+        found = tune_width_and_cost(
+            fast.errors,
+            spec.kernel,
+            strategy=self.search,
+            evaluate_coarse=None if coarse is None else coarse.errors,
+            run=run,
+            **(self.search_options or {}),
         )
-        if not isinstance(plan.objective.loss, LeastSquares):
-            Cs = tuned.C * 10.0 ** np.arange(-2.0, 1.5, 0.5)
-            coarse = replace(plan.objective, settings=replace(plan.objective.settings, tol=1e-4))
-            tuned = tuned.refitted(
-                lambda: held_out_errors(plan.task, plan.parts, tuned.kernel, plan.basis, Cs, coarse), Cs
-            )
-        plan.kernel, plan.C = tuned.kernel, tuned.C
-        self.cv_results_ = tuned.cv_results
-        chosen = int(np.argmin(self.cv_results_["rank_test_error"]))
-        self.cv_error_ = float(self.cv_results_["mean_test_error"][chosen])
-        self.search_stopped_ = tuned.stopped
+        fit.n_kernel_evals += found.n_visits * fast.n_kernel_evals
+        fit.n_kernel_evals += found.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
+        if not isinstance(spec.loss, LeastSquares):
+            loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
+            found.refit(loosely.errors, found.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
+        fit.spec = replace(spec, kernel=found.kernel, C=found.C)
+        table = found.cv_results
+        error = float(table["mean_test_error"][np.argmin(table["rank_test_error"])])
+        fit.attributes |= {"cv_results_": table, "search_stopped_": found.trials.stopped}
+        run.note("search", error=error, C=found.C, n_evaluations=len(found.trials))
 
-    def _on_part_of_the_rows(self, plan: _Plan, objective: Objective) -> Any:
-        """Held-out errors on a random part of very many rows, enough to see where the good widths lie."""
-        rows, labels = plan.task.rows, plan.task.labels
-        enough = max(_COARSE_ROWS, 20 * plan.selection.n_basis)
-        if rows.n_rows < 2 * enough or not isinstance(plan.folds, int):
+    def _coarse_rows(self, fit: Fit, folds: Any) -> Array | None:
+        """A random part of very many rows, enough to see where the good widths lie; None where all rows are used."""
+        assert fit.basis is not None
+        n_rows, labels = fit.data.rows.n_rows, fit.data.labels
+        enough = max(_COARSE_ROWS, 20 * fit.basis.n_basis)
+        if n_rows < 2 * enough or not isinstance(folds, int):
             return None
-        some = np.sort(np.random.default_rng(plan.training.key).choice(rows.n_rows, enough, replace=False))
+        some = np.sort(np.random.default_rng(fit.run.key).choice(n_rows, enough, replace=False))
         if labels is not None and len(np.unique(labels[some])) <= labels.max():
             return None  # a class is so rare that it is missing
-        task = replace(plan.task, rows=rows.subset(some), labels=None if labels is None else labels[some])
-        parts = self._parts(plan, task, None if plan.twins is None else plan.twins[some])
-        logger.info("the coarse search uses %d of %d rows", enough, rows.n_rows)
+        logger.info("the coarse search uses %d of %d rows", enough, n_rows)
+        return some
 
-        def evaluate(kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
-            plan.count(parts)
-            return step("evaluation", lambda: held_out_errors(task, parts, kernel, plan.basis, Cs, objective))
-
-        return evaluate
-
-    def _choose_size(self, plan: _Plan) -> None:
-        """Pick the number of prototypes on a path of nested sets, all from one set of features."""
-        me: Any = self
-        if plan.kernel.name != "precomputed":
-            plan.selection = _taken(plan.selection, spread_order(plan.kernel, plan.basis))
-            if plan.anew is not None:
-                plan.anew = [_taken(chosen, spread_order(plan.kernel, chosen.vectors)) for chosen in plan.anew]
-            self._cut(plan)
-        n = plan.selection.n_basis
-        sizes = np.array(sorted({min(size, n) for size in self._sizes(plan.training.rows.n_rows)}))
-        Cs = plan.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if me.tune else np.ones(1))
-        errors, fold_errors = step(
-            "sizes",
-            lambda: size_errors(plan.task, plan.parts, plan.kernel, plan.basis, sizes, Cs, plan.objective),
-        )
-        plan.count(plan.parts)
+    def _tune_size(self, fit: Fit, folds: Any, anew: list[Basis] | None) -> list[Basis] | None:
+        """Pick the number of prototypes on a path of nested sets, all from one set of features; `anew` cut to it."""
+        assert fit.basis is not None
+        spec = fit.spec
+        if spec.kernel.name != "precomputed":
+            fit.basis = fit.basis.take(spread_order(spec.kernel, fit.basis.vectors))
+            if anew is not None:
+                anew = [chosen.take(spread_order(spec.kernel, chosen.vectors)) for chosen in anew]
+        sizes = np.array(sorted({min(size, fit.basis.n_basis) for size in self._sizes(fit.data.rows.n_rows)}))
+        Cs = spec.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if self.tune else np.ones(1))
+        validation = self._validation(fit, folds, anew)
+        errors, fold_errors = fit.run.step("sizes", lambda: validation.size_errors(sizes, Cs))
+        fit.n_kernel_evals += validation.n_kernel_evals
         at_best = np.argmin(errors, axis=1)
         of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
-        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], me.size_rule)
-        plan.C = float(Cs[at_best[choice.index]])
-        plan.selection = _taken(plan.selection, np.arange(choice.size))
-        if plan.anew is not None:
-            plan.anew = [_taken(chosen, np.arange(min(choice.size, chosen.n_basis))) for chosen in plan.anew]
-        self._cut(plan)
-        self.size_path_ = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
+        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], self.size_rule)
+        fit.spec = replace(spec, C=float(Cs[at_best[choice.index]]))
+        fit.basis = fit.basis.take(np.arange(choice.size))
+        path = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
+        fit.attributes["size_path_"] = path
         logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
+        fit.run.note("size", n_basis=choice.size)
+        return None if anew is None else [one.take(np.arange(min(choice.size, one.n_basis))) for one in anew]
 
-    def _move(self, plan: _Plan, deadline: float | None) -> Moved | None:
-        """Move the prototypes, where that is asked for and pays; the weights are solved afterwards."""
-        aim = plan.objective
-        words = {"fit_intercept": aim.fit_intercept, "penalize_intercept": aim.penalize_intercept}
-        moved = moved_vectors(self, Chosen(plan.training, plan.kernel, plan.basis, aim.loss, plan.C, **words), deadline)
-        if moved is not None and moved.kept:
-            plan.kernel = moved.machine.kernel
-            plan.selection = Selection(None, moved.machine.basis, info=plan.selection.info)
-            plan.note("refinement", n_basis=plan.selection.n_basis)
-            self._cut(plan)
-        return moved
-
-    def _keep_held_out(self, plan: _Plan) -> None:
+    def _hold_out(self, fit: Fit, validation: CrossValidation) -> None:
         """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
-        task, parts = plan.task, plan.parts
-        Cs = np.array([plan.C])
-        values = [held_out_path(part, plan.kernel, plan.basis, Cs, plan.objective) for part in parts]
-        plan.count(parts)
-        self.cv_error_ = float(np.nanmean(errors_of(task, parts, values, plan.objective)[1]))
-        outputs = np.full((task.rows.n_rows, task.rows.n_outputs), np.nan)
-        for part, value in zip(parts, values, strict=True):
-            outputs[part.index[:, None], part.outputs] = value[0]
-        if task.pairwise:
-            solution, _ = fit_parts(task, parts, plan.kernel, plan.basis, plan.C, plan.objective)
-            self.cv_error_ = class_error(task, outputs, solution.weights, solution.intercept, plan.kernel, plan.basis)
-        if not plan.training.whole:
-            return
-        kept = plan.training.kept
-        if kept is not None:
-            whole = np.full((plan.n_given, outputs.shape[1]), np.nan)
-            whole[kept] = outputs
-            outputs = whole
-        self.out_of_fold_outputs_ = outputs
+        assert fit.basis is not None
+        data, spec = fit.data, fit.spec
+        values = [held_out(part, spec, np.array([spec.C]), validation.settings) for part in validation.parts]
+        fit.n_kernel_evals += validation.n_kernel_evals
+        error = float(np.nanmean(validation.errors_of(values)[1]))
+        outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)
+        for part, value in zip(validation.parts, values, strict=True):
+            used = part.fold >= 0
+            outputs[part.index[used][:, None], part.outputs] = value[0, used]
+        if data.rows.weight_columns > 1:
+            solution, _ = self._weights(fit, data, spec, fit.basis)
+            error = validation.class_error(outputs, fit.basis.vectors, solution)
+        fit.attributes["cv_error_"] = error
+        if data.whole:
+            if data.kept is not None:
+                of_kept, outputs = outputs, np.full((data.n_given, outputs.shape[1]), np.nan)
+                outputs[data.kept] = of_kept
+            fit.attributes["out_of_fold_outputs_"] = outputs
 
-    def _finished(self, plan: _Plan, solution: Solution) -> tuple[Any, Array | None]:
-        me: Any = self
-        if not plan.input_space:
-            training = replace(plan.training, kernel=plan.kernel)
-            return me._build_model(training, plan.basis, solution), plan.selection.indices
-        # In the input space the weights themselves are the vectors of a linear kernel, one per output.
-        L = solution.weights.shape[1]
-        direct = replace(solution, weights=np.eye(L))
-        return me._build_model(plan.training, solution.weights.T.copy(), direct), None
+    def _weights(self, fit: Fit, data: Data, spec: Spec, basis: Basis) -> tuple[Solution, int]:
+        """Weights on the rows of `data`, and the kernel evaluations spent; each pair of classes on its own."""
+        labels = None if self.shared_basis else fit.data.labels
+        columns = [columns_of(basis, labels, pair) for pair in class_pairs(spec.n_classes)] if data.classifier else []
+        settings = fit.plan.settings(fit.run.unhurried() if fit.plan.refine else fit.run)
+        return solve_parts(data.rows, spec, basis.vectors, columns, settings)
+
+    def _choose_basis(self, fit: Fit) -> Machine:
+        assert fit.basis is not None
+        solution, evaluations = self._weights(fit, fit.data, fit.spec, fit.basis)
+        fit.run.note("weights", objective=float(np.sum(solution.objective)))
+        machine = Machine(fit.spec, fit.basis, solution, fit.basis.n_kernel_evals + evaluations)
+        return self._finished(machine)
+
+    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
+        assert fit.basis is not None
+        basis = machine.basis if fit.plan.refine else fit.basis
+        solution, evaluations = self._weights(fit, data, machine.spec, basis)
+        fit.run.note("weights on all rows", n_rows=data.rows.n_rows, objective=float(np.sum(solution.objective)))
+        evaluations += machine.n_kernel_evals
+        return self._finished(replace(machine, basis=basis, solution=solution, n_kernel_evals=evaluations))
+
+    def _finished(self, machine: Machine) -> Machine:
+        """In the input space the weights themselves are the vectors of a linear kernel, one per output."""
+        weights = machine.solution.weights
+        if not self._input_space(machine.spec.kernel, machine.basis.vectors.shape[1]):
+            return machine
+        solution = replace(machine.solution, weights=np.eye(weights.shape[1]))
+        return replace(machine, basis=Basis(None, weights.T.copy()), solution=solution)
 
 
-def _taken(selection: Selection, index: Array) -> Selection:
-    indices = None if selection.indices is None else selection.indices[index]
-    return Selection(indices, selection.vectors[index], info=selection.info)
-
-
-class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
+class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
     """Fixed-size least-squares support vector classifier.
 
     Prototypes of high entropy give Nystrom features, on which ridge regression is solved in closed form:
@@ -471,7 +301,7 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
     selection : {"renyi", "random", "gram", "all"}, array of vectors or selector, default="renyi"
         How prototypes are chosen: by swaps that raise the quadratic Renyi entropy of the inputs, at random, by forward
         selection in Gram space, or every distinct row, which is the full (dense) LS-SVM. `RenyiSelector()` is the
-        plain criterion of the paper; the word widens its bandwidths where it is blind.
+        plain criterion of the paper; "renyi" widens its bandwidths where it is blind.
     n_candidates : int, default=None
         Candidates per round of "gram".
     tune : bool, default=False
@@ -551,8 +381,6 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
     (True, 20)
     """
 
-    _classifier = True
-
     def __init__(
         self,
         n_basis: int | str = 100,
@@ -621,7 +449,7 @@ class FixedSizeLSSVC(FixedSizeFit, PartialClassifier, MachineClassifier):
         self.verbose = verbose
 
 
-class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
+class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     """Fixed-size least-squares support vector regression.
 
     As `FixedSizeLSSVC`, for one or several numeric targets.
@@ -648,7 +476,7 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
     selection : {"renyi", "random", "gram", "all"}, array of vectors or selector, default="renyi"
         How prototypes are chosen: by swaps that raise the quadratic Renyi entropy of the inputs, at random, by forward
         selection in Gram space, or every distinct row, which is the full (dense) LS-SVM. `RenyiSelector()` is the
-        plain criterion of the paper; the word widens its bandwidths where it is blind.
+        plain criterion of the paper; "renyi" widens its bandwidths where it is blind.
     n_candidates : int, default=None
         Candidates per round of "gram".
     tune : bool, default=False
@@ -725,8 +553,6 @@ class FixedSizeLSSVR(FixedSizeFit, PartialRegressor, MachineRegressor):
     >>> round(machine.score(X, np.sin(X).ravel()), 2)
     1.0
     """
-
-    _classifier = False
 
     def __init__(
         self,

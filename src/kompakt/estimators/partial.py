@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import column_or_1d
 
-from kompakt.basis import Selection
+from kompakt.basis.build import Machine
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
-from kompakt.estimators.base import offered_if, verbose_logging
-from kompakt.estimators.prepare import (
-    Array,
-    Training,
-    check_parameters,
-    check_rows,
-    checked_weights,
-    class_factors,
-    resolve_kernel,
-)
+from kompakt.estimators.base import Array, KernelMachine, offered_if
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, Loss, make_loss
-from kompakt.parallel import block_threads
+from kompakt.losses import LeastSquares
+from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import check_parameters, check_rows, checked_weights, class_factors, resolve_kernel
+from kompakt.train.pipeline import Fit, model_of
+from kompakt.train.running import running
 
 #: losses whose rows may be forgotten after one look
 _LOSSES = ("least_squares", "squared_hinge")
@@ -36,18 +30,18 @@ _LOSSES = ("least_squares", "squared_hinge")
 
 @dataclass
 class _Running:
-    """What is kept between batches: the basis in centred coordinates, and the sums; no rows."""
+    """What is kept between batches: what is minimised, the basis in centred coordinates, and the sums; no rows."""
 
-    kernel: Kernel
-    loss: Loss
+    spec: Spec
     offset: Array | None
-    selection: Selection
+    basis: Basis
     sums: RunningSums | None = None
     theta: Array | None = None
     weights: Array | None = None
     n_batches: int = 0
     n_rows: int = 0
     n_kernel_evals: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _available(estimator: Any) -> bool:
@@ -73,89 +67,78 @@ def _available(estimator: Any) -> bool:
     return True
 
 
-class _Partial:
+class _Partial(KernelMachine):
     """What classifiers and regressors share."""
 
     _running: _Running
 
-    def _partial_selection(self, training: Training, loss: Loss) -> Selection:
+    def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
         """The basis, from the first batch."""
         raise NotImplementedError
+
+    def _input_space(self, kernel: Kernel, n_features: int) -> bool:
+        """Whether a fit finds the weights of a linear kernel without a basis."""
+        return False
 
     def _update(
         self, X: Any, targets: Array, weights: Array | None, classes: Array | None, labels: Array | None
     ) -> Any:
         """Add a validated batch to the sums and solve again."""
-        me: Any = self
         y = targets if classes is None else None
         targets = targets.reshape(len(targets), -1)
-        running = getattr(self, "_running", None)
-        with verbose_logging(me.verbose), block_threads(me.n_jobs):
-            if running is None:
-                fitted = hasattr(self, "model_")
-                running = self._after_fit() if fitted else self._begin(X, targets, weights, classes, labels)
-            if running.theta is not None and running.theta.shape[1] != targets.shape[1]:
+        with running(self, X, y) as run:
+            state: _Running | None = getattr(self, "_running", None)
+            if state is None and hasattr(self, "model_"):
+                state = self._after_fit()
+            if state is None:
+                kernel = resolve_kernel(self, X, weights)
+                flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
+                dense = isinstance(X, np.ndarray)
+                offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
+                first = Data(ArrayRows(X, targets, weights, offset), classes=classes, labels=labels)
+                spec = self._spec(first, kernel)
+                basis = self._first_basis(first, spec, run)
+                state = _Running(spec, first.rows.offset, basis, n_kernel_evals=basis.n_kernel_evals)
+            if state.theta is not None and state.theta.shape[1] != targets.shape[1]:
                 raise ValueError(
-                    f"y has {targets.shape[1]} outputs; the batches before had {running.theta.shape[1]}. "
+                    f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
                     "Give every batch the same outputs."
                 )
-            rows = ArrayRows(X, targets, weights, running.offset)
-            design = Design(rows, running.kernel, running.selection.vectors, whiten=True, store=False)
-            problem = Problem(design, running.loss, float(me.C), bool(me.fit_intercept), bool(me.penalize_intercept))
-            if running.weights is not None:  # of a fit: where the first Newton step begins
-                start = np.concatenate([design.to_coordinates(running.weights[:-1]), running.weights[-1:]])
-                running.theta, running.weights = start, None
-            exact = isinstance(running.loss, LeastSquares)
-            sums = batch_sums(problem, None if exact else running.theta)
-            running.sums = sums if running.sums is None else running.sums + sums
-            running.n_batches += 1
-            running.n_rows += rows.n_rows
-            running.n_kernel_evals += design.n_kernel_evals
-            solution = minimise_sums(problem, running.sums, running.n_batches)
-            running.theta = solution.coordinates
-            training = Training(rows, running.kernel, None, classes=classes, labels=labels, y=y)
-            model = me._build_model(training, running.selection.vectors, solution)
-        self._running = running
-        me._publish(model, solution, training, None)
-        self.C_ = float(me.C)
-        self.n_kernel_evals_ = running.n_kernel_evals
-        self.n_rows_seen_ = running.n_rows
-        self.history_ = [
-            *(getattr(self, "history_", None) or []),
-            {"phase": "batch", "n_rows": rows.n_rows, "objective": self.objective_},  # type: ignore[attr-defined]
-        ]
+            data = Data(ArrayRows(X, targets, weights, state.offset), classes=classes, labels=labels, y=y)
+            design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
+            problem = Problem.of(design, state.spec)
+            if state.weights is not None:  # of a fit: where the first Newton step begins
+                start = np.concatenate([design.to_coordinates(state.weights[:-1]), state.weights[-1:]])
+                state.theta, state.weights = start, None
+            exact = isinstance(state.spec.loss, LeastSquares)
+            sums = batch_sums(problem, None if exact else state.theta)
+            state.sums = sums if state.sums is None else state.sums + sums
+            state.n_batches += 1
+            state.n_rows += data.rows.n_rows
+            state.n_kernel_evals += design.n_kernel_evals
+            solution = minimise_sums(problem, state.sums, state.n_batches)
+            state.theta = solution.coordinates
+            objective = float(np.sum(solution.objective))
+            state.history.append({"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective})
+            machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
+            fit = Fit(data, state.spec, replace(run, history=list(state.history)), machine=machine)
+            fit.model = model_of(data, machine)
+            fit.attributes["n_rows_seen_"] = state.n_rows
+            self._publish(fit)
+        self._running = state
         return self
 
     def _after_fit(self) -> _Running:
         """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-        me: Any = self
-        model = me.model_
-        loss = make_loss(me.loss, classes=model.kind == "classifier", epsilon=me.epsilon)
-        if model.kernel.name == "linear" and hasattr(self, "_input_space"):  # solved in the input space
-            return _Running(model.kernel, loss, None, Selection(None, np.eye(model.n_features)))
+        model = self.model_
+        spec = self._spec(Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes), model.kernel)
+        if self._input_space(model.kernel, model.n_features):
+            return _Running(spec, None, Basis(None, np.eye(model.n_features)))
         vectors = model.basis.astype(np.float64)
         if model.offset is not None:
             vectors = vectors - model.offset
         weights = np.concatenate([model.weights, model.intercept[None]])
-        self.history_ = []
-        return _Running(model.kernel, loss, model.offset, Selection(None, vectors), weights=weights)
-
-    def _begin(
-        self, X: Any, targets: Array, weights: Array | None, classes: Array | None, labels: Array | None
-    ) -> _Running:
-        """Kernel, centre and basis: from the first batch, or as the constructor gives them."""
-        me: Any = self
-        kernel = resolve_kernel(self, X, weights)
-        dense = isinstance(X, np.ndarray)
-        flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
-        offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
-        loss = make_loss(me.loss, classes=classes is not None, epsilon=me.epsilon)
-        key = int(check_random_state(me.random_state).randint(2**31 - 1))
-        rows = ArrayRows(X, targets, weights, offset)
-        training = Training(rows, kernel, None, classes=classes, labels=labels, key=key)
-        selection = self._partial_selection(training, loss)
-        evaluations = int(selection.info.get("n_kernel_evals", 0))
-        return _Running(kernel, loss, rows.offset, Selection(None, selection.vectors), n_kernel_evals=evaluations)
+        return _Running(spec, model.offset, Basis(None, vectors), weights=weights)
 
     def _batch(self, X: Any, y: Any, sample_weight: Any, *, numeric: bool) -> tuple[Any, Any, Array | None]:
         """Validated float64 rows, targets and weights; rows of weight zero are gone."""
@@ -199,7 +182,6 @@ class PartialClassifier(_Partial):
         -------
         self
         """
-        me: Any = self
         known: Any = getattr(self, "classes_", None)
         X, y, weights = self._batch(X, y, sample_weight, numeric=False)
         y = column_or_1d(y, warn=True)
@@ -207,19 +189,21 @@ class PartialClassifier(_Partial):
         if known is None and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit: all labels that may come.")
         if classes is not None:
-            probe = _Labels(known)
-            _check_partial_fit_first_call(probe, classes)
-            known = probe.classes_
+            if known is not None and not np.array_equal(known, unique_labels(classes)):
+                raise ValueError(
+                    f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}"
+                )
+            known = unique_labels(classes)
         if len(known) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(known)} class: {known}.")
         strange = np.setdiff1d(y, known)
         if len(strange):
             raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
         labels = np.asarray(np.searchsorted(known, y))
-        factors = class_factors(me.class_weight, known, np.bincount(labels, weights, len(known)))
+        factors = class_factors(self.class_weight, known, np.bincount(labels, weights, len(known)))
         if factors is not None:
             weights = factors[labels] if weights is None else weights * factors[labels]
-        coding = get_coding(me.coding)
+        coding = get_coding(self.coding)
         targets = coding.encode(labels, len(known))
         if np.any(coding.codes(len(known)) == 0):
             weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
@@ -252,17 +236,3 @@ class PartialRegressor(_Partial):
         """
         X, y, weights = self._batch(X, y, sample_weight, numeric=True)
         return self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
-
-
-class _Labels:
-    """What scikit-learn's check of `classes` looks at: the labels known so far."""
-
-    def __init__(self, known: Array | None) -> None:
-        if known is not None:
-            self.classes_ = known
-
-
-def forget_batches(estimator: Any) -> None:
-    """A `fit` begins anew: the sums of earlier batches are not its."""
-    for name in ("_running", "n_rows_seen_"):
-        estimator.__dict__.pop(name, None)

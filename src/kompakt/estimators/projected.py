@@ -1,8 +1,8 @@
-"""An SVM on projected training rows, folded back on few vectors (seed 004, section 4.1)."""
+"""Greedy projection of rows on few of them, and an SVM on what is projected (Franc and Hlavac 2003)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -11,32 +11,26 @@ from scipy import sparse
 from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.svm import SVC, LinearSVC
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.basis import Projection, ProjectionSelector, Selection
+from kompakt.basis import Projection, ProjectionSelector
+from kompakt.basis.build import Machine, Plan
 from kompakt.data import ArrayRows, RowBlock, Source, column_means
+from kompakt.data.dask import DaskSource, is_dask
 from kompakt.design import Design, FeatureDesign, choose_block_rows
-from kompakt.estimators.base import CallbackSupportMixin, MachineClassifier, deadline_of, watched
-from kompakt.estimators.fisher import projection_selector
-from kompakt.estimators.prepare import (
-    Training,
-    check_parameters,
-    check_rows,
-    checked_weights,
-    fit_on_sample,
-    held_rows,
-    prepare,
-    resolve_kernel,
-    solve_on_all_rows,
-)
-from kompakt.estimators.refining import Chosen, check_movable, moved_vectors
-from kompakt.kernels import Precomputed
+from kompakt.estimators.base import CallbackSupportMixin, MachineClassifier
+from kompakt.estimators.selectors import projection_selector
+from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor
 from kompakt.losses import Hinge
 from kompakt.parallel import block_threads
-from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.run import Run
+from kompakt.solve import Problem, Solution, solve
 from kompakt.solve.problem import block_weights
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import check_parameters, check_rows, checked_weights, fit_on_sample, resolve_kernel
+from kompakt.train.pipeline import Fit
+from kompakt.train.running import running
 
 Array = np.ndarray
 
@@ -134,13 +128,13 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         self.random_state = random_state
         self.verbose = verbose
 
-    @watched
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
         """Choose the basis.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is looked at.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Counts in the mean error and in random draws; rows of weight 0 are left out.
@@ -149,9 +143,12 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         -------
         self
         """
-        if isinstance(X, Source):
-            return fit_on_sample(self, X, y, sample_weight, classifier=False, needs_target=False)
-        self._fit(X, sample_weight, keep_features=False)
+        if is_dask(X):
+            X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        with running(self, X, y) as run:
+            if isinstance(X, Source):
+                return fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
+            self._fit(X, y, sample_weight, run)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
@@ -167,28 +164,41 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         -------
         ndarray of shape (n_samples, n_basis_)
         """
-        features = self._fit(X, sample_weight, keep_features=True)
+        with running(self, X, y) as run:
+            features = self._fit(X, y, sample_weight, run, keep_features=True)
         return self.transform(X) if features is None else features
 
-    def _fit(self, X: Any, sample_weight: Any, *, keep_features: bool) -> Array | None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, *, keep_features: bool = False) -> Array | None:
+        """Choose the basis; the coordinates of the rows where they were kept, and all rows count."""
         self._check()
         X, _ = check_rows(self, X)
-        weights, kept = self._weights(X, sample_weight)
-        every = X
-        if kept is not None:
-            X, weights = X[kept], weights[kept]  # type: ignore[index]
-        with block_threads(self.n_jobs):
-            kernel = resolve_kernel(self, X, weights)
-            if isinstance(kernel, Precomputed):
-                kernel = self._precomputed(every, kept)
-            self._key = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
-            rows = ArrayRows(X, weights=weights, offset=self._offset)
-            found = self._selector().run(rows, kernel, int(self.n_basis), key=self._key, keep_features=keep_features)
-        indices = found.selection.indices
+        every, weights, kept = X, None, None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X)
+            if not np.any(weights > 0):
+                raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
+            if not np.all(weights > 0):
+                kept = np.flatnonzero(weights > 0)
+                X, weights = X[kept], weights[kept]
+        kernel = resolve_kernel(self, X, weights)
+        if isinstance(kernel, Precomputed):
+            if every.shape[0] != every.shape[1]:
+                raise ValueError(
+                    "kernel='precomputed' needs the square kernel matrix of the training rows; got shape "
+                    f"{every.shape}."
+                )
+            if kept is not None:
+                raise ValueError(
+                    "zero sample weights are not possible with kernel='precomputed': drop rows and columns."
+                )
+            kernel = Precomputed(every)
+        self._key = run.key
+        self._offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
+        rows = ArrayRows(X, weights=weights, offset=self._offset)
+        found = self._selector().project(rows, kernel, int(self.n_basis), run, keep_features=keep_features)
+        indices = found.basis.indices
         assert indices is not None
-        exact = X[indices]
-        self._publish(found, kernel, exact.toarray() if sparse.issparse(exact) else np.array(exact))
+        self._publish(found, kernel, X)
         self.basis_indices_: Array | None = indices if kept is None else kept[indices]
         return found.features if kept is None else None
 
@@ -218,17 +228,15 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
             raise TypeError("partial_fit is not possible with kernel='precomputed': its matrix is of one fixed set.")
         old: Any = self.basis_vectors_
         union = sparse.vstack([sparse.csr_matrix(old), X]).tocsr() if sparse.issparse(X) else np.concatenate([old, X])
+        rows, selector = ArrayRows(union, offset=self._offset), self._selector()
+        run, limit = Run(self._key), int(self.n_basis)
         with block_threads(self.n_jobs):
-            rows = ArrayRows(union, offset=self._offset)
-            selector = self._selector()
-            options: dict[str, Any] = {"key": self._key, "keep_features": False}
-            limit = int(self.n_basis)
-            found = selector.run(rows, self.kernel_, limit, given=np.arange(min(len(old), limit)), **options)
+            given = np.arange(min(len(old), limit))
+            found = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=given)
             if len(found.se_max) >= limit and found.se_max[-1] >= self.epsilon:
-                other = selector.run(rows, self.kernel_, limit, **options)
+                other = selector.project(rows, self.kernel_, limit, run, keep_features=False)
                 found = other if other.se_max[-1] < found.se_max[-1] else found
-        exact: Any = union[found.selection.indices]
-        self._publish(found, self.kernel_, exact.toarray() if sparse.issparse(exact) else np.array(exact))
+        self._publish(found, self.kernel_, union)
         self.basis_indices_ = None
         return self
 
@@ -268,38 +276,21 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
     def _selector(self) -> ProjectionSelector:
         return ProjectionSelector(float(self.epsilon), self.pivot, self.first, self.batch, self.memory_budget)
 
-    def _weights(self, X: Any, sample_weight: Any) -> tuple[Array | None, Array | None]:
-        """Weights, and the numbers of the rows that count when some do not."""
-        if sample_weight is None:
-            return None, None
-        weights = checked_weights(sample_weight, X)
-        if np.all(weights > 0):
-            return weights, None
-        if not np.any(weights > 0):
-            raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
-        return weights, np.flatnonzero(weights > 0)
-
-    @staticmethod
-    def _precomputed(X: Any, kept: Array | None) -> Precomputed:
-        if X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"kernel='precomputed' needs the square kernel matrix of the training rows; got shape {X.shape}."
-            )
-        if kept is not None:
-            raise ValueError("zero sample weights are not possible with kernel='precomputed': drop rows and columns.")
-        return Precomputed(X)
-
-    def _publish(self, found: Projection, kernel: Any, vectors: Array) -> None:
+    def _publish(self, found: Projection, kernel: Kernel, X: Any) -> None:
+        """Set the fitted attributes; X are the rows that the vectors were chosen among."""
         self.kernel_ = kernel
         gamma = getattr(kernel, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
+        # exactly the user's rows: centring and back may have changed the last bit
+        exact = X[found.basis.indices]
+        vectors = exact.toarray() if sparse.issparse(exact) else np.array(exact)
         is_matrix = isinstance(kernel, Precomputed)
-        self._basis = found.selection.vectors if is_matrix else vectors
+        self._basis = found.basis.vectors if is_matrix else vectors
         self.basis_vectors_ = None if is_matrix else vectors
         self.factor_ = found.factor.R
         self.mse_, self.se_max_ = found.mse, found.se_max
-        self.n_basis_ = found.selection.n_basis
+        self.n_basis_ = found.basis.n_basis
         self.n_kernel_evals_ = found.n_kernel_evals
         self._n_features_out = self.n_basis_
 
@@ -311,29 +302,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         return tags
 
 
-
 SOLVERS = ("primal", "libsvm", "liblinear")
-
-
-@dataclass(frozen=True)
-class _Projected:
-    """A basis and the coordinates of all rows in it."""
-
-    selection: Selection
-    features: Array  # (n, m)
-    R: Array  # (m, m)
-    n_kernel_evals: int
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """A linear SVM per output on the features."""
-
-    w: Array  # (m, L)
-    intercept: Array  # (L,)
-    multipliers: Array  # (n, L): signed, zero for rows that are no support vectors
-    n_iter: int
-    converged: bool
 
 
 class ProjectedSVC(MachineClassifier):
@@ -462,98 +431,99 @@ class ProjectedSVC(MachineClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> ProjectedSVC:
-        """Fit the machine.
+    def _spec(self, data: Data, kernel: Kernel) -> Spec:
+        assert data.classes is not None
+        return Spec(kernel, Hinge(), float(self.C), coding=self.coding, n_classes=len(data.classes))
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-        y : array-like of shape (n_samples,)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weight 2 equals the row given twice; weight 0 leaves it out.
-
-        Returns
-        -------
-        self
-        """
+    def _plan(self, data: Data, run: Run) -> Plan:
         if self.solver not in SOLVERS:
             raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
-        deadline = deadline_of(self.max_time)
-        with block_threads(self.n_jobs):
-            everything = prepare(self, X, y, sample_weight, classifier=True)
-            training = held_rows(self, everything)
-            check_movable(self, training.kernel)
-            selector = projection_selector(self)
-            if self.two_pass and not isinstance(selector, ProjectionSelector):
-                raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
-            projected = self._project(training, selector, None)
-            trained = self._train(training.rows, projected.features, deadline)
-            evaluations = projected.n_kernel_evals
-            if self.two_pass:
-                support = np.flatnonzero(np.any(trained.multipliers != 0, axis=1))
-                if len(support):
-                    projected = self._project(training, selector, support)
-                    trained = self._train(training.rows, projected.features, deadline)
-                    evaluations += projected.n_kernel_evals
-            indices, basis, weights = self._fold_back(training, projected, trained)
-            solution = self._solution(training.rows, projected, trained, weights)
-            if not training.whole:
-                indices, basis = projected.selection.indices, projected.selection.vectors
-                self.folded_ = "basis"
-            moved = moved_vectors(self, Chosen(training, training.kernel, basis, Hinge(), float(self.C)), deadline)
-            if moved is not None and moved.kept:
-                indices, basis, solution = None, moved.machine.basis, moved.machine.solution
-                training = replace(training, kernel=moved.machine.kernel)
-            if not training.whole:
-                settings = Settings(tol=min(self.tol, 1e-6), max_iter=min(self.max_iter, 1000), deadline=deadline)
-                solution = solve_on_all_rows(everything, training.kernel, basis, Hinge(), float(self.C), None, settings)
-            model = self._build_model(training, basis, solution)
-        self._publish(model, solution, training, indices)
-        self.n_kernel_evals_ = evaluations
-        self.n_projection_ = projected.selection.n_basis
-        self.history_ = [
-            {"n_basis": self.n_basis_, "objective": self.objective_, "n_iter": trained.n_iter},
-        ]
-        if moved is not None:
-            moved.publish(self)
-        if not self.interrupted_:
-            self._report(solution, deadline)
-        return self
+        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        if self.two_pass and not isinstance(selector, ProjectionSelector):
+            raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
+        plan = super()._plan(data, run)
+        return replace(plan, selector=selector, tol=min(plan.tol, 1e-6), max_iter=min(plan.max_iter, 1000))
 
-    # -- parts ---------------------------------------------------------------------------------------
+    def _choose_basis(self, fit: Fit) -> Machine:
+        """Project the rows, train on their coordinates, and fold the discriminant back on few vectors."""
+        basis, features, evaluations = self._project(fit, None)
+        solution, multipliers = self._train(fit, features)
+        support = np.flatnonzero(np.any(multipliers != 0, axis=1))
+        if self.two_pass and len(support):
+            basis, features, more = self._project(fit, support)
+            solution, multipliers = self._train(fit, features)
+            support = np.flatnonzero(np.any(multipliers != 0, axis=1))
+            evaluations += more
+        fit.attributes |= {"n_support_vectors_": len(support), "n_projection_": basis.n_basis, "folded_": "basis"}
+        if fit.data.whole and 0 < len(support) < basis.n_basis:
+            fit.attributes["folded_"] = "support_vectors"
+            basis = Basis(support, fit.spec.kernel.take_basis(fit.data.rows, support))
+            weights = multipliers[support]
+        else:
+            # f'(x) = sum_j alpha'_j k(x, r_j), alpha' = B alpha with B = K_r^-1 K: in coordinates, R^-1 w
+            assert basis.factor is not None
+            weights = solve_triangular(basis.factor, solution.coordinates[:-1], check_finite=False)
+        facts = {"objective": float(np.sum(solution.objective)), "n_iter": solution.n_iter}
+        fit.run.note("weights", n_basis=basis.n_basis, **facts)
+        return Machine(fit.spec, basis, replace(solution, weights=weights), evaluations)
 
-    def _project(self, training: Training, selector: Any, among: Array | None) -> _Projected:
-        """Choose a basis, among some of the rows if told, and project all rows on it."""
-        rows, kernel, key = training.rows, training.kernel, training.key
+    def _project(self, fit: Fit, among: Array | None) -> tuple[Basis, Array, int]:
+        """A basis, chosen among some of the rows where they are given, with its factor; all rows in its coordinates.
+
+        The last number is that of the kernel values it took.
+        """
+        data, kernel, selector, run = fit.data, fit.spec.kernel, fit.plan.selector, fit.run
+        rows, evaluations = data.rows, 0
+        assert selector is not None
+        assert fit.n_basis is not None
         if isinstance(selector, ProjectionSelector) and among is None:
-            found = selector.run(rows, kernel, int(self.n_basis), key=key)
+            found = selector.project(rows, kernel, fit.n_basis, run)
             assert found.features is not None
-            return _Projected(found.selection, found.features, found.factor.R, found.n_kernel_evals)
-        evaluations = 0
+            return found.basis, found.features, found.n_kernel_evals
         if among is None:
-            selection = selector.select(rows, kernel, int(self.n_basis), key=key)
+            basis = selector.select(data, fit.spec, fit.n_basis, run)
         else:
             is_matrix = isinstance(kernel, Precomputed)
             part = ArrayRows(rows.X[among][:, among] if is_matrix else rows.X[among])
             part.offset = rows.offset
-            part_kernel = Precomputed(part.X) if is_matrix else kernel
-            found = selector.run(part, part_kernel, int(self.n_basis), key=key, keep_features=False)
-            assert found.selection.indices is not None
-            indices = among[found.selection.indices]
-            selection = Selection(indices=indices, vectors=kernel.take_basis(rows, indices))
-            evaluations = found.n_kernel_evals
-        design = Design(rows, kernel, selection.vectors, whiten=True, store=True)
+            part_spec = replace(fit.spec, kernel=Precomputed(part.X) if is_matrix else kernel)
+            chosen = selector.select(Data(part), part_spec, fit.n_basis, run)
+            assert chosen.indices is not None
+            indices = among[chosen.indices]
+            basis, evaluations = Basis(indices, kernel.take_basis(rows, indices)), chosen.n_kernel_evals
+        design = Design(rows, kernel, basis.vectors, whiten=True, store=True)
         assert design.factor is not None
-        evaluations += design.n_kernel_evals
-        return _Projected(selection, design.matrix, design.factor.R, evaluations)
+        return replace(basis, factor=design.factor.R), design.matrix, evaluations + design.n_kernel_evals
 
-    def _train(self, rows: ArrayRows, features: Array, deadline: float | None) -> _Trained:
-        """A linear SVM per output; rows of weight 0 in an output (one-vs-one) take no part in it."""
-        solver = self.solver
-        if solver == "primal":
-            return self._train_primal(rows, features, deadline)
+    def _train(self, fit: Fit, features: Array) -> tuple[Solution, Array]:
+        """A linear SVM per output, and the signed multipliers of the rows, (n, L): zero for no support vectors."""
+        rows = fit.data.rows
+        assert rows.targets is not None
+        n, L = rows.targets.shape
+        if self.solver == "primal":
+            design = FeatureDesign(features, rows.targets, rows.weights)
+            found = solve(Problem.of(design, fit.spec), None, fit.plan.settings(fit.run))
+            w, intercept, n_iter, converged = found.coordinates[:-1], found.intercept, found.n_iter, found.converged
+            multipliers = self._multipliers(rows, features, w, intercept)
+        else:
+            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(rows, features)
+            converged = n_iter < self.max_iter
+        f = features @ w.astype(features.dtype) + intercept
+        losses = np.sum(block_weights(rows.weights, n, np.arange(L)) * Hinge().value(rows.targets, f), axis=0)
+        solution = Solution(
+            weights=w,
+            intercept=intercept,
+            coordinates=np.concatenate([w, intercept[None]]),
+            objective=0.5 * np.sum(w**2, axis=0) + self.C * losses,
+            n_iter=n_iter,
+            converged=converged,
+            optimality=np.full(L, np.nan),
+            jitter=0.0,
+        )
+        return solution, multipliers
+
+    def _train_by_scikit_learn(self, rows: ArrayRows, features: Array) -> tuple[Array, Array, Array, int]:
+        """Weights, intercepts, multipliers and iterations; rows of weight 0 in an output (one-vs-one) are left out."""
         assert rows.targets is not None
         n, L = rows.targets.shape
         w, intercept, multipliers = np.zeros((features.shape[1], L)), np.zeros(L), np.zeros((n, L))
@@ -562,7 +532,7 @@ class ProjectedSVC(MachineClassifier):
             s = np.broadcast_to(block_weights(rows.weights, n, np.array([output]))[:, 0], n)
             index = np.flatnonzero(s > 0)
             Phi, t, s = features[index], rows.targets[index, output], s[index]
-            if solver == "libsvm":
+            if self.solver == "libsvm":
                 machine = SVC(C=self.C, kernel="linear", tol=self.tol, max_iter=self.max_iter, cache_size=400)
                 machine.fit(Phi, t, sample_weight=s)
                 multipliers[index[machine.support_], output] = machine.dual_coef_[0]
@@ -576,17 +546,9 @@ class ProjectedSVC(MachineClassifier):
                 w[:, output] = machine.coef_[0]
                 n_iter = max(n_iter, int(machine.n_iter_))
             intercept[output] = machine.intercept_[0]
-        if solver == "liblinear":
+        if self.solver == "liblinear":
             multipliers = self._multipliers(rows, features, w, intercept)
-        return _Trained(w, intercept, multipliers, n_iter, n_iter < self.max_iter)
-
-    def _train_primal(self, rows: ArrayRows, features: Array, deadline: float | None) -> _Trained:
-        assert rows.targets is not None
-        design = FeatureDesign(features, rows.targets, rows.weights)
-        settings = Settings(tol=min(self.tol, 1e-6), max_iter=min(self.max_iter, 1000), deadline=deadline)
-        found = solve(Problem(design, Hinge(), float(self.C)), None, settings)
-        w, intercept = found.coordinates[:-1], found.intercept
-        return _Trained(w, intercept, self._multipliers(rows, features, w, intercept), found.n_iter, found.converged)
+        return w, intercept, multipliers, n_iter
 
     def _multipliers(self, rows: ArrayRows, features: Array, w: Array, intercept: Array) -> Array:
         """Multipliers of a primal solution: C s y inside the margin, on it what explains the rest of w."""
@@ -605,35 +567,3 @@ class ProjectedSVC(MachineClassifier):
                 rest = w[:, output] - features.T @ multipliers[:, output].astype(features.dtype)
                 multipliers[at, output] = np.linalg.lstsq(Phi.T, rest, rcond=None)[0]
         return multipliers
-
-    def _fold_back(
-        self, training: Training, projected: _Projected, trained: _Trained
-    ) -> tuple[Array | None, Array, Array]:
-        """Vectors and multipliers of the discriminant: min(support vectors, basis vectors) of them."""
-        support = np.flatnonzero(np.any(trained.multipliers != 0, axis=1))
-        self.n_support_vectors_ = len(support)
-        if 0 < len(support) < projected.selection.n_basis:
-            self.folded_ = "support_vectors"
-            vectors = training.kernel.take_basis(training.rows, support)
-            return support, vectors, trained.multipliers[support]
-        # f'(x) = sum_j alpha'_j k(x, r_j), alpha' = B alpha with B = K_r^-1 K: in coordinates, R^-1 w
-        self.folded_ = "basis"
-        weights = solve_triangular(projected.R, trained.w, check_finite=False)
-        return projected.selection.indices, projected.selection.vectors, weights
-
-    def _solution(self, rows: ArrayRows, projected: _Projected, trained: _Trained, weights: Array) -> Solution:
-        assert rows.targets is not None
-        n, L = rows.targets.shape
-        f = projected.features @ trained.w.astype(projected.features.dtype) + trained.intercept
-        s = block_weights(rows.weights, n, np.arange(L))
-        losses = np.sum(s * Hinge().value(rows.targets, f), axis=0)
-        return Solution(
-            weights=weights,
-            intercept=trained.intercept,
-            coordinates=np.concatenate([trained.w, trained.intercept[None]]),
-            objective=0.5 * np.sum(trained.w**2, axis=0) + self.C * losses,
-            n_iter=trained.n_iter,
-            converged=trained.converged,
-            optimality=np.full(L, np.nan),
-            jitter=0.0,
-        )

@@ -1,9 +1,10 @@
-"""`CGLQSVC`: an exact SVM on support vectors of a subsample, their neighbours and fresh rows (seed 003)."""
+"""LocalSamplingSVC and CGLQSVC: an exact SVM on a reduced training set (Barcenas, Gonzalez-Lima, Quiroz)."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,28 +13,19 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kompakt.data import Source, centre_of
-from kompakt.estimators.base import MachineClassifier, watched
+from kompakt.data.dask import DaskSource, is_dask
+from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.compression import as_model
-from kompakt.estimators.prepare import (
-    Array,
-    check_parameters,
-    check_rows,
-    checked_weights,
-    fit_on_sample,
-    resolve_gamma,
-)
 from kompakt.kernels import Linear
 from kompakt.model import Model
-from kompakt.parallel import block_threads
 from kompakt.reduce import (
-    CGLQOptions,
-    LocalSamplingOptions,
+    LocalSample,
+    ReducedSet,
     ReductionWarning,
     SubsamplePlan,
     cglq,
@@ -41,6 +33,9 @@ from kompakt.reduce import (
     plan_subsamples,
 )
 from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
+from kompakt.run import Run
+from kompakt.train.data import Array, check_parameters, check_rows, checked_weights, fit_on_sample, resolve_gamma
+from kompakt.train.running import running
 from kompakt.validation import holdout
 
 #: fewer rows than this are not reduced
@@ -50,145 +45,214 @@ MOST_HELD_OUT = 5_000
 #: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
 _MODEL_BYTES = 1 << 30
 
-_SVM_WORDS = {"kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0, "C": 1.0, "class_weight": None}
+#: parameters of the default SVC, which an `estimator` takes the place of
+_SVC_DEFAULTS = {"kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0, "C": 1.0, "class_weight": None}
 
 
-class ReducedSVC(MachineClassifier):
+@dataclass
+class _Problem:
+    """The rows to be reduced, the exact SVM, and how it is fitted to some of them."""
+
+    X: Any
+    y: Array
+    svm: Any
+    pool: Array  # numbers of the rows that may be trained on
+    weights: Array | None
+    centre: Array | None  # of dense rows: distances do not change when rows are centred, their rounding does
+
+    def hold_out(self, fraction: float, key: int) -> Array:
+        """Rows for validation, taken from the pool; none of a class with a single row."""
+        y = self.y
+        classes, place, counts = np.unique(y[self.pool], return_inverse=True, return_counts=True)
+        candidates = self.pool[counts[place] > 1]
+        if np.sum(counts > 1) < 2:
+            raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
+        share = min(float(fraction), MOST_HELD_OUT / len(candidates))
+        share = max(share, (len(classes) + 1) / len(candidates))
+        _, held = holdout(y[candidates], share, classifier=True, random_state=key)
+        held = candidates[held]
+        self.pool = np.setdiff1d(self.pool, held)
+        return held
+
+    def fit(self, rows: Array, factor: float = 1.0, machine: Any = None) -> Any:
+        """The SVM, or another machine, fitted to the rows with these numbers, each of `factor` times its weight."""
+        machine = self.svm if machine is None else machine
+        fitted, part = clone(machine), self.X[rows]
+        centred = self.centre is not None and _measures_distances(machine)
+        if centred:
+            assert self.centre is not None
+            part = part - self.centre.astype(self.X.dtype)
+        if self.weights is None and factor == 1.0:
+            fitted.fit(part, self.y[rows])
+        else:
+            weights = np.full(len(rows), factor) if self.weights is None else factor * self.weights[rows]
+            step = last_step(fitted)
+            if not has_fit_parameter(step, "sample_weight"):
+                raise TypeError(
+                    f"sample_weight (or reweight=True) was given, but {type(step).__name__}.fit does not take it. "
+                    "Leave the weights out, or choose an estimator that takes them."
+                )
+            name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
+            fitted.fit(part, self.y[rows], **{name: weights})
+        if centred:  # the machine is handed on with the user's rows: it predicts for rows that are not centred
+            vectors = self.X[rows[fitted.support_]]
+            fitted.support_vectors_ = np.asarray(vectors, dtype=fitted.support_vectors_.dtype)
+        return fitted
+
+    def error(self, machine: Any, held: Array) -> float:
+        """Share of the validation rows, by weight, that a machine gets wrong."""
+        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
+        labels = machine.predict(self.X[held]) if model is None else model.predict(self.X[held])
+        wrong = labels != self.y[held]
+        return float(np.average(wrong, weights=None if self.weights is None else self.weights[held]))
+
+
+class ReducedSVC(ClassPredictor):
     """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
 
+    kernel: Any
+    gamma: Any
+    estimator: Any
+    tol: float
+    patience: int
+    validation_fraction: float
+    n_basis: int | None
+    compact_estimator: Any
+    n_jobs: int | None
     model_: Model | None  # type: ignore[assignment]
 
-    # -- before the reduction ----------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit the machine.
 
-    def _begin(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array]:
-        """Validate; set the classes, the SVM, the key, and the rows that may be trained on."""
-        me: Any = self
-        _check_words(self)
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
+        y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Handed to the exact SVM; rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+        """
+        if is_dask(X):  # before anything could materialise it
+            X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        self._check()
+        with running(self, X, y) as run:
+            if isinstance(X, Source):
+                return fit_on_sample(self, X, y, sample_weight, run, classifier=True)
+            self._fit(X, y, sample_weight, run)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:
+        """Reduce rows in memory, and train on what is left."""
+        problem = self._problem(X, y, sample_weight, run)
+        self._publish(problem, self._reduce(problem, run), run)
+
+    def _check(self) -> None:
+        """Ranges of the parameters."""
+        check_parameters(self, skip=("n_basis", "tol"))
+        n_basis, patience, tol = self.n_basis, self.patience, self.tol
+        if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
+            raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
+        if n_basis is None and self.compact_estimator is not None:
+            raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
+        if not isinstance(self.validation_fraction, Real) or not 0 < float(self.validation_fraction) < 1:
+            raise ValueError(f"validation_fraction must lie between 0 and 1; got {self.validation_fraction!r}.")
+        if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
+            raise ValueError(f"patience must be a whole number of at least 1; got {patience!r}.")
+        if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
+            raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> _Problem:
+        """Validate; set the classes and the width."""
         if y is None:
             raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
         X, y = check_rows(self, X, y)
         check_classification_targets(y)
-        self._weights = None
-        rows = np.arange(len(y))
+        weights, pool = None, np.arange(len(y))
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X)
-            rows = np.flatnonzero(weights > 0)
-            self._weights = None if np.all(weights == 1.0) else weights
-        # distances do not change when rows are centred, their rounding does
-        self._centre = None if sparse.issparse(X) else centre_of(X, self._weights)
-        self.classes_ = np.unique(y[rows])
+            pool = np.flatnonzero(weights > 0)
+            weights = None if np.all(weights == 1.0) else weights
+        centre = None if sparse.issparse(X) else centre_of(X, weights)
+        self.classes_ = np.unique(y[pool])
         if len(self.classes_) < 2:
             raise ValueError(
                 f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
                 f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
             )
-        self._key = int(check_random_state(me.random_state).randint(2**31 - 1))
-        self._svm = self._make_svm(X[rows] if len(rows) < len(y) else X)
-        self._pool = rows
-        return X, y
+        return _Problem(X, y, self._make_svm(X[pool] if len(pool) < len(y) else X, run), pool, weights, centre)
 
-    def _make_svm(self, X: Any) -> Any:
-        me: Any = self
-        if me.estimator is None:
-            if isinstance(me.kernel, str) and me.kernel == "precomputed":
+    def _make_svm(self, X: Any, run: Run) -> Any:
+        if self.estimator is None:
+            if isinstance(self.kernel, str) and self.kernel == "precomputed":
                 raise ValueError(
                     "kernel='precomputed' has no rows to look for neighbours among; give the rows and a kernel's name, "
                     "or a callable."
                 )
             # one width for all subsamples: that of all rows
-            gamma = resolve_gamma(me.gamma, X, None, me.kernel) if isinstance(me.kernel, str) else "scale"
-            self.gamma_ = gamma
-            words = {name: getattr(me, name) for name in _SVM_WORDS} | {"gamma": gamma}
-            return SVC(**words, cache_size=500)
-        changed = [name for name, default in _SVM_WORDS.items() if getattr(me, name) != default]
+            self.gamma_ = resolve_gamma(self.gamma, X, None, self.kernel) if isinstance(self.kernel, str) else "scale"
+            parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_}
+            return SVC(**parameters, cache_size=500)
+        changed = [name for name, default in _SVC_DEFAULTS.items() if getattr(self, name) != default]
         if changed:
             raise ValueError(
-                f"{', '.join(changed)} belong to the default SVC, but estimator={type(me.estimator).__name__} is "
+                f"{', '.join(changed)} belong to the default SVC, but estimator={type(self.estimator).__name__} is "
                 "given. Set them on the estimator."
             )
-        svm = clone(me.estimator)
-        seeds = {name: self._key for name, value in svm.get_params().items() if value is None and _is_seed(name)}
-        return svm.set_params(**seeds)
+        svm = clone(self.estimator)
+        given = svm.get_params()
+        seeds = [name for name in given if name == "random_state" or name.endswith("__random_state")]
+        return svm.set_params(**{name: run.key for name in seeds if given[name] is None})
 
-    def _hold_out(self, y: Array, fraction: float) -> Array:
-        """Rows for validation, taken from the pool; none of a class with a single row."""
-        labels = y[self._pool]
-        counts = dict(zip(*np.unique(labels, return_counts=True), strict=True))
-        shared = np.flatnonzero([counts[label] > 1 for label in labels]) if min(counts.values()) < 2 else slice(None)
-        candidates = self._pool[shared]
-        if len(np.unique(y[candidates])) < 2:
-            raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
-        share = min(float(fraction), MOST_HELD_OUT / len(candidates))
-        share = max(share, (len(self.classes_) + 1) / len(candidates))
-        _, held = holdout(y[candidates], share, classifier=True, random_state=self._key)
-        held = candidates[held]
-        self._pool = np.setdiff1d(self._pool, held)
-        return held
+    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
+        """The reduced training set with the machine trained on it; sets the attributes of the method."""
+        raise NotImplementedError
 
-    # -- fits --------------------------------------------------------------------------------------------
-
-    def _fit_rows(self, machine: Any, X: Any, y: Array, rows: Array, factor: float = 1.0) -> Any:
-        fitted = clone(machine)
-        if self._centre is not None and _measures_distances(machine):
-            self._fit_step(fitted, X[rows] - self._centre.astype(X.dtype), y, rows, factor)
-            # the machine is handed on with the user's rows: it predicts for rows that are not centred
-            fitted.support_vectors_ = np.asarray(X[rows[fitted.support_]], dtype=fitted.support_vectors_.dtype)
-            return fitted
-        return self._fit_step(fitted, X[rows], y, rows, factor)
-
-    def _fit_step(self, fitted: Any, part: Any, y: Array, rows: Array, factor: float) -> Any:
-        """Fit a machine to `part`, the rows with these numbers, with their weights where there are any."""
-        if self._weights is None and factor == 1.0:
-            return fitted.fit(part, y[rows])
-        weights = np.full(len(rows), factor) if self._weights is None else factor * self._weights[rows]
-        step = last_step(fitted)
-        if not has_fit_parameter(step, "sample_weight"):
-            raise TypeError(
-                f"sample_weight (or reweight=True) was given, but {type(step).__name__}.fit does not take it. Leave "
-                "the weights out, or choose an estimator that takes them."
+    def _too_few(self, problem: _Problem) -> bool:
+        """Whether all rows are trained on, because they are few; says so."""
+        n = len(problem.pool)
+        if n < LEAST_ROWS:
+            warnings.warn(
+                f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {type(self).__name__} trains on all of "
+                "them. Use SVC or CompactSVC on so little data.",
+                ReductionWarning,
+                stacklevel=5,
             )
-        name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
-        return fitted.fit(part, y[rows], **{name: weights})
+        return n < LEAST_ROWS
 
-    def _error(self, machine: Any, X: Any, y: Array, held: Array) -> float:
-        """Share of the validation rows, by weight, that a machine gets wrong."""
-        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
-        labels = machine.predict(X[held]) if model is None else model.predict(X[held])
-        wrong = labels != y[held]
-        return float(np.average(wrong, weights=None if self._weights is None else self._weights[held]))
-
-    def _last_machine(self, n_basis: int) -> Any:
+    def _compact_machine(self, svm: Any, n_basis: int, key: int) -> Any:
         """The compact machine that takes the place of the exact SVM, behind the same scaling."""
-        me: Any = self
-        words = last_step(self._svm).get_params()
-        if me.compact_estimator is not None:
-            compact = clone(me.compact_estimator).set_params(n_basis=n_basis)
+        given = last_step(svm).get_params()
+        if self.compact_estimator is not None:
+            compact = clone(self.compact_estimator).set_params(n_basis=n_basis)
         else:
-            kernel = {name: words[name] for name in ("gamma", "degree", "coef0") if name in words}
+            kernel = {name: given[name] for name in ("gamma", "degree", "coef0") if name in given}
             compact = CompactSVC(
-                n_basis, kernel=words.get("kernel", "linear"), C=words.get("C", 1.0),
-                class_weight=words.get("class_weight"), n_jobs=me.n_jobs, **kernel,
+                n_basis, kernel=given.get("kernel", "linear"), C=given.get("C", 1.0),
+                class_weight=given.get("class_weight"), n_jobs=self.n_jobs, **kernel,
             )  # fmt: skip
         if "random_state" in compact.get_params() and compact.random_state is None:
-            compact.set_params(random_state=self._key)
-        if isinstance(self._svm, Pipeline):
-            before = clone(self._svm)
+            compact.set_params(random_state=key)
+        if isinstance(svm, Pipeline):
+            before = clone(svm)
             return Pipeline([*before.steps[:-1], (before.steps[-1][0], compact)])
         return compact
 
-    def _end(self, X: Any, y: Array, sample: Any) -> None:
-        """The last fit where it is still to be made, and the attributes that both machines have."""
-        me: Any = self
-        machine, support = sample.machine, sample.support
-        seconds = dict(sample.seconds)
-        if me.n_basis is not None:
+    def _publish(self, problem: _Problem, sample: ReducedSet, run: Run) -> None:
+        """The compact fit where one is asked for, and the attributes that both machines have."""
+        rows, machine, support, seconds = sample.rows, sample.machine, sample.support, dict(sample.seconds)
+        if self.n_basis is not None:
             start = time.perf_counter()
-            compact = self._last_machine(min(int(me.n_basis), len(sample.rows)))
-            machine = self._fit_rows(compact, X, y, sample.rows, getattr(sample, "factor", 1.0))
-            support = sample.rows[support_positions(machine, X[sample.rows], y[sample.rows])]
+            compact = self._compact_machine(problem.svm, min(int(self.n_basis), len(rows)), run.key)
+            machine = problem.fit(rows, sample.factor, compact)
+            support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
             seconds["compact fit"] = time.perf_counter() - start
         self.estimator_ = machine
-        self.training_indices_ = sample.rows
+        self.training_indices_ = rows
         self.initial_support_ = sample.initial_support
         self.support_ = support
         self.n_support_initial_ = len(sample.initial_support)
@@ -203,10 +267,6 @@ class ReducedSVC(MachineClassifier):
             self.basis_vectors_ = self.model_.basis_vectors_
             self.dual_coef_ = self.model_.weights.T
             self.intercept_ = self.model_.intercept
-        for name in ("_weights", "_centre", "_svm", "_pool", "_key"):
-            delattr(self, name)
-
-    # -- after it ----------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
         """Decision values of the rows.
@@ -268,20 +328,6 @@ class ReducedSVC(MachineClassifier):
         return float(np.isin(rows, self.support_).mean())
 
 
-def warn_not_reduced(n: int, name: str) -> None:
-    """Say that all rows are trained on, because they are few."""
-    warnings.warn(
-        f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {name} trains on all of them. Use SVC or "
-        "CompactSVC on so little data.",
-        ReductionWarning,
-        stacklevel=3,
-    )
-
-
-def _is_seed(name: str) -> bool:
-    return name == "random_state" or name.endswith("__random_state")
-
-
 def _measures_distances(machine: Any) -> bool:
     """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
     return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
@@ -302,43 +348,6 @@ def _model_of(machine: Any) -> Model | None:
         return as_model(machine)
     except (TypeError, AttributeError):
         return None
-
-
-def _check_words(estimator: Any) -> None:
-    """Ranges of the parameters of both machines."""
-    parameters = estimator.get_params(deep=False)
-    _Shared(**{name: value for name, value in parameters.items() if name in _SHARED}).check()
-    n_basis = parameters["n_basis"]
-    if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
-        raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
-    if n_basis is None and parameters["compact_estimator"] is not None:
-        raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
-    fraction = parameters["validation_fraction"]
-    if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
-        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
-    patience = parameters["patience"]
-    if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
-        raise ValueError(f"patience must be a whole number of at least 1; got {patience!r}.")
-    tol = parameters["tol"]
-    if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
-        raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
-
-
-#: parameters that mean the same everywhere
-_SHARED = ("C", "max_iter", "degree", "stratify", "reweight")
-
-
-class _Shared:
-    """Stands in for an estimator in `check_parameters`, with the parameters that mean the same everywhere."""
-
-    def __init__(self, **words: Any) -> None:
-        self.words = words
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return self.words
-
-    def check(self) -> None:
-        check_parameters(self)
 
 
 class LocalSamplingSVC(ReducedSVC):
@@ -490,86 +499,8 @@ class LocalSamplingSVC(ReducedSVC):
         self.random_state = random_state
         self.verbose = verbose
 
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LocalSamplingSVC:
-        """Fit the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-            Of streamed rows, a sample that fits in memory is trained on.
-        y : array-like of shape (n_samples,)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Handed to the exact SVM; rows of weight 0 are left out.
-
-        Returns
-        -------
-        self
-        """
-        if isinstance(X, Source):
-            return fit_on_sample(self, X, y, sample_weight, classifier=True)
-        self._check_search()
-        with block_threads(self.n_jobs):
-            X, y = self._begin(X, y, sample_weight)
-            options, held = self._options(X, y)
-            validate = None if held is None else lambda machine: self._error(machine, X, y, held)
-            sample = local_sampling(
-                X,
-                y,
-                self._pool,
-                lambda rows, factor=1.0: self._fit_rows(self._svm, X, y, rows, factor),
-                options,
-                validate,
-                fit_last=self.n_basis is None,
-            )
-            self._end(X, y, sample)
-        self.beta_, self.radius_, self.radii_ = sample.beta, sample.radius, sample.radii
-        self.row_weight_ = sample.factor
-        self.delta_, self.n_subsamples_ = options.plan.delta, options.plan.n_subsamples
-        self.subsample_size_ = options.plan.size
-        self.subsample_indices_ = sample.subsamples
-        self.n_one_class_subsamples_ = sample.n_one_class
-        return self
-
-    def _options(self, X: Any, y: Any) -> tuple[LocalSamplingOptions, Any]:
-        """The options, and the rows held out or None."""
-        shared: dict[str, Any] = {
-            "beta_step": float(self.beta_step),
-            "max_beta": float(self.max_beta),
-            "tol": float(self.tol),
-            "patience": int(self.patience),
-            "intensity": self.intensity,
-            "stratify": bool(self.stratify),
-            "key": self._key,
-            "reweight": bool(self.reweight),
-            "max_train": _rows_of_share("max_train", self.max_train, len(y)),
-            "search_train": _rows_of_share("search_train", self.search_train, len(y)),
-        }
-        beta = None if isinstance(self.beta, str) else float(self.beta)
-        n = len(self._pool)
-        if n < LEAST_ROWS:
-            # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw
-            warn_not_reduced(n, type(self).__name__)
-            plan = SubsamplePlan(1.0, 1, n)
-            return LocalSamplingOptions(plan, self.beta_step if beta is None else beta, **shared), None
-        held = self._hold_out(y, self.validation_fraction) if beta is None else None
-        counts = np.unique(y[self._pool], return_counts=True)[1]
-        plan = plan_subsamples(
-            counts,
-            X.shape[1],
-            delta=self.delta,
-            n_subsamples=self.n_subsamples,
-            min_subsample_size=self.min_subsample_size,
-        )
-        if plan.size < 2:
-            raise ValueError(
-                f"delta={plan.delta:g} of {len(self._pool)} rows in {plan.n_subsamples} subsamples leaves {plan.size} "
-                "rows in each; at least 2 are needed. Raise delta or lower n_subsamples."
-            )
-        return LocalSamplingOptions(plan, beta, **shared), held
-
-    def _check_search(self) -> None:
+    def _check(self) -> None:
+        super()._check()
         beta = self.beta
         number = isinstance(beta, Real) and not isinstance(beta, bool) and 0 < float(beta) < np.inf
         if not number and not (isinstance(beta, str) and beta == "auto"):
@@ -580,6 +511,58 @@ class LocalSamplingSVC(ReducedSVC):
             )
         if self.intensity not in INTENSITY:
             raise ValueError(f"intensity must be one of {sorted(INTENSITY)}; got {self.intensity!r}.")
+
+    def _reduce(self, problem: _Problem, run: Run) -> LocalSample:
+        X, y = problem.X, problem.y
+        beta = None if isinstance(self.beta, str) else float(self.beta)
+        max_train = _rows_of_share("max_train", self.max_train, len(y))
+        search_train = _rows_of_share("search_train", self.search_train, len(y))
+        held = None
+        if self._too_few(problem):
+            # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw
+            plan = SubsamplePlan(1.0, 1, len(problem.pool))
+            beta = self.beta_step if beta is None else beta
+        else:
+            held = problem.hold_out(self.validation_fraction, run.key) if beta is None else None
+            plan = plan_subsamples(
+                np.unique(y[problem.pool], return_counts=True)[1],
+                X.shape[1],
+                delta=self.delta,
+                n_subsamples=self.n_subsamples,
+                min_subsample_size=self.min_subsample_size,
+            )
+        if plan.size < 2:
+            raise ValueError(
+                f"delta={plan.delta:g} of {len(problem.pool)} rows in {plan.n_subsamples} subsamples leaves "
+                f"{plan.size} rows in each; at least 2 are needed. Raise delta or lower n_subsamples."
+            )
+        validate = None if held is None else lambda machine: problem.error(machine, held)
+        sample = local_sampling(
+            X,
+            y,
+            problem.pool,
+            problem.fit,
+            plan,
+            run,
+            validate,
+            fit_last=self.n_basis is None,
+            beta=beta,
+            beta_step=float(self.beta_step),
+            max_beta=float(self.max_beta),
+            tol=float(self.tol),
+            patience=int(self.patience),
+            intensity=self.intensity,
+            stratify=bool(self.stratify),
+            reweight=bool(self.reweight),
+            max_train=max_train,
+            search_train=search_train,
+        )
+        self.beta_, self.radius_, self.radii_ = sample.beta, sample.radius, sample.radii
+        self.row_weight_ = sample.factor
+        self.delta_, self.n_subsamples_, self.subsample_size_ = plan.delta, plan.n_subsamples, plan.size
+        self.subsample_indices_ = sample.subsamples
+        self.n_one_class_subsamples_ = sample.n_one_class
+        return sample
 
 
 def _rows_of_share(name: str, value: Any, n: int) -> int | None:
@@ -599,7 +582,7 @@ class CGLQSVC(ReducedSVC):
 
     A random subsample is solved; its support vectors, their nearest neighbours among all rows and a fresh random part
     make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
-    Quiroz, as described in seed 003).
+    Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).
 
     Parameters
     ----------
@@ -689,66 +672,39 @@ class CGLQSVC(ReducedSVC):
         self.random_state = random_state
         self.verbose = verbose
 
-    @watched
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CGLQSVC:
-        """Fit the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-            Of streamed rows, a sample that fits in memory is trained on.
-        y : array-like of shape (n_samples,)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Handed to the exact SVM; rows of weight 0 are left out.
-
-        Returns
-        -------
-        self
-        """
-        self._check_rounds()
-        if isinstance(X, Source):
-            return fit_on_sample(self, X, y, sample_weight, classifier=True)
-        with block_threads(self.n_jobs):
-            X, y = self._begin(X, y, sample_weight)
-            options, held = self._options(X, y)
-            result = cglq(
-                X,
-                y,
-                self._pool,
-                lambda rows: self._fit_rows(self._svm, X, y, rows),
-                options,
-                lambda machine: self._error(machine, X, y, held),
-            )
-            self._end(X, y, result)
-        self.delta_ = options.delta
-        self.n_iter_ = max(1, len(self.history_))
-        return self
-
-    def _options(self, X: Any, y: Any) -> tuple[CGLQOptions, Any]:
-        """The options, and the rows to validate on."""
-        shared: dict[str, Any] = {
-            "n_neighbors": int(self.n_neighbors),
-            "tol": float(self.tol),
-            "patience": int(self.patience),
-            "stratify": bool(self.stratify),
-            "key": self._key,
-        }
-        n = len(self._pool)
-        if n < LEAST_ROWS:
-            # the first "subsample" is all rows, and no round follows
-            warn_not_reduced(n, type(self).__name__)
-            return CGLQOptions(1.0, fresh=0.0, max_iter=0, **shared), self._pool
-        held = self._hold_out(y, self.validation_fraction)
-        counts = np.unique(y[self._pool], return_counts=True)[1]
-        plan = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1)
-        fresh = plan.delta if self.fresh is None else float(self.fresh)
-        return CGLQOptions(plan.delta, fresh=fresh, max_iter=int(self.max_iter), **shared), held
-
-    def _check_rounds(self) -> None:
-        k = self.n_neighbors
+    def _check(self) -> None:
+        super()._check()
+        k, fresh = self.n_neighbors, self.fresh
         if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ValueError(f"n_neighbors must be a whole number of at least 1; got {k!r}.")
-        fresh = self.fresh
         if fresh is not None and (not isinstance(fresh, Real) or not 0 <= float(fresh) < 1):
             raise ValueError(f"fresh must be None or a share of the rows from 0 to below 1; got {fresh!r}.")
+
+    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
+        X, y = problem.X, problem.y
+        if self._too_few(problem):
+            # the first "subsample" is all rows, and no round follows
+            held, delta, fresh, max_iter = problem.pool, 1.0, 0.0, 0
+        else:
+            held = problem.hold_out(self.validation_fraction, run.key)
+            counts = np.unique(y[problem.pool], return_counts=True)[1]
+            delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
+            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_iter)
+        result = cglq(
+            X,
+            y,
+            problem.pool,
+            problem.fit,
+            run,
+            lambda machine: problem.error(machine, held),
+            delta=delta,
+            n_neighbors=int(self.n_neighbors),
+            fresh=fresh,
+            tol=float(self.tol),
+            patience=int(self.patience),
+            max_iter=max_iter,
+            stratify=bool(self.stratify),
+        )
+        self.delta_ = delta
+        self.n_iter_ = max(1, len(result.history))
+        return result

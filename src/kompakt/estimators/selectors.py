@@ -9,6 +9,7 @@ from typing import Any
 from kompakt.basis import AllSelector, GivenSelector, ProjectionSelector, RandomSelector, RenyiSelector
 from kompakt.basis.forward import GrowthSelector
 from kompakt.basis.gram import GramSelector
+from kompakt.spec import Selector
 
 
 def _grown(word: str, n_candidates: int | None) -> GrowthSelector:
@@ -36,4 +37,17 @@ def make_selector(selection: Any, n_candidates: int | None = None) -> Any:
                 f"got {selection!r}."
             )
         return SELECTORS[selection](n_candidates)
+    return selection if hasattr(selection, "select") else GivenSelector(selection)
+
+
+def projection_selector(
+    selection: Any, epsilon: float, pivot: str, first: str, memory_budget: int | None
+) -> Selector:
+    """The selector of a projected machine: greedy projection, given vectors or an object."""
+    if isinstance(selection, str):
+        if selection != "projection":
+            raise ValueError(
+                f"selection must be 'projection', an array of vectors or a selector object; got {selection!r}."
+            )
+        return ProjectionSelector(float(epsilon), pivot, first, memory_budget=memory_budget)
     return selection if hasattr(selection, "select") else GivenSelector(selection)

@@ -1,4 +1,4 @@
-"""Sums, products and constants of kernels; `1 + k` is the regularised threshold of seed 001 (its appendix)."""
+"""Sums, products and constants of kernels; `1 + k` is the regularised threshold of Keerthi et al. 2006 (appendix)."""
 
 from __future__ import annotations
 

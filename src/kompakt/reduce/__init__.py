@@ -1,10 +1,10 @@
 """Reduce the training set instead of the basis: local sampling and CGLQ on any exact SVM."""
 
-from kompakt.reduce.cglq import CGLQOptions, CGLQResult, cglq
+from kompakt.reduce.cglq import cglq
 from kompakt.reduce.indecision import IndecisionStudy, indecision_probability, indecision_study
 from kompakt.reduce.local_sampling import (
     LocalSample,
-    LocalSamplingOptions,
+    ReducedSet,
     ReductionWarning,
     SubsamplePlan,
     draw_subsamples,
@@ -13,11 +13,9 @@ from kompakt.reduce.local_sampling import (
 )
 
 __all__ = [
-    "CGLQOptions",
-    "CGLQResult",
     "IndecisionStudy",
     "LocalSample",
-    "LocalSamplingOptions",
+    "ReducedSet",
     "ReductionWarning",
     "SubsamplePlan",
     "cglq",

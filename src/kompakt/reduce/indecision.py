@@ -1,4 +1,4 @@
-"""How often a machine is nearly undecided (seed 003, eq. 17 and section 4.2)."""
+"""How often a machine is nearly undecided (Barcenas, Gonzalez-Lima, Quiroz, eq. 17 and section 4.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray
 
 
 def indecision_probability(model: Any, X: Any, eps: Any) -> Any:
-    """Share of the rows whose decision value is nearer to zero than eps (seed 003, eq. 17).
+    """Share of the rows whose decision value is nearer to zero than eps (Barcenas et al., eq. 17).
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def indecision_study(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> IndecisionStudy:
-    """Average indecision probability on the training rows, for subsamples of growing size (seed 003, section 4.2).
+    """Average indecision probability on the training rows, for subsamples of growing size (Barcenas et al., 4.2).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Local sampling: support vectors of small subsamples show where to draw more rows (seed 003, section 2)."""
+"""Local sampling: support vectors of small subsamples show where to draw more rows (Barcenas et al., section 2)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from scipy import sparse
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from kompakt.parallel import ordered_map
-from kompakt.run import tracked
+from kompakt.run import Run
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
 
-#: the smallest subsample of seed 003's experiments
+#: the smallest subsample of the paper's experiments
 LEAST_SIZE = 50
 #: rows of the rarest class that a subsample shall hold on average, so that one without it is rare
 LEAST_OF_A_CLASS = 5
@@ -71,7 +71,7 @@ def plan_subsamples(
 ) -> SubsamplePlan:
     """Resolve share, number and size of the subsamples.
 
-    The guidance of seed 003, section 3.3, as numbers.  The share is n_features / 1000 between 1 % and 10 % (its
+    The guidance of the paper, section 3.3, as numbers.  The share is n_features / 1000 between 1 % and 10 % (its
     experiments: 1 % with 8 features, 2 % with 22, 2.5 % with 54, 10 % with 254), and more where 10 subsamples of the
     smallest size need it, up to half of the rows.  The smallest size is 50, 5 rows per feature (experiments: 2 to 6)
     and 5 rows of the rarest class, whichever is most: a subsample that is too small makes most of its rows support
@@ -166,7 +166,6 @@ def draw_subsamples(labels: Array, plan: SubsamplePlan, rng: np.random.Generator
     return [np.sort(order[i * plan.size : (i + 1) * plan.size]) for i in range(plan.n_subsamples)]
 
 
-
 #: a machine trained on the rows with these numbers (and, as an option, this weight of each)
 FitRows = Callable[..., Any]
 
@@ -209,16 +208,10 @@ def support_positions(fitted: Any, X: Any, y: Array) -> Array:
     return np.flatnonzero(margins <= 1.0 + 1e-3)
 
 
-@dataclass(frozen=True)
-class SubsampleSupport:
-    """What the subsamples gave: the union V of their support vectors, and the subsamples that had one class only."""
-
-    rows: Array
-    one_class: int
-
-
-def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[Array]) -> SubsampleSupport:
-    """Train on every subsample and join their support vectors (step (ii)).
+def support_of_subsamples(
+    fit: FitRows, X: Any, y: Array, subsamples: Sequence[Array], run: Run
+) -> tuple[Array, int]:
+    """Train on every subsample: the union V of their support vectors (step (ii)), and how many had one class only.
 
     A subsample with one class has no SVM: it is left out and reported.
 
@@ -227,9 +220,11 @@ def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[A
     >>> import numpy as np
     >>> from sklearn.svm import SVC
     >>> from kompakt.reduce.local_sampling import support_of_subsamples
+    >>> from kompakt.run import Run
     >>> X, y = np.arange(8.0)[:, None], np.array([0, 0, 0, 0, 1, 1, 1, 1])
     >>> fit = lambda rows: SVC(kernel="linear", C=100.0).fit(X[rows], y[rows])
-    >>> support_of_subsamples(fit, X, y, [np.array([0, 3, 4, 7]), np.array([1, 2, 5, 6])]).rows.tolist()
+    >>> rows, _ = support_of_subsamples(fit, X, y, [np.array([0, 3, 4, 7]), np.array([1, 2, 5, 6])], Run())
+    >>> rows.tolist()
     [2, 3, 4, 5]
     """
 
@@ -239,7 +234,7 @@ def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[A
             return None
         return rows[support_positions(fit(rows), X[rows], labels)]
 
-    found = list(tracked(ordered_map(one, list(subsamples)), "subsamples", len(subsamples)))
+    found = list(run.tracked(ordered_map(one, list(subsamples)), "subsamples", len(subsamples)))
     good = [rows for rows in found if rows is not None and len(rows)]
     one_class = sum(rows is None for rows in found)
     if not good:
@@ -254,7 +249,7 @@ def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[A
             ReductionWarning,
             stacklevel=2,
         )
-    return SubsampleSupport(np.sort(np.concatenate(good)), one_class)
+    return np.sort(np.concatenate(good)), one_class
 
 
 #: rows of a class that are added where a reduced set has none of it
@@ -285,7 +280,6 @@ def with_every_class(rows: Array, y: Array, pool: Array, rng: np.random.Generato
         stacklevel=2,
     )
     return np.union1d(rows, np.concatenate(added))
-
 
 
 #: from here on a k-d tree looks at nearly every point (scikit-learn's own rule draws the line there as well)
@@ -560,8 +554,6 @@ def best_while_improving(steps: Iterable[T], error: Callable[[T], float], tol: f
     return best
 
 
-
-
 # -- the steps -------------------------------------------------------------------------------------------
 
 
@@ -596,9 +588,9 @@ def intensities(radii: Array) -> Array:
     return inverse / inverse.sum()
 
 
-#: word -> rows wanted from each ball, given the weights eta (m,), the rows in each ball (m,) and the rows in X \ T
+#: intensity -> rows wanted from each ball, given the weights eta (m,), the rows in each ball (m,) and the rows in X \ T
 INTENSITY: dict[str, Callable[[Array, Array, int], Array]] = {
-    # a fraction eta_j of the ball, word for word: about 1 / m, so that hardly anything is drawn
+    # a fraction eta_j of the ball, as it is printed: about 1 / m, so that hardly anything is drawn
     "literal": lambda eta, counts, n_rest: eta * counts,
     # a fraction m eta_j, which is 1 on average: a ball of average support vector density is taken whole
     "relative": lambda eta, counts, n_rest: np.minimum(1.0, len(eta) * eta) * counts,
@@ -654,36 +646,14 @@ def thinned(drawn: Array, most: int | None, n_centres: int, rng: np.random.Gener
 # -- the procedure ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LocalSamplingOptions:
-    """What is decided before local sampling begins."""
-
-    plan: SubsamplePlan
-    beta: float | None = None  # None: searched
-    beta_step: float = 0.1
-    max_beta: float = 1.0
-    tol: float = 0.0
-    patience: int = 1
-    intensity: str = "relative"
-    stratify: bool = False
-    key: int = 0
-    reweight: bool = False  # whether a row of the reduced set counts for the rows it stands for
-    max_train: int | None = None  # rows of the reduced set at most
-    search_train: int | None = None  # and while beta is searched
-
-
 @dataclass
-class LocalSample:
-    """The reduced training set and how it came about; row numbers are those of the rows given.
+class ReducedSet:
+    """A reduced training set and the machine trained on it; row numbers are those of the rows given.
 
     Attributes
     ----------
-    beta : float
-    radius : float
-        beta times the median radius.
     rows : ndarray
-        The training set: V and what was drawn around it.
-    n_drawn : int
+        The training set.
     machine : object or None
         Trained on `rows`; None where no fit was asked for.
     support : ndarray
@@ -692,23 +662,34 @@ class LocalSample:
         On the validation rows; nan without validation.
     factor : float
         Weight of each row in the machine's fit: the rows of the pool that it stands for.
+    initial_support : ndarray
+        Support vectors of the first subsamples.
+    history : list of dict
+        One record per training set that was tried.
+    seconds : dict
+        Time of every phase.
     """
 
-    beta: float
-    radius: float
     rows: Array
-    n_drawn: int
     machine: Any = None
     support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     error: float = float("nan")
     factor: float = 1.0
-    # shared by all values of beta
-    subsamples: list[Array] = field(default_factory=list)
     initial_support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    radii: Array = field(default_factory=lambda: np.empty(0))
-    n_one_class: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class LocalSample(ReducedSet):
+    """A reduced set by local sampling: V and what was drawn around it, in balls of beta times the median radius."""
+
+    beta: float = 0.0
+    radius: float = 0.0
+    n_drawn: int = 0
+    subsamples: list[Array] = field(default_factory=list)
+    radii: Array = field(default_factory=lambda: np.empty(0))
+    n_one_class: int = 0
 
 
 def local_sampling(
@@ -716,9 +697,21 @@ def local_sampling(
     y: Array,
     pool: Array,
     fit: FitRows,
-    options: LocalSamplingOptions,
+    plan: SubsamplePlan,
+    run: Run,
     validate: Callable[[Any], float] | None = None,
+    *,
     fit_last: bool = True,
+    beta: float | None = None,
+    beta_step: float = 0.1,
+    max_beta: float = 1.0,
+    tol: float = 0.0,
+    patience: int = 1,
+    intensity: str = "relative",
+    stratify: bool = False,
+    reweight: bool = False,
+    max_train: int | None = None,
+    search_train: int | None = None,
 ) -> LocalSample:
     """Steps (i) to (v), for one beta or for growing ones while the validation error falls (section 3.1).
 
@@ -731,23 +724,36 @@ def local_sampling(
         Row numbers that may be trained on, increasing.
     fit : callable
         Row numbers -> trained machine; with `reweight`, row numbers and the weight of each row.
-    options : LocalSamplingOptions
+    plan : SubsamplePlan
+    run : Run
+        Its key is that of all random draws.
     validate : callable, optional
         Machine -> error on rows outside of the pool; needed where beta is searched.
     fit_last : bool
         Whether a given beta is to be followed by a fit.
+    beta : float, optional
+        None searches among `beta_step`, 2 `beta_step`, ... up to `max_beta`.
+    tol, patience
+        As for `best_while_improving`.
+    intensity : str
+        A key of `INTENSITY`.
+    stratify : bool
+        Whether each subsample holds the classes in their shares.
+    reweight : bool
+        Whether a row of the reduced set counts for the rows it stands for.
+    max_train, search_train : int, optional
+        Rows of the reduced set at most, and while beta is searched.
 
     Returns
     -------
     LocalSample
     """
-    rng = np.random.default_rng(options.key)
+    rng = np.random.default_rng(run.key)
     clock = Clock()
     with clock.phase("subsamples"):
-        local = draw_subsamples(y[pool], options.plan, rng, stratify=options.stratify)
+        local = draw_subsamples(y[pool], plan, rng, stratify=stratify)
         subsamples = [pool[rows] for rows in local]
-        found = support_of_subsamples(fit, X, y, subsamples)
-    V = found.rows
+        V, n_one_class = support_of_subsamples(fit, X, y, subsamples, run)
     with clock.phase("radii"):
         centres = X[V]
         m = len(V)
@@ -758,23 +764,23 @@ def local_sampling(
     allowed[pool] = True
     allowed[np.concatenate(subsamples)] = False
     n_rest = int(allowed.sum())
-    wanted = INTENSITY[options.intensity]
+    wanted = INTENSITY[intensity]
     history: list[dict[str, Any]] = []
 
     def sample(beta: float, most: int | None) -> LocalSample:
         with clock.phase("sampling"):
-            draw_rng = np.random.default_rng([options.key, round(1e6 * beta)])  # what a beta draws depends on it alone
+            draw_rng = np.random.default_rng([run.key, round(1e6 * beta)])  # what a beta draws depends on it alone
             D, counts = draw_from_balls(search, beta * rho, lambda c: wanted(eta, c, n_rest), allowed, draw_rng)
             D = thinned(D, most, m, draw_rng)
             rows = with_every_class(np.union1d(V, D), y, pool, draw_rng)
-            step = LocalSample(beta, beta * rho, rows, len(D))
+            step = LocalSample(rows, beta=beta, radius=beta * rho, n_drawn=len(D))
             # C weighs the sum of all rows' losses: with fewer terms each must count for more, or the machine underfits
-            step.factor = len(pool) / len(rows) if options.reweight else 1.0
+            step.factor = len(pool) / len(rows) if reweight else 1.0
         facts = {"beta": beta, "n_in_balls": int(counts.sum()), "n_drawn": len(D), "n_train": len(step.rows)}
         history.append(facts)
         if fit_last or validate is not None:
             with clock.phase("fits"):
-                step.machine = fit(step.rows, step.factor) if options.reweight else fit(step.rows)
+                step.machine = fit(step.rows, step.factor) if reweight else fit(step.rows)
                 step.support = step.rows[support_positions(step.machine, X[step.rows], y[step.rows])]
             facts["n_support"] = len(step.support)
         if validate is not None:
@@ -783,22 +789,17 @@ def local_sampling(
         logger.info("local sampling: %s", facts)
         return step
 
-    if options.beta is not None:
-        best = sample(options.beta, options.max_train)
+    if beta is not None:
+        best = sample(beta, max_train)
     else:
         with clock.phase("sampling"):
-            search.remember(options.max_beta * rho)
-        few = options.max_train if options.search_train is None else options.search_train
-        steps = (sample(beta, few) for beta in _betas(options))
-        best = best_while_improving(steps, lambda step: step.error, options.tol, options.patience)
-        if few != options.max_train:
-            best = sample(best.beta, options.max_train)
+            search.remember(max_beta * rho)
+        few = max_train if search_train is None else search_train
+        betas = (round(number * beta_step, 9) for number in range(1, int(max_beta / beta_step + 1e-9) + 1))
+        steps = (sample(beta, few) for beta in betas)
+        best = best_while_improving(steps, lambda step: step.error, tol, patience)
+        if few != max_train:
+            best = sample(best.beta, max_train)
     best.subsamples, best.initial_support, best.radii = subsamples, V, radii
-    best.n_one_class, best.history, best.seconds = found.one_class, history, clock.seconds
+    best.n_one_class, best.history, best.seconds = n_one_class, history, clock.seconds
     return best
-
-
-def _betas(options: LocalSamplingOptions) -> Iterator[float]:
-    step = options.beta_step
-    for number in range(1, int(options.max_beta / step + 1e-9) + 1):
-        yield round(number * step, 9)

@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
-from kompakt.run.progress import current_listener, listening
-
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -123,26 +121,26 @@ def above_bar(text: str) -> bool:
 
 
 @contextmanager
-def showing(title: str) -> Iterator[None]:
-    """Show the tasks of this thread in a bar, if standard error is a terminal and nobody listens yet.
+def showing(title: str) -> Iterator[Bar | None]:
+    """A listener that draws a bar, if standard error is a terminal and no other bar is drawn; None otherwise.
 
     Examples
     --------
-    >>> from kompakt.run import showing, task
-    >>> with showing("reading"), task("pass", 2) as step:  # nothing is drawn: the tests have no terminal
+    >>> from kompakt.run import Run
+    >>> from kompakt.run.bar import showing
+    >>> with showing("reading") as bar, Run(listener=bar).task("pass", 2) as step:  # no terminal: nothing is drawn
     ...     step()
     False
     """
     global _bar
-    if current_listener() is not None or not _can_draw(sys.stderr) or not _bar_lock.acquire(blocking=False):
-        yield
+    if not _can_draw(sys.stderr) or not _bar_lock.acquire(blocking=False):
+        yield None
         return
     bar = _bar = Bar(title, sys.stderr)
     thread = threading.Thread(target=bar.draw, name="kompakt-progress", daemon=True)
     try:
         thread.start()
-        with listening(bar):
-            yield
+        yield bar
     finally:
         _bar = None
         _bar_lock.release()

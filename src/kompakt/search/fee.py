@@ -1,4 +1,4 @@
-"""The hyperparameter protocol of seed 000: two grids of (sigma, C), every point grown on the same folds.
+"""The search of Navia-Vazquez and Diaz-Morales 2010: two grids of (sigma, C), every point grown on the same folds.
 
 First sigma = 2^n sqrt(N), n = -6..3, and C = 10^n, n = -4..5, then a finer grid round the best point: 1,000 trainings
 with five folds.  All of them share the folds, the distances between rows and the order in which candidates are drawn.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,19 @@ from joblib import Parallel, delayed
 
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
-    ClassJudge,
     FeeCandidates,
     FeePlan,
     FirstVectors,
-    Judge,
     MatrixColumns,
-    SemiparametricMachine,
-    ValueJudge,
     class_means,
-    grow_fee,
+    grow_on,
 )
-from kompakt.data import ArrayRows
+from kompakt.basis.forward import CandidateStream
+from kompakt.data import hash_rows
 from kompakt.kernels import RBF
-from kompakt.losses import Hinge, Loss
 from kompakt.parallel import block_threads, current_threads
-from kompakt.run import tracked
+from kompakt.spec import Data, Spec
+from kompakt.validation import Split
 
 Array = np.ndarray
 
@@ -140,63 +137,6 @@ _DISTANCE_BYTES = 300 << 20
 
 
 @dataclass(frozen=True)
-class FeeProblem:
-    """What every training of a search works on.
-
-    Parameters
-    ----------
-    rows : ArrayRows
-        Rows with targets (n, L) and weights.
-    splits : list of (train, validation)
-    hashes : ndarray of shape (n,)
-        Of the rows, for the order of the candidates.
-    key : int
-        Seed.
-    plan : FeePlan
-    loss : Loss
-    labels : ndarray of shape (n,), optional
-        Class indices; None for regression.
-    n_classes : int
-    coding : str
-    options : dict
-        Of `SemiparametricMachine`: intercept, solver, memory.
-    """
-
-    rows: ArrayRows
-    splits: list[tuple[Array, Array]]
-    hashes: Array
-    key: int
-    plan: FeePlan
-    loss: Loss = field(default_factory=Hinge)
-    labels: Array | None = None
-    n_classes: int = 2
-    coding: str = "one_vs_rest"
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def judge(self, rows: Array) -> Judge:
-        """Judges predictions of these rows."""
-        assert self.rows.targets is not None
-        weights = self.rows.weights
-        mass = np.ones(self.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
-        targets = np.ascontiguousarray(self.rows.targets[rows].T, dtype=np.float64)
-        if self.labels is None:
-            return ValueJudge(targets, mass[rows])
-        return ClassJudge(self.labels[rows], targets, mass[rows], self.n_classes, self.coding)
-
-    def machine(
-        self, columns: KernelColumns | MatrixColumns, first_vectors: FirstVectors, train: Array, C: float, capacity: int
-    ) -> SemiparametricMachine:
-        """An empty machine for these training rows; the kernel values have the validation rows after them."""
-        assert self.rows.targets is not None
-        weights = self.rows.weights
-        s = np.ones((1, len(train))) if weights is None else np.ascontiguousarray(np.atleast_2d(weights[train].T))
-        y = np.ascontiguousarray(self.rows.targets[train].T, dtype=np.float64)
-        noise = float(np.finfo(self.rows.dtype).eps)
-        given = {"capacity": capacity, "first_vectors": first_vectors, "noise": noise, **self.options}
-        return SemiparametricMachine(columns, y, s, self.loss, C, **given)
-
-
-@dataclass(frozen=True)
 class FeeSearch:
     """The winner, all points in the order of the grids, and what it cost."""
 
@@ -218,7 +158,10 @@ class FeeSearch:
 
 
 def search_fee(
-    problem: FeeProblem,
+    data: Data,
+    spec: Spec,
+    plan: FeePlan,
+    splits: list[Split],
     sigma_exponents: Any = SIGMA_EXPONENTS,
     C_exponents: Any = C_EXPONENTS,
     *,
@@ -239,7 +182,11 @@ def search_fee(
 
     Parameters
     ----------
-    problem : FeeProblem
+    data : Data
+    spec : Spec
+        Loss, intercept and coding; the kernel is a Gaussian of the width in question, and C that of the point.
+    plan : FeePlan
+    splits : list of (train, validation)
     sigma_exponents : array-like
         n in sigma = 2^n sqrt(n_features).
     C_exponents : array-like
@@ -258,37 +205,40 @@ def search_fee(
     --------
     >>> import numpy as np
     >>> from kompakt.basis.fee import FeePlan
-    >>> from kompakt.data import ArrayRows, hash_rows
-    >>> from kompakt.search.fee import FeeProblem, search_fee
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.losses import Hinge
+    >>> from kompakt.search.fee import search_fee
+    >>> from kompakt.spec import Data, Spec
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> labels = (X[:, 0] > 0).astype(int)
     >>> folds = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
-    >>> rows = ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None])
-    >>> problem = FeeProblem(rows, folds, hash_rows(X, 0), 0, FeePlan(10, patience=3), labels=labels)
-    >>> search_fee(problem, [-1, 0], [0, 1], fine=False, n_jobs=1).n_trainings
+    >>> data = Data(ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None]), labels=labels)
+    >>> spec, plan = Spec(RBF(1.0), Hinge(), n_classes=2), FeePlan(10, patience=3)
+    >>> search_fee(data, spec, plan, folds, [-1, 0], [0, 1], fine=False, n_jobs=1).n_trainings
     8
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
     start = time.perf_counter()
-    scale = float(np.sqrt(problem.rows.n_features))
+    scale = float(np.sqrt(data.rows.n_features))
     with block_threads(n_jobs):
         jobs = current_threads()
-        shared = _shared(problem)
+        shared = _Shared.of(data, spec, plan, splits)
         sigmas = scale * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
         costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
-        points, n_steps, cpu = _grid(problem, shared, sigmas, costs, jobs, rule != "min")
+        points, n_steps, cpu = _grid(shared, sigmas, costs, jobs, rule != "min")
         shapes = [(len(sigmas), len(costs))]
         best = choose_point(points, shapes, "min" if rule == "min" else "confirmed")
         _log("first", best)
         if fine:
             near = best.sigma * 2.0**FINE, best.C * 10.0**FINE
-            more, steps, seconds = _grid(problem, shared, *near, jobs, rule != "min")
+            more, steps, seconds = _grid(shared, *near, jobs, rule != "min")
             points, n_steps, cpu = points + more, n_steps + steps, cpu + seconds
             shapes.append((len(FINE), len(FINE)))
         best = choose_point(points, shapes, rule)
         _log("last", best)
-    n_trainings = len(points) * len(problem.splits) * (1 if rule == "min" else 2)
+    n_trainings = len(points) * len(splits) * (1 if rule == "min" else 2)
     return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, cpu)
 
 
@@ -297,41 +247,47 @@ def _log(grid: str, best: Point) -> None:
 
 
 @dataclass(frozen=True)
-class _Fold:
-    """What the trainings of a fold share, whatever sigma and C are."""
-
-    vectors: Array  # first basis vectors
-    distances: tuple[Array, Array] | None  # of the vectors: to all rows (m, n), to each other (m, m)
-
-
-@dataclass(frozen=True)
 class _Shared:
-    distances: Array | None  # (n, n), squared
-    folds: list[_Fold]
+    """What all trainings of a search share, whatever sigma and C are."""
+
+    data: Data
+    spec: Spec
+    plan: FeePlan
+    splits: list[Split]
+    stream: CandidateStream
+    vectors: list[Array]  # first basis vectors of every fold
+    distances: Array | None  # (n, n), squared; None where they are too many to be kept
+    to_vectors: list[tuple[Array, Array]]  # of the vectors of every fold: to all rows (m, n), to each other (m, m)
+
+    @classmethod
+    def of(cls, data: Data, spec: Spec, plan: FeePlan, splits: list[Split]) -> _Shared:
+        rows, key, kernel = data.rows, plan.run.key, RBF(1.0)
+        stream = CandidateStream.of(hash_rows(rows.X, key), key)
+        vectors = [class_means(rows, kernel, data.labels, train) for train, _ in splits]
+        distances, to_vectors = None, []
+        if 8 * rows.n_rows**2 <= _DISTANCE_BYTES:
+            Z = np.asarray(kernel.take_basis(rows, np.arange(rows.n_rows)), dtype=np.float64)
+            distances = kernel.pre(Z, Z)
+            np.fill_diagonal(distances, 0.0)
+            doubles = [own.astype(np.float64) for own in vectors]
+            to_vectors = [(kernel.pre(V, Z), kernel.pre(V, V)) for V in doubles]
+        return cls(data, spec, plan, splits, stream, vectors, distances, to_vectors)
+
+    def kernel_values(self, kernel: RBF, fold: int) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
+        """Kernel values of a fold's training rows, and of the vectors its machines start from."""
+        train, held = self.splits[fold]
+        order = np.concatenate([train, held])
+        if self.distances is None:
+            columns = KernelColumns(self.data.rows.subset(order), kernel)
+            return columns, FirstVectors.of(columns, self.vectors[fold])
+        to_rows, among = self.to_vectors[fold]
+        first = FirstVectors(self.vectors[fold], kernel.finish(to_rows[:, order]), kernel.finish(among.copy()))
+        return MatrixColumns(kernel.finish(self.distances[np.ix_(train, order)])), first
 
 
-def _shared(problem: FeeProblem) -> _Shared:
-    rows, kernel = problem.rows, RBF(1.0)
-    keep = 8 * rows.n_rows**2 <= _DISTANCE_BYTES
-    distances = None
-    everything = np.arange(rows.n_rows)
-    if keep:
-        Z = np.asarray(kernel.take_basis(rows, everything), dtype=np.float64)
-        distances = kernel.pre(Z, Z)
-        np.fill_diagonal(distances, 0.0)
-    folds = []
-    for train, _ in problem.splits:
-        vectors = class_means(rows, kernel, problem.labels, train)
-        V = vectors.astype(np.float64)
-        folds.append(_Fold(vectors, (kernel.pre(V, Z), kernel.pre(V, V)) if keep else None))
-    return _Shared(distances, folds)
-
-
-def _grid(
-    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool
-) -> tuple[list[Point], int, float]:
+def _grid(shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool) -> tuple[list[Point], int, float]:
     """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
-    errors, sizes, n_steps, seconds = _all_folds(problem, shared, sigmas, costs, jobs, None)
+    errors, sizes, n_steps, seconds = _all_folds(shared, sigmas, costs, jobs, None)
     points = [
         Point(float(sigma), float(C), errors[s, :, c], sizes[s, :, c])
         for s, sigma in enumerate(sigmas)
@@ -339,7 +295,7 @@ def _grid(
     ]
     if confirm:
         stored = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
-        again, _, more_steps, more_seconds = _all_folds(problem, shared, sigmas, costs, jobs, stored)
+        again, _, more_steps, more_seconds = _all_folds(shared, sigmas, costs, jobs, stored)
         flat = again.transpose(0, 2, 1).reshape(len(points), -1)
         points = [replace(point, confirmed=found) for point, found in zip(points, flat, strict=True)]
         n_steps, seconds = n_steps + more_steps, seconds + more_seconds
@@ -347,38 +303,29 @@ def _grid(
 
 
 def _all_folds(
-    problem: FeeProblem, shared: _Shared, sigmas: Array, costs: Array, jobs: int, stored: Array | None
+    shared: _Shared, sigmas: Array, costs: Array, jobs: int, stored: Array | None
 ) -> tuple[Array, Array, int, float]:
     """Errors and sizes (sigmas, folds, costs) of one growth per point and fold; steps and processor seconds."""
     tasks = [
         (float(sigma), fold, None if stored is None else stored[s])
         for s, sigma in enumerate(sigmas)
-        for fold in range(len(problem.splits))
+        for fold in range(len(shared.splits))
     ]
+    run = shared.plan.run
     if jobs == 1:
-        orders: dict[int, Array] = {}
-        each = tracked(tasks, "search", len(tasks))
-        results = [_train(problem, shared, sigma, costs, fold, sizes, orders) for sigma, fold, sizes in each]
+        results = [_train(shared, costs, *task) for task in run.tracked(tasks, "search", len(tasks))]
     else:
         # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
-        run = Parallel(n_jobs=jobs, batch_size=1)
-        results = list(
-            run(delayed(_train)(problem, shared, sigma, costs, fold, sizes, {}) for sigma, fold, sizes in tasks)
-        )
-    shape = len(sigmas), len(problem.splits), len(costs)
+        quiet = replace(shared, plan=replace(shared.plan, run=run.quiet()))
+        results = list(Parallel(n_jobs=jobs, batch_size=1)(delayed(_train)(quiet, costs, *task) for task in tasks))
+    shape = len(sigmas), len(shared.splits), len(costs)
     errors = np.array([result[0] for result in results]).reshape(shape)
     sizes = np.array([result[1] for result in results]).reshape(shape)
     return errors, sizes, sum(result[2] for result in results), sum(result[3] for result in results)
 
 
 def _train(
-    problem: FeeProblem,
-    shared: _Shared,
-    sigma: float,
-    costs: Array,
-    fold: int,
-    stored: Array | None,
-    orders: dict[int, Array],
+    shared: _Shared, costs: Array, sigma: float, fold: int, stored: Array | None
 ) -> tuple[list[float], list[int], int, float]:
     """Grow the machines of one sigma and fold for every C: validation error and size, per C.
 
@@ -386,37 +333,18 @@ def _train(
     with vectors chosen by the training rows.
     """
     began = time.process_time()
-    train, held = problem.splits[fold]
+    errors, sizes, steps = [], [], 0
     with block_threads(1):
-        candidates = FeeCandidates(problem.hashes, train, problem.key, orders)
-        judge, guide = problem.judge(held), None if stored is None else problem.judge(train)
-        columns, first_vectors = _kernel_values(problem, shared, sigma, fold)
-        errors, sizes, steps = [], [], 0
+        kernel = RBF(0.5 / sigma**2)
+        values = shared.kernel_values(kernel, fold)
+        candidates = FeeCandidates(shared.stream, shared.splits[fold][0])
         for place, C in enumerate(costs):
-            capacity = min(problem.plan.n_basis, len(train) + problem.n_classes)
-            plan = replace(problem.plan, n_basis=capacity)
+            spec, plan = replace(shared.spec, kernel=kernel, C=float(C)), shared.plan
             if stored is not None:
-                capacity = min(capacity, int(stored[place]))
-                plan = replace(plan, n_basis=capacity, patience=None)
-            machine = problem.machine(columns, first_vectors, train, float(C), capacity)
-            growth = grow_fee(machine, candidates, plan, judge, guide=guide)
+                plan = replace(plan, n_basis=min(plan.n_basis, int(stored[place])), patience=None)
+            confirm = stored is not None
+            _, growth = grow_on(shared.data, spec, plan, candidates, shared.splits[fold], values, confirm=confirm)
             errors.append(growth.error)
             sizes.append(growth.size)
             steps += len(growth.records)
     return errors, sizes, steps, time.process_time() - began
-
-
-def _kernel_values(
-    problem: FeeProblem, shared: _Shared, sigma: float, fold: int
-) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
-    """Kernel values of a fold's training rows, and of the vectors its machines start from."""
-    train, held = problem.splits[fold]
-    order = np.concatenate([train, held])
-    one = shared.folds[fold]
-    kernel = RBF(0.5 / sigma**2)
-    if shared.distances is None or one.distances is None:
-        columns = KernelColumns(problem.rows.subset(order), kernel)
-        return columns, FirstVectors.of(columns, one.vectors)
-    to_rows, among = one.distances
-    first_vectors = FirstVectors(one.vectors, kernel.finish(to_rows[:, order]), kernel.finish(among.copy()))
-    return MatrixColumns(kernel.finish(shared.distances[np.ix_(train, order)])), first_vectors

@@ -1,7 +1,7 @@
-"""Search for C and the kernel's width by held-out error: features once per width, then a whole path of C on them.
+"""Cross-validation of fixed-size machines, and the search for their C and width (De Brabanter et al. 2010).
 
-"profile" walks over the width alone and reads the best C off the path of each; the other strategies (seed 002,
-section 6.3) search both together, one C at a time.
+Features are computed once per width, then a whole path of C is solved on them.  "profile" walks over the width alone
+and reads the best C off the path of each; the other strategies (section 6.3) search both together, one C at a time.
 """
 
 from __future__ import annotations
@@ -10,32 +10,38 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgWarning, lapack
 
-from kompakt.codings import class_pairs, get_coding
+from kompakt.codings import class_pairs
 from kompakt.data import ArrayRows, RowBlock, StreamedRows
-from kompakt.design import DEFAULT_BUDGET, Design, FeatureDesign, choose_block_rows, compute_block
+from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
-from kompakt.losses import LeastSquares, Loss
+from kompakt.losses import LeastSquares
 from kompakt.parallel import ordered_map
-from kompakt.run import is_over, task
+from kompakt.run import Run
 from kompakt.search.ridge_cv import cross_validated_path, cross_validated_path_blockwise
 from kompakt.search.strategies import Space, search
+from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.spec import Basis, Data, Spec
 from kompakt.validation import fold_means, shuffled_folds
 
 Array = np.ndarray
 _COPIES = 3  # of the features that the fast cross-validation holds at once
 
 
+# -- parts: what is solved together -------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Part:
-    """Rows, basis columns and outputs that are solved together.
+    """Rows, basis columns and outputs that are solved together: all of them, or those of a pair of classes.
 
     Attributes
     ----------
@@ -45,434 +51,156 @@ class Part:
         Fold of each row, ascending; -1 for rows never held out.
     index : ndarray of shape (n,)
         Row numbers in the whole.
-    columns : ndarray
-        Basis vectors of the part, ascending positions in the whole basis.
+    vectors : ndarray of shape (k, d)
+        Basis vectors of the part.
+    columns : ndarray of shape (k,)
+        Their positions in the basis they were chosen with, ascending.
     outputs : ndarray of shape (L,)
         Outputs in the whole machine.
-    home : ndarray of shape (len(columns),), optional
+    home : ndarray of shape (k,), optional
         Fold whose machine leaves the basis vector out, -1 for none.
-    anew : list of ndarray, optional
-        Basis vectors of each fold's machine, in the place of those that the callers hand over.
+    first : int
+        Number of the first fold of the part in the whole.
     """
 
     rows: ArrayRows
     fold: Array
     index: Array
+    vectors: Array
     columns: Array
     outputs: Array
     home: Array | None = None
-    anew: list[Array] | None = None
+    first: int = 0
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What is minimised on each part, and how much memory its features may take."""
-
-    loss: Loss
-    fit_intercept: bool = True
-    penalize_intercept: bool = False
-    settings: Settings = field(default_factory=Settings)
-    absolute: bool = False  # regression is scored by the absolute error instead of the squared one
-    memory_budget: int | None = None
-
-    def unit_penalty(self, m: int) -> Array:
-        """Diagonal of the penalty for C = 1; De Brabanter et al. 2010, eq. 7, has a one for the intercept too."""
-        diagonal = np.ones(m + self.fit_intercept)
-        if self.fit_intercept and not self.penalize_intercept:
-            diagonal[-1] = 0.0
-        return diagonal
-
-
-def held_out_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective) -> Array:
-    """Outputs (n_C, n, L) of each row of the part under the machine trained without its fold; NaN for fold -1."""
-    if part.anew is not None:
-        return fold_by_fold(part, lambda alone, own: held_out_path(alone, kernel, own, Cs, objective))
-    if not isinstance(objective.loss, LeastSquares):
-        return _refitted_path(part, *features(part, kernel, basis, objective), Cs, objective)
-    n, m = part.rows.n_rows, len(part.columns)
-    budget = DEFAULT_BUDGET if objective.memory_budget is None else objective.memory_budget
-    if _COPIES * 8 * n * (m + 1) > budget:
-        return _blockwise_path(part, kernel, basis, Cs, objective, budget)
-    return nested_path(part, *features(part, kernel, basis, objective), m, Cs, objective)
-
-
-def fold_by_fold(part: Part, measure: Callable[[Part, Array], Array]) -> Array:
-    """Outputs (..., n, L) of a part whose folds have basis vectors of their own, by one measure of each."""
-    assert part.anew is not None
-    whole = np.empty(0)
-    for v, own in enumerate(part.anew):
-        held = part.fold == v
-        values = measure(replace(part, fold=np.where(held, 0, -1), columns=np.arange(len(own)), anew=None), own)
-        if not v:
-            whole = np.full(values.shape, np.nan)
-        whole[..., held, :] = values[..., held, :]
-    return whole
-
-
-def features(part: Part, kernel: Kernel, basis: Array, objective: Objective) -> tuple[Array, Array]:
-    """Nystrom features (De Brabanter et al. 2010, eq. 5) of the part's rows, then ones for the intercept (eq. 8).
-
-    With them comes R^-1, by which kernel values were multiplied: weights w of the features are R^-1 w of the vectors.
-
-    The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
-    does not see, and the first k columns are the features of the first k vectors.
-    """
-    Z = basis[part.columns]
-    inverse = _whitener(part, kernel, Z)
-    Phi = np.empty((part.rows.n_rows, len(Z) + objective.fit_intercept))
-
-    def one(block: RowBlock) -> None:
-        K = kernel.block(block.X, Z)
-        multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, : len(Z)])
-
-    part.rows.for_each(one, choose_block_rows(max(len(Z), part.rows.n_features)))
-    if objective.fit_intercept:
-        Phi[:, -1] = 1.0
-    return Phi, inverse
-
-
-def _whitener(part: Part, kernel: Kernel, Z: Array) -> Array:
-    """R^-1 for R'R the kernel matrix of the basis."""
-    return factorise(kernel.gram(Z), dtype=part.rows.dtype, what="kernel matrix of the basis").inverse()
-
-
-def _dropped(part: Part, inverse: Array, m: int, objective: Objective) -> tuple[Array, Array] | None:
-    """Constraints that keep the weights of the vectors that a fold leaves out at zero, of the first `m` vectors."""
-    if part.home is None:
-        return None
-    return np.pad(inverse[:m, :m], [(0, 0), (0, int(objective.fit_intercept))]), part.home[:m]
-
-
-def nested_path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, objective: Objective) -> Array:
-    """`held_out_path` of the first `m` vectors of the part, from the features of all of them."""
-    if m + objective.fit_intercept < Phi.shape[1]:
-        Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - objective.fit_intercept :]])
-    assert part.rows.targets is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
-        targets = part.rows.targets
-        return targets - cross_validated_path(
-            Phi,
-            targets,
-            part.fold,
-            1.0 / Cs,
-            part.rows.weights,
-            shape=objective.unit_penalty(m),
-            constraints=_dropped(part, inverse, m, objective),
-        )
-
-
-def _blockwise_path(part: Part, kernel: Kernel, basis: Array, Cs: Array, objective: Objective, budget: int) -> Array:
-    """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
-    Z = basis[part.columns]
-    inverse = _whitener(part, kernel, Z)
-    step = choose_block_rows(max(len(Z), part.rows.n_features))
-    n = part.rows.n_rows
-
-    def block(start: int) -> Array:
-        rows = part.rows.block(start, min(start + step, n))
-        Phi = compute_block(kernel, Z, inverse, rows)
-        return np.column_stack([Phi, np.ones(len(Phi))]) if objective.fit_intercept else Phi
-
-    def blocks() -> Iterable[Array]:
-        return ordered_map(block, range(0, n, step))
-
-    assert part.rows.targets is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)
-        residuals = cross_validated_path_blockwise(
-            blocks,
-            part.rows.targets,
-            part.fold,
-            1.0 / Cs,
-            part.rows.weights,
-            shape=objective.unit_penalty(len(Z)),
-            memory_budget=budget,
-            constraints=_dropped(part, inverse, len(Z), objective),
-        )
-    return part.rows.targets - residuals
-
-
-def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, objective: Objective) -> Array:
-    """One solve per fold and C, each started at the solution for the C before."""
-    targets, weights = part.rows.targets, part.rows.weights
-    assert targets is not None
-    whole = Phi[:, :-1] if objective.fit_intercept else Phi
-    outputs = np.full((len(Cs), *targets.shape), np.nan)
-    for v in range(int(part.fold.max()) + 1):
-        held, kept = part.fold == v, np.flatnonzero(part.fold != v)
-        values = whole
-        dropped = np.empty(0) if part.home is None else np.flatnonzero(part.home == v)
-        if len(dropped):  # features of the other vectors: those orthogonal to the rows that must give zero
-            rest = np.linalg.qr(inverse[dropped].T, mode="complete")[0][:, len(dropped) :]
-            values = whole @ rest if rest.shape[1] else np.zeros((len(whole), 1))
-        design = FeatureDesign(values[kept], targets[kept], None if weights is None else weights[kept])
-        start = None
-        for k in np.argsort(Cs):
-            problem = Problem(
-                design, objective.loss, float(Cs[k]), objective.fit_intercept, objective.penalize_intercept
-            )
-            solution = solve(problem, start, objective.settings)
-            start = solution.coordinates
-            outputs[k, held] = values[held] @ start[:-1] + start[-1]
-    return outputs
-
-
-@dataclass(frozen=True)
-class Task:
-    """Rows with targets and weights, and what their outputs mean.
-
-    Attributes
-    ----------
-    rows : ArrayRows
-        Targets (n, L); weights None, (n,), or (n, L) where outputs use different rows (one-vs-one).
-    labels : ndarray of shape (n,) or None
-        Class indices; None for regression.
-    coding : str or None
-        How outputs become classes.
-    """
-
-    rows: ArrayRows
-    labels: Array | None = None
-    coding: Any = None
-
-    @property
-    def n_classes(self) -> int:
-        return 0 if self.labels is None else int(self.labels.max()) + 1
-
-    @property
-    def pairwise(self) -> bool:
-        """Whether every output has rows of its own."""
-        return self.rows.weight_columns > 1
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where basis vectors come from, for folds that leave out their own.
-
-    Attributes
-    ----------
-    of_row : ndarray of shape (n,)
-        A number for each row of the task, the same for equal rows.
-    of_vector : ndarray of shape (m,)
-        The number of the row that each basis vector is.
-    """
-
-    of_row: Array
-    of_vector: Array
-
-    def home(self, index: Array, fold: Array, columns: Array) -> Array:
-        """Fold that holds every row (of those at `index`) equal to the vector; -1 where there is no such fold."""
-        least = np.full(int(max(self.of_row.max(), self.of_vector.max())) + 1, np.iinfo(np.intp).max)
-        most = np.full(len(least), -1)
-        np.minimum.at(least, self.of_row[index], fold)
-        np.maximum.at(most, self.of_row[index], fold)
-        return np.where(least == most, most, -1)[self.of_vector[columns]]
-
-
-#: basis vectors chosen without a fold, and the class of each (None if all parts share them)
-Anew = list[tuple[Array, Array | None]]
+def columns_of(basis: Basis, labels: Array | None, pair: Array) -> Array:
+    """Basis vectors that are rows of the two classes of a pair; all where there are none, or without labels."""
+    everything = np.arange(basis.n_basis)
+    if labels is None or basis.indices is None:
+        return everything
+    own = np.flatnonzero(np.isin(labels[basis.indices], pair))
+    return own if len(own) else everything
 
 
 def make_parts(
-    task: Task,
-    stratum: Array | None,
-    m: int,
-    cv: Any,
-    seed: int,
+    data: Data,
+    basis: Basis,
+    folds: Any,
+    key: int,
     *,
-    origin: Origin | None = None,
-    anew: Anew | None = None,
+    own: bool = False,
+    drop: bool = False,
+    anew: list[Basis] | None = None,
+    among: Array | None = None,
 ) -> list[Part]:
-    """Parts of the machine with their folds.
+    """Parts of the machine with their folds: one, or one per pair of classes where every output has rows of its own.
 
-    `stratum` (m,) is the class of each basis vector, None if all parts share them. `cv` is a number of folds, or the
-    fold of each row (-1 for rows never held out), or None where nothing is to be held out. With an `origin` every fold
-    leaves out its own basis vectors; `anew` has those chosen without each fold, and needs the folds of the rows.
+    Where folds have basis vectors of their own (`anew`), there is a part for each of them.
+
+    Parameters
+    ----------
+    data : Data
+    basis : Basis
+        Its indices are row numbers of the data.
+    folds : int or ndarray of shape (n,)
+        Number of folds, or the fold of each row, -1 for rows never held out.
+    key : int
+        Seed of the folds.
+    own : bool
+        Whether pairs of classes use the vectors of these classes only.
+    drop : bool
+        Whether every fold leaves out the basis vectors that are rows of it, and of no other fold.
+    anew : list of Basis, optional
+        Vectors chosen without each fold; needs the folds of the rows.
+    among : ndarray, optional
+        Rows that take part; all without it.
     """
-    rows = task.rows
-    columns = np.arange(m)
-    if not task.pairwise:
-        everything = np.arange(rows.n_rows)
-        if cv is None:  # nothing will be held out: the rows stay where they are
-            whole = np.zeros(rows.n_rows, dtype=np.intp)
-            return [Part(rows, whole, everything, columns, np.arange(rows.n_outputs))]
-        part = _part(task, everything, columns, np.arange(rows.n_outputs), cv, seed, origin)
-        return [part if anew is None else replace(part, anew=[vectors for vectors, _ in anew])]
-    assert task.labels is not None
+    rows, labels = data.rows, data.labels
+    strata = labels if own else None
+    everything = np.arange(rows.n_rows) if among is None else among
+    # equal rows have equal numbers
+    twins = np.unique(rows.hashes(0), return_inverse=True)[1] if drop and basis.indices is not None else None
+    pairs: list[Array | None] = [None]
+    if rows.weight_columns > 1:
+        assert data.classes is not None
+        pairs = list(class_pairs(len(data.classes)))
     parts = []
-    for output, pair in enumerate(class_pairs(task.n_classes)):
-        own = columns if stratum is None else np.flatnonzero(np.isin(stratum, pair))
-        index = np.flatnonzero(np.isin(task.labels, pair))
-        part = _part(task, index, own if len(own) else columns, np.array([output]), cv, seed, origin)
-        if anew is not None:
-            folds = np.unique(np.asarray(cv)[index])  # those that hold rows of the pair
-            part = replace(part, anew=[_of_pair(anew[v], pair) for v in folds[folds >= 0]])
-        parts.append(part)
+    for number, pair in enumerate(pairs):
+        index, columns, outputs = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs)
+        if pair is not None:
+            assert labels is not None
+            index = everything[np.isin(labels[everything], pair)]
+            columns, outputs = columns_of(basis, strata, pair), np.array([number])
+        if isinstance(folds, int):  # stratified by class, however rare a class is
+            of_class = None if labels is None else labels[index]
+            fold = shuffled_folds(len(index), folds, labels=of_class, random_state=key)
+        else:
+            used, fold = np.unique(folds[index], return_inverse=True)
+            fold = fold - 1 if used[0] < 0 else fold
+        order = np.argsort(fold, kind="stable")
+        index, fold = index[order], fold[order]
+        some = _some_outputs(rows, index, outputs)
+        if anew is None:
+            home = None
+            if twins is not None and basis.indices is not None:
+                home = _only_fold(twins[index], fold, twins[basis.indices[columns]])
+            parts.append(Part(some, fold, index, basis.vectors[columns], columns, outputs, home))
+            continue
+        for v, chosen in enumerate(anew[number] for number in np.unique(folds[index]) if number >= 0):
+            vectors = chosen.vectors if pair is None else chosen.vectors[columns_of(chosen, strata, pair)]
+            alone = np.where(fold == v, 0, -1)
+            parts.append(Part(some, alone, index, vectors, np.arange(len(vectors)), outputs, first=v))
     return parts
 
 
-def _of_pair(chosen: tuple[Array, Array | None], pair: Array) -> Array:
-    vectors, stratum = chosen
-    own = np.ones(len(vectors), dtype=bool) if stratum is None else np.isin(stratum, pair)
-    return vectors[own] if own.any() else vectors
-
-
-def _part(task: Task, index: Array, columns: Array, outputs: Array, cv: Any, seed: int, origin: Origin | None) -> Part:
-    fold = _folds(task, index, cv, seed)
-    order = np.argsort(fold, kind="stable")
-    index = index[order]
-    part = task.rows.subset(index)
-    assert task.rows.targets is not None
-    part.targets = task.rows.targets[np.ix_(index, outputs)]
-    part.n_outputs = len(outputs)
-    weights = task.rows.weights
-    part.weights = None if weights is None else (weights[index, outputs[0]] if weights.ndim == 2 else weights[index])
-    home = None if origin is None or cv is None else origin.home(index, fold[order], columns)
-    return Part(part, fold[order], index, columns, outputs, home)
-
-
-def _folds(task: Task, index: Array, cv: Any, seed: int) -> Array:
-    """Fold of each row of a part; a number of folds is stratified by class, however rare a class is."""
-    labels = None if task.labels is None else task.labels[index]
-    if cv is None:
-        return np.zeros(len(index), dtype=np.intp)
-    if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        return shuffled_folds(len(index), int(cv), labels=labels, random_state=seed)
-    used, numbers = np.unique(np.asarray(cv)[index], return_inverse=True)
-    return numbers - 1 if used[0] < 0 else numbers
-
-
-# -- held-out errors --------------------------------------------------------------------------------------
-
-
-def held_out_errors(
-    task: Task, parts: list[Part], kernel: Kernel, basis: Array, Cs: Array, objective: Objective
-) -> tuple[Array, Array]:
-    """What a search minimises (n_C,), and the error of each fold (n_C, n_folds)."""
-    return errors_of(task, parts, [held_out_path(part, kernel, basis, Cs, objective) for part in parts], objective)
-
-
-def errors_of(task: Task, parts: list[Part], values: list[Array], objective: Objective) -> tuple[Array, Array]:
-    """Errors from the held-out outputs of the parts (each (n_C, n, L)).
-
-    Classes: share of wrong labels (of wrong sides, over all pairs, for one-vs-one: `class_error` counts labels there),
-    and the squared error to break ties, scaled to less than one row. Regression: mean squared error, or absolute error
-    where the objective says so.
-    """
-    losses, ties, folds, weights = [], [], [], []
-    for part, outputs in zip(parts, values, strict=True):
-        loss, tie = _row_losses(task, part, outputs, objective)
-        losses.append(loss)
-        ties.append(tie)
-        folds.append(part.fold)
-        weights.append(np.ones(len(part.fold)) if part.rows.weights is None else part.rows.weights)
-    loss, tie = np.concatenate(losses, axis=1), np.concatenate(ties, axis=1)
-    fold, weight = np.concatenate(folds), np.concatenate(weights)
-    used = fold >= 0
-    share = weight[used] / weight[used].sum()
-    error = loss[:, used] @ share
-    if task.labels is not None:
-        error = error + np.minimum(tie[:, used] @ share, 100.0) * (0.005 / used.sum())
-    return error, fold_means(loss, fold, weight)
-
-
-def _row_losses(task: Task, part: Part, outputs: Array, objective: Objective) -> tuple[Array, Array]:
-    """Loss and tie-breaker of every row, (n_C, n) each."""
-    assert part.rows.targets is not None
-    residual = outputs - part.rows.targets
-    squares = np.mean(residual**2, axis=2)
-    if task.labels is None:
-        return (np.mean(np.abs(residual), axis=2) if objective.absolute else squares), squares
-    if len(part.outputs) == 1:
-        return (outputs[:, :, 0] * part.rows.targets[:, 0] <= 0).astype(np.float64), squares
-    coding = get_coding(task.coding)
-    held = part.fold >= 0
-    wrong = np.zeros(squares.shape)
-    for k in range(len(outputs)):
-        decided = coding.decode(outputs[k, held], task.n_classes)
-        wrong[k, held] = decided != task.labels[part.index[held]]
-    return wrong, squares
-
-
-def class_error(task: Task, outputs: Array, weights: Array, intercept: Array, kernel: Kernel, basis: Array) -> float:
-    """Share of wrong labels of a machine of pairs, from its held-out outputs (n, L); fills these where they are NaN.
-
-    A pair that a row takes no part in was not trained on it, so the outputs there are those of the machine (`weights`,
-    `intercept`). Rows that were never held out do not count.
-    """
-    rows = task.rows
-    assert task.labels is not None
+def _some_outputs(rows: ArrayRows, index: Array, outputs: Array) -> ArrayRows:
+    """Some of the rows with some of the outputs."""
     assert rows.targets is not None
-    absent = np.isnan(outputs)
-    counted = ~np.any(absent & (rows.targets != 0), axis=1)
-    whole = Design(rows, kernel, basis).matvec(weights) + intercept
-    outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
-    wrong = get_coding(task.coding).decode(outputs[counted], task.n_classes) != task.labels[counted]
-    row_weights = None if rows.weights is None else rows.weights.max(axis=1)[counted]
-    return float(np.average(wrong, weights=row_weights))
+    part = rows.subset(index)
+    part.targets, part.n_outputs = rows.targets[np.ix_(index, outputs)], len(outputs)
+    if part.weights is not None and part.weights.ndim == 2:
+        part.weights = part.weights[:, outputs[0]]
+    return part
 
 
-# -- sizes ------------------------------------------------------------------------------------------------
+def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
+    """The fold of all rows that have each of the wanted numbers; -1 where there are several folds, or no row."""
+    n = int(max(twins.max(), wanted.max())) + 1
+    least, most = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
+    np.minimum.at(least, twins, fold)
+    np.maximum.at(most, twins, fold)
+    return np.where(least == most, most, -1)[wanted]
 
 
-def spread_order(kernel: Kernel, basis: Array) -> Array:
-    """Order of the basis vectors in which each is the least explained by those before it (pivoted Cholesky)."""
-    _, pivots, _, _ = lapack.dpstrf(kernel.gram(basis), lower=0)
-    return pivots.astype(np.intp) - 1
-
-
-def size_errors(
-    task: Task, parts: list[Part], kernel: Kernel, basis: Array, sizes: Array, Cs: Array, objective: Objective
-) -> tuple[Array, Array]:
-    """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from one set of features."""
-
-    def paths(part: Part, vectors: Array) -> Array:
-        """Held-out outputs (n_sizes, n_C, n, L)."""
-        if part.anew is not None:
-            return fold_by_fold(part, paths)
-        Phi, inverse = features(part, kernel, vectors, objective)
-        outputs = []
-        for size in sizes:
-            m = max(1, int(np.searchsorted(part.columns, size)))
-            if isinstance(objective.loss, LeastSquares):
-                outputs.append(nested_path(part, Phi, inverse, m, Cs, objective))
-                continue
-            first = replace(part, columns=part.columns[:m], home=None if part.home is None else part.home[:m])
-            outputs.append(held_out_path(first, kernel, vectors, Cs, objective))
-        return np.stack(outputs)
-
-    values = [paths(part, basis) for part in parts]
-    pairs = [errors_of(task, parts, [outputs[at] for outputs in values], objective) for at in range(len(sizes))]
-    return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
-
-
-# -- weights ----------------------------------------------------------------------------------------------
-
-
-def fit_parts(
-    task: Task, parts: list[Part], kernel: Kernel, basis: Array, C: float, objective: Objective
+def solve_parts(
+    rows: ArrayRows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
 ) -> tuple[Solution, int]:
-    """The weights (m, L) on all rows, zero where a part does not use a vector, and the kernel evaluations spent."""
-    L = task.rows.n_outputs
-    weights, intercept = np.zeros((len(basis), L)), np.zeros(L)
+    """The weights (m, L) on all rows, and the kernel evaluations spent.
+
+    Where every output has rows of its own, `columns` are the vectors of each; the weights of others are zero.
+    """
+    memory = settings.run.memory_budget
+    if rows.weight_columns <= 1:
+        design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=memory)
+        return solve(Problem.of(design, spec), None, settings), design.n_kernel_evals
+    weights, intercept = np.zeros((len(vectors), rows.n_outputs)), np.zeros(rows.n_outputs)
     found: list[Solution] = []
     evaluations = 0
-    for part in parts:
-        rows: ArrayRows = part.rows if task.pairwise else task.rows
-        if isinstance(task.rows, StreamedRows):  # the part was cut from a sample of them
-            rows = task.rows.one_output(int(part.outputs[0])) if task.pairwise else task.rows
-        design = Design(rows, kernel, basis[part.columns], whiten=True, memory_budget=objective.memory_budget)
-        problem = Problem(design, objective.loss, C, objective.fit_intercept, objective.penalize_intercept)
-        solution = solve(problem, None, objective.settings)
-        weights[np.ix_(part.columns, part.outputs)] = solution.weights
-        intercept[part.outputs] = solution.intercept
+    for output, own in enumerate(columns):
+        if isinstance(rows, StreamedRows):
+            part: ArrayRows = rows.one_output(output)
+        else:
+            assert rows.weights is not None
+            part = _some_outputs(rows, np.flatnonzero(rows.weights[:, output]), np.array([output]))
+        design = Design(part, spec.kernel, vectors[own], whiten=True, memory_budget=memory)
+        solution = solve(Problem.of(design, spec), None, settings)
+        weights[own, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
         evaluations += design.n_kernel_evals
         found.append(solution)
     whole = Solution(
         weights=weights,
         intercept=intercept,
-        coordinates=found[0].coordinates if len(found) == 1 else np.concatenate([weights, intercept[None]]),
+        coordinates=np.concatenate([weights, intercept[None]]),
         objective=np.concatenate([solution.objective for solution in found]),
         n_iter=max(solution.n_iter for solution in found),
         converged=all(solution.converged for solution in found),
@@ -481,6 +209,223 @@ def fit_parts(
     )
     return whole, evaluations
 
+
+# -- outputs of rows under machines that did not see their fold ---------------------------------------------
+
+
+def features(rows: ArrayRows, kernel: Kernel, vectors: Array, intercept: bool) -> tuple[Array, Array]:
+    """Nystrom features (De Brabanter et al. 2010, eq. 5) of the rows, then ones for the intercept (eq. 8).
+
+    With them comes R^-1, by which kernel values were multiplied: weights w of the features are R^-1 w of the vectors.
+
+    The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
+    does not see, and the first k columns are the features of the first k vectors.
+    """
+    m = len(vectors)
+    inverse = _whitener(rows, kernel, vectors)
+    Phi = np.empty((rows.n_rows, m + intercept))
+
+    def one(block: RowBlock) -> None:
+        K = kernel.block(block.X, vectors)
+        multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, :m])
+
+    rows.for_each(one, choose_block_rows(max(m, rows.n_features)))
+    if intercept:
+        Phi[:, -1] = 1.0
+    return Phi, inverse
+
+
+def _whitener(rows: ArrayRows, kernel: Kernel, vectors: Array) -> Array:
+    """R^-1 for R'R the kernel matrix of the basis."""
+    return factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
+
+
+def _unit_penalty(m: int, spec: Spec) -> Array:
+    """Diagonal of the penalty for C = 1; De Brabanter et al. 2010, eq. 7, has a one for the intercept too."""
+    diagonal = np.ones(m + spec.fit_intercept)
+    if spec.fit_intercept and not spec.penalize_intercept:
+        diagonal[-1] = 0.0
+    return diagonal
+
+
+def _dropped(part: Part, inverse: Array, spec: Spec) -> tuple[Array, Array] | None:
+    """Constraints that keep the weights of the vectors that a fold leaves out at zero, of the first vectors."""
+    if part.home is None:
+        return None
+    return np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
+
+
+def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings) -> Array:
+    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1."""
+    rows, m, budget = part.rows, len(part.vectors), settings.run.budget
+    if isinstance(spec.loss, LeastSquares) and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
+        return _blockwise_path(part, Cs, spec, budget)
+    Phi, inverse = features(rows, spec.kernel, part.vectors, spec.fit_intercept)
+    return _path(part, Phi, inverse, m, Cs, spec, settings)
+
+
+def _path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, spec: Spec, settings: Settings) -> Array:
+    """Held-out outputs (n_C, n, L) of the first `m` vectors of a part, from the features of all of them."""
+    if m + spec.fit_intercept < Phi.shape[1]:
+        Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - spec.fit_intercept :]])
+        inverse = inverse[:m, :m]
+    if not isinstance(spec.loss, LeastSquares):
+        return _refitted_path(part, Phi, inverse, Cs, spec, settings)
+    targets, weights = part.rows.targets, part.rows.weights
+    assert targets is not None
+    dropped, unit = _dropped(part, inverse, spec), _unit_penalty(m, spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
+        return targets - cross_validated_path(
+            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+        )
+
+
+def _blockwise_path(part: Part, Cs: Array, spec: Spec, budget: int) -> Array:
+    """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
+    rows, vectors, m = part.rows, part.vectors, len(part.vectors)
+    inverse = _whitener(rows, spec.kernel, vectors)
+    step = choose_block_rows(max(m, rows.n_features))
+
+    def block(start: int) -> Array:
+        Phi = compute_block(spec.kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
+        return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
+
+    def blocks() -> Iterable[Array]:
+        return ordered_map(block, range(0, rows.n_rows, step))
+
+    assert rows.targets is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        residuals = cross_validated_path_blockwise(
+            blocks,
+            rows.targets,
+            part.fold,
+            1.0 / Cs,
+            rows.weights,
+            shape=_unit_penalty(m, spec),
+            memory_budget=budget,
+            constraints=_dropped(part, inverse, spec),
+        )
+    return rows.targets - residuals
+
+
+def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
+    """One solve per fold and C, each started at the solution for the C before."""
+    targets, weights = part.rows.targets, part.rows.weights
+    assert targets is not None
+    whole = Phi[:, :-1] if spec.fit_intercept else Phi
+    outputs = np.full((len(Cs), *targets.shape), np.nan)
+    for v in range(int(part.fold.max()) + 1):
+        held_out, kept = part.fold == v, np.flatnonzero(part.fold != v)
+        values = whole
+        dropped = np.empty(0) if part.home is None else np.flatnonzero(part.home[: len(inverse)] == v)
+        if len(dropped):  # features of the other vectors: those orthogonal to the rows that must give zero
+            rest = np.linalg.qr(inverse[dropped].T, mode="complete")[0][:, len(dropped) :]
+            values = whole @ rest if rest.shape[1] else np.zeros((len(whole), 1))
+        design = FeatureDesign(values[kept], targets[kept], None if weights is None else weights[kept])
+        start = None
+        for k in np.argsort(Cs):
+            solution = solve(Problem.of(design, replace(spec, C=float(Cs[k]))), start, settings)
+            start = solution.coordinates
+            outputs[k, held_out] = values[held_out] @ start[:-1] + start[-1]
+    return outputs
+
+
+# -- held-out errors ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Held-out errors of machines on one basis, for any kernel and C."""
+
+    data: Data
+    spec: Spec
+    parts: list[Part]
+    settings: Settings
+    absolute: bool = False  # regression is scored by the absolute error instead of the squared one
+
+    @property
+    def n_kernel_evals(self) -> int:
+        """Kernel values of one set of features."""
+        return sum(part.rows.n_rows * len(part.vectors) for part in self.parts)
+
+    def errors(self, kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
+        """What a search minimises (n_C,), and the error of each fold (n_C, n_folds)."""
+        spec = replace(self.spec, kernel=kernel)
+        return self.errors_of([held_out(part, spec, Cs, self.settings) for part in self.parts])
+
+    def errors_of(self, outputs: list[Array]) -> tuple[Array, Array]:
+        """Errors from the held-out outputs of the parts (each (n_C, n, L)).
+
+        Classes: share of wrong labels (of wrong sides, over all pairs, for one-vs-one: `class_error` counts labels
+        there), and the squared error to break ties, scaled to less than one row. Regression: mean squared error, or
+        absolute error.
+        """
+        pairs = [self._row_losses(part, values) for part, values in zip(self.parts, outputs, strict=True)]
+        loss, tie = (np.concatenate(column, axis=1) for column in zip(*pairs, strict=True))
+        fold = np.concatenate([np.where(part.fold < 0, -1, part.fold + part.first) for part in self.parts])
+        weight = np.concatenate(
+            [np.ones(len(part.fold)) if part.rows.weights is None else part.rows.weights for part in self.parts]
+        )
+        used = fold >= 0
+        share = weight[used] / weight[used].sum()
+        error = loss[:, used] @ share
+        if self.data.classifier:
+            error = error + np.minimum(tie[:, used] @ share, 100.0) * (0.005 / used.sum())
+        return error, fold_means(loss, fold, weight)
+
+    def _row_losses(self, part: Part, outputs: Array) -> tuple[Array, Array]:
+        """Loss and tie-breaker of every row, (n_C, n) each."""
+        assert part.rows.targets is not None
+        residual = outputs - part.rows.targets
+        squares = np.mean(residual**2, axis=2)
+        if self.data.labels is None:
+            return (np.mean(np.abs(residual), axis=2) if self.absolute else squares), squares
+        if len(part.outputs) == 1:
+            return (outputs[:, :, 0] * part.rows.targets[:, 0] <= 0).astype(np.float64), squares
+        used = part.fold >= 0
+        wrong = np.zeros(squares.shape)
+        for k in range(len(outputs)):
+            wrong[k, used] = self.spec.decode(outputs[k, used]) != self.data.labels[part.index[used]]
+        return wrong, squares
+
+    def size_errors(self, sizes: Array, Cs: Array) -> tuple[Array, Array]:
+        """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from shared features."""
+        values: list[list[Array]] = [[] for _ in sizes]
+        for part in self.parts:
+            Phi, inverse = features(part.rows, self.spec.kernel, part.vectors, self.spec.fit_intercept)
+            for at, size in enumerate(sizes):
+                m = max(1, int(np.searchsorted(part.columns, size)))
+                values[at].append(_path(part, Phi, inverse, m, Cs, self.spec, self.settings))
+        found = [self.errors_of(outputs) for outputs in values]
+        return np.stack([errors for errors, _ in found]), np.stack([fold_errors for _, fold_errors in found])
+
+    def class_error(self, outputs: Array, vectors: Array, solution: Solution) -> float:
+        """Share of wrong labels of a model of pairs, from its held-out outputs (n, L); fills these where they are NaN.
+
+        A pair that a row takes no part in was not trained on it, so the outputs there are those of the whole machine.
+        Rows that were never held out do not count.
+        """
+        rows, labels = self.data.rows, self.data.labels
+        assert labels is not None
+        assert rows.targets is not None
+        absent = np.isnan(outputs)
+        counted = ~np.any(absent & (rows.targets != 0), axis=1)
+        whole = Design(rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
+        outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
+        wrong = self.spec.decode(outputs[counted]) != labels[counted]
+        row_weights = None if rows.weights is None else rows.weights.max(axis=1)[counted]
+        return float(np.average(wrong, weights=row_weights))
+
+
+def spread_order(kernel: Kernel, vectors: Array) -> Array:
+    """Order of the basis vectors in which each is the least explained by those before it (pivoted Cholesky)."""
+    _, pivots, _, _ = lapack.dpstrf(kernel.gram(vectors), lower=0)
+    return pivots.astype(np.intp) - 1
+
+
+# -- search for the width and C -----------------------------------------------------------------------------
 
 logger = logging.getLogger("kompakt.search")
 
@@ -492,71 +437,77 @@ _COARSE_WIDTHS = np.arange(-3.0, 2.5)  # from 1/1000 of the width's start to 100
 _COARSE_COSTS = np.arange(-3.0, 8.5)
 _NEAR_COSTS = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])
 
-
-@dataclass(frozen=True)
-class Trial:
-    """Held-out errors of one width along some values of C."""
-
-    kernel: Kernel
-    factor: float  # width relative to the kernel the search began with
-    Cs: Array  # (n_C,)
-    errors: Array  # (n_C,), what is minimised
-    fold_errors: Array  # (n_C, n_folds)
-    seconds: float
-    phase: str
+#: held-out errors (n_C,) and fold errors (n_C, n_folds) of a kernel for some C
+Evaluate = Callable[[Kernel, Array], tuple[Array, Array]]
 
 
-@dataclass
-class Tuned:
-    """The best point of a search, and every trial."""
+class WidthSearch:
+    """A search over the width, as a factor of that of the first kernel, and C: what it tried and the best of it."""
 
-    kernel: Kernel
-    C: float
-    error: float
-    trials: list[Trial] = field(default_factory=list)
-    stopped: str = "finished"
+    def __init__(self, evaluate: Evaluate, kernel: Kernel, run: Run) -> None:
+        self._evaluate, self._first, self.run = evaluate, kernel, run
+        self.n_visits = self.n_coarse_visits = 0
+        self.trials = Trials()
+        self.step: Callable[[], bool] = lambda: False  # shows the progress
 
-    def refitted(self, measure: Callable[[], tuple[Array, Array]], Cs: Array) -> Tuned:
-        """The same width with C from another measure of error; only these trials compete."""
-        began = time.perf_counter()
-        errors, fold_errors = measure()
-        factor = next(trial.factor for trial in self.trials if trial.kernel is self.kernel)
-        trial = Trial(self.kernel, factor, Cs, errors, fold_errors, time.perf_counter() - began, "refit")
-        k = int(np.argmin(errors))
-        logger.info("refits: best C %.3g of %d, error %.5g (%.1f s)", Cs[k], len(Cs), errors[k], trial.seconds)
-        earlier = [replace(t, errors=np.full(len(t.errors), np.inf)) for t in self.trials]
-        return Tuned(self.kernel, float(Cs[k]), float(errors[k]), [*earlier, trial], self.stopped)
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with the best width."""
+        return self._with_width(self.trials.best.more["width_factor"])
+
+    @property
+    def C(self) -> float:
+        """The best C."""
+        return float(self.trials.best.params["C"])
+
+    @property
+    def error(self) -> float:
+        """The lowest error."""
+        return self.trials.best.error
 
     @property
     def cv_results(self) -> dict[str, Array]:
         """One row per evaluated pair of width and C, in the order of the search."""
-        trials = self.trials
-        errors = np.concatenate([trial.errors for trial in trials])
-        folds = np.concatenate([trial.fold_errors for trial in trials])
-        counts = [len(trial.Cs) for trial in trials]
+        table = self.trials.as_dict()
+        table["seconds"] = table.pop("fit_time")
+        return table
+
+    def late(self) -> bool:
+        """Whether the time is over; never before the first visit."""
+        return self.n_visits > 0 and self.run.late
+
+    def _with_width(self, factor: float) -> Kernel:
+        theta = self._first.theta
+        return self._first.with_theta(theta + np.log(factor)) if len(theta) and factor != 1.0 else self._first
+
+    def visit(self, factor: float, Cs: Array, phase: str, evaluate: Evaluate | None = None) -> tuple[Array, Array]:
+        """Evaluate a width along some values of C; these and their errors."""
+        kernel = self._with_width(factor)
+        began = time.perf_counter()
+        errors, fold_errors = self.run.step("evaluation", partial(evaluate or self._evaluate, kernel, Cs))
+        seconds = time.perf_counter() - began
+        errors = np.where(np.isfinite(errors), errors, np.inf)
         # one number per kernel; a kernel with a width per feature is told apart by its factor alone
-        gammas = [np.nan if np.ndim(gamma) else float(gamma) for gamma in (_gamma(t.kernel) for t in trials)]
-        rank = np.empty(len(errors), dtype=np.intp)
-        rank[np.argsort(errors, kind="stable")] = np.arange(1, len(errors) + 1)
-        return {
-            "param_C": np.concatenate([trial.Cs for trial in trials]),
-            "param_gamma": np.repeat(gammas, counts),
-            "width_factor": np.repeat([trial.factor for trial in trials], counts),
-            "mean_test_error": np.nanmean(folds, axis=1),
-            "std_test_error": np.nanstd(folds, axis=1),
-            "objective": errors,
-            "rank_test_error": rank,
-            "seconds": np.repeat([trial.seconds / len(trial.Cs) for trial in trials], counts),
-            "phase": np.repeat([trial.phase for trial in trials], counts),
-        }
+        gamma: Any = getattr(kernel, "gamma", np.nan)
+        gamma = np.nan if np.ndim(gamma) else float(gamma)
+        for C, error, folds in zip(Cs, errors, fold_errors, strict=True):
+            params = {"C": C, "gamma": gamma}
+            self.trials.add(params, error, folds, seconds / len(Cs), width_factor=factor, phase=phase)
+        self.n_visits += 1
+        self.step()
+        k = int(np.argmin(errors))
+        logger.info(
+            "%s %d: width factor %.3g, best C %.3g of %d, error %.5g (%.1f s)",
+            phase, self.n_visits, factor, Cs[k], len(Cs), errors[k], seconds,
+        )  # fmt: skip
+        return Cs, errors
 
-
-def _gamma(kernel: Kernel) -> Any:
-    return getattr(kernel, "gamma", np.nan)
-
-
-#: held-out errors (n_C,) and fold errors (n_C, n_folds) of a kernel for some C
-Evaluate = Callable[[Kernel, Array], tuple[Array, Array]]
+    def refit(self, evaluate: Evaluate, Cs: Array) -> None:
+        """C for the best width by another measure of error; only these trials compete."""
+        first = len(self.trials)
+        self.step = lambda: False  # the task of the search is closed
+        self.visit(self.trials.best.more["width_factor"], Cs, "refit", evaluate)
+        self.trials.contenders = slice(first, None)
 
 
 def tune_width_and_cost(
@@ -565,10 +516,9 @@ def tune_width_and_cost(
     *,
     strategy: str = "profile",
     evaluate_coarse: Evaluate | None = None,
-    deadline: float | None = None,
-    random_state: Any = None,
+    run: Run | None = None,
     **options: Any,
-) -> Tuned:
+) -> WidthSearch:
     """Find the width and C with the lowest held-out error.
 
     Parameters
@@ -582,15 +532,14 @@ def tune_width_and_cost(
     evaluate_coarse : callable, optional
         A cheaper `evaluate`, such as on part of the rows, for the coarse steps of "profile"; its errors are never
         compared with those of `evaluate`.
-    deadline : float, optional
-        On the clock of time.monotonic.
-    random_state : int, RandomState or None
+    run : Run, optional
+        Its key is the seed; no evaluation starts after its deadline, except the first.
     **options
         Arguments of `kompakt.search.strategies`.
 
     Returns
     -------
-    Tuned
+    WidthSearch
         The best point and all trials.
 
     Examples
@@ -607,104 +556,72 @@ def tune_width_and_cost(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"search must be one of {STRATEGIES}; got {strategy!r}.")
-    walker = _Walker(evaluate, kernel, deadline)
-    if len(kernel.theta) == 0 or strategy == "profile":
-        scout = walker if evaluate_coarse is None else _Walker(evaluate_coarse, kernel, deadline)
-        has_width = len(kernel.theta) > 0
-        n_trials = len(_COARSE_WIDTHS) + 8 if has_width else 2  # the usual number: the coarse path may go on at its end
-        with task("search", n_trials) as step:
-            walker.count = scout.count = step
-            stopped = _profile(walker, scout, has_width=has_width)
-    else:
-        stopped = _jointly(walker, strategy, random_state, options)
-    best = min(walker.trials, key=lambda trial: float(trial.errors.min()))
-    k = int(np.argmin(best.errors))
-    return Tuned(best.kernel, float(best.Cs[k]), float(best.errors[k]), walker.trials, stopped)
-
-
-class _Walker:
-    """Evaluates widths (as factors of the first) and remembers the trials."""
-
-    def __init__(self, evaluate: Evaluate, kernel: Kernel, deadline: float | None) -> None:
-        self._evaluate, self._kernel, self._deadline = evaluate, kernel, deadline
-        self.trials: list[Trial] = []
-        self.count: Callable[[], bool] | None = None  # tells whoever watches of every trial
-
-    def late(self) -> bool:
-        return bool(self.trials) and is_over(self._deadline)
-
-    def __call__(self, factor: float, Cs: Array, phase: str) -> Trial:
-        theta = self._kernel.theta
-        kernel = self._kernel.with_theta(theta + np.log(factor)) if len(theta) and factor != 1.0 else self._kernel
-        began = time.perf_counter()
-        errors, fold_errors = self._evaluate(kernel, Cs)
-        errors = np.where(np.isfinite(errors), errors, np.inf)
-        trial = Trial(kernel, factor, Cs, errors, fold_errors, time.perf_counter() - began, phase)
-        self.trials.append(trial)
-        if self.count is not None:
-            self.count()
-        k = int(np.argmin(errors))
-        logger.info(
-            "%s %d: width factor %.3g, best C %.3g of %d, error %.5g (%.1f s)",
-            phase, len(self.trials), factor, Cs[k], len(Cs), errors[k], trial.seconds,
-        )  # fmt: skip
-        return trial
-
-
-def _profile(walker: _Walker, scout: _Walker, has_width: bool) -> str:
-    """Coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best."""
-    if not has_width:
-        # One path only, so it may be long; a penalised intercept can make a very small C the best.
-        trial = walker(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
-        if walker.late():
-            return "deadline"
-        walker(1.0, _near(trial), "fine")
-        return "finished"
-    known: dict[float, Trial] = {}
-
-    def visit(log_width: float, Cs: Array, phase: str, by: _Walker = walker) -> None:
-        if log_width not in known and not by.late():
-            known[log_width] = by(10.0**log_width, Cs, phase)
+    run = run or Run()
+    found = WidthSearch(evaluate, kernel, run)
+    if len(kernel.theta) == 0:
+        _search_costs(found)
+        return found
+    if strategy != "profile":
+        _search_both(found, strategy, options)
+        return found
+    # coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best
+    scout = found if evaluate_coarse is None else WidthSearch(evaluate_coarse, kernel, run)
+    known: dict[float, tuple[Array, Array]] = {}  # by the logarithm of the width: values of C, their errors
 
     def best() -> float:
-        return min(known, key=lambda at: float(known[at].errors.min()))
+        return min(known, key=lambda at: float(known[at][1].min()))
 
     coarse = 10.0**_COARSE_COSTS
-    for log_width in _COARSE_WIDTHS.tolist():
-        visit(log_width, coarse, "coarse", scout)
-    while best() in (min(known), max(known)) and not scout.late():
-        step = -1.0 if best() == min(known) else 1.0
-        if not WIDTHS[0] <= best() + step <= WIDTHS[1]:
-            break
-        visit(best() + step, coarse, "coarse", scout)
-    if scout is not walker:  # from here on all rows, whose errors are not those of a part of them
-        start = best()
-        trial = walker(10.0**start, _near(known[start]), "fine")
-        known = {start: trial}
-    for step in (0.5, 0.25, 0.125):
-        centre = best()
-        Cs = _near(known[centre])
-        for side in (-step, step):
-            visit(centre + side, Cs, "fine")
-    if walker.late():
-        return "deadline"
-    walker(10.0 ** best(), _near(known[best()]), "fine")  # the best width may have been seen on the coarse path only
-    return "finished"
+    # the usual number of visits: the coarse path may go on at its end
+    with run.task("search", len(_COARSE_WIDTHS) + 8) as found.step:
+        scout.step = found.step
+        for width in _COARSE_WIDTHS.tolist():
+            if not scout.late():
+                known[width] = scout.visit(10.0**width, coarse, "coarse")
+        while best() in (min(known), max(known)) and not scout.late():
+            width = best() + (-1.0 if best() == min(known) else 1.0)
+            if not WIDTHS[0] <= width <= WIDTHS[1]:
+                break
+            known[width] = scout.visit(10.0**width, coarse, "coarse")
+        if scout is not found:  # from here on all rows, whose errors are not those of a part of them
+            found.n_coarse_visits = scout.n_visits
+            width = best()
+            known = {width: found.visit(10.0**width, _near(*known[width]), "fine")}
+        for step in (0.5, 0.25, 0.125):
+            Cs, sides = _near(*known[best()]), (best() - step, best() + step)
+            for width in sides:
+                if width not in known and not found.late():
+                    known[width] = found.visit(10.0**width, Cs, "fine")
+        if found.late():
+            found.trials.stopped = "deadline"
+        else:  # the best width may be known from the coarse path only
+            found.visit(10.0 ** best(), _near(*known[best()]), "fine")
+    return found
 
 
-def _near(trial: Trial) -> Array:
-    """Values of C around the best of a trial."""
-    around = np.log10(trial.Cs[int(np.argmin(trial.errors))]) + _NEAR_COSTS
-    return 10.0 ** np.clip(around, *COSTS)
+def _search_costs(found: WidthSearch) -> None:
+    """Two paths of C; the first may be long: a penalised intercept can make a very small C the best."""
+    with found.run.task("search", 2) as found.step:
+        path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
+        if found.late():
+            found.trials.stopped = "deadline"
+        else:
+            found.visit(1.0, _near(*path), "fine")
 
 
-def _jointly(walker: _Walker, strategy: str, random_state: Any, options: dict[str, Any]) -> str:
-    """Both together, on logarithmic axes."""
+def _search_both(found: WidthSearch, strategy: str, options: dict[str, Any]) -> None:
+    """Width and C together, on logarithmic axes."""
     axes = {"C": (10.0 ** COSTS[0], 10.0 ** COSTS[1], "log"), "width": (10.0 ** WIDTHS[0], 10.0 ** WIDTHS[1], "log")}
+    if strategy != "grid":
+        options = {"random_state": found.run.key, **options}
 
     def evaluate(params: dict[str, float]) -> float:
-        return float(walker(params["width"], np.array([params["C"]]), strategy).errors[0])
+        return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
 
-    if strategy != "grid":
-        options = {"random_state": random_state, **options}
-    return search(evaluate, Space(axes), strategy, **{"deadline": walker._deadline, **options}).stopped
+    found.trials.stopped = search(evaluate, Space(axes), strategy, run=found.run, **options).stopped
+
+
+def _near(Cs: Array, errors: Array) -> Array:
+    """Values of C around the best."""
+    around = np.log10(Cs[int(np.argmin(errors))]) + _NEAR_COSTS
+    return 10.0 ** np.clip(around, *COSTS)

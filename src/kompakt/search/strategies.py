@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import check_random_state
 
-from kompakt.run import is_over, task
+from kompakt.run import Run
 from kompakt.search.trials import Trials
 
 FloatArray = NDArray[np.float64]
@@ -92,15 +92,15 @@ class Evaluator:
         as the worst value there is, and are reported in a warning at the end.
     space : Space
         The box.
-    deadline : float, optional
-        On the clock of time.monotonic; no evaluation starts after it, except the first: there is always a result.
+    run : Run, optional
+        No evaluation starts after its deadline, except the first: there is always a result.
     """
 
-    def __init__(self, evaluate: Evaluate, space: Space, deadline: float | None = None) -> None:
+    def __init__(self, evaluate: Evaluate, space: Space, run: Run | None = None) -> None:
         self.trials = Trials()
         self.space = space
         self.points: list[FloatArray] = []  # in the unit cube
-        self._evaluate, self._deadline = evaluate, deadline
+        self._evaluate, self._run = evaluate, run or Run()
         self._phase, self._left = "", 0
         self._step: Callable[[], bool] = lambda: False
 
@@ -110,7 +110,7 @@ class Evaluator:
         if n_evaluations < 1:
             raise ValueError(f"A search needs at least 1 evaluation, got {n_evaluations}.")
         self._phase, self._left = name, n_evaluations
-        with task(f"search ({name})", n_evaluations) as self._step:
+        with self._run.task(f"search ({name})", n_evaluations) as self._step:
             try:
                 yield
             except SearchStopped as reason:
@@ -120,7 +120,7 @@ class Evaluator:
         """Value at a point of the unit cube, infinite for a failure."""
         if self._left <= 0:
             raise SearchStopped("budget")
-        if self.points and is_over(self._deadline):
+        if self.points and self._run.late:
             raise SearchStopped("deadline")
         params = self.space.params(unit)
         started = time.perf_counter()
@@ -152,7 +152,7 @@ def _reported(trials: Trials) -> Trials:
 
 
 def grid_search(
-    evaluate: Evaluate, space: Space, n_points: int | Sequence[int] = 10, *, deadline: float | None = None
+    evaluate: Evaluate, space: Space, n_points: int | Sequence[int] = 10, *, run: Run | None = None
 ) -> Trials:
     """Evaluate every point of a grid that is even on each axis (on its logarithm where the axis has one).
 
@@ -164,8 +164,8 @@ def grid_search(
         The box.
     n_points : int or sequence of int
         Points per axis, ends included; a single point stands in the middle of its axis.
-    deadline : float, optional
-        On the clock of time.monotonic.
+    run : Run, optional
+        No evaluation starts after its deadline, except the first.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def grid_search(
     counts = [n_points] * n_axes if isinstance(n_points, (int, np.integer)) else list(n_points)
     if len(counts) != n_axes or min(counts) < 1:
         raise ValueError(f"n_points must be one count >= 1 per axis ({n_axes}), got {n_points}.")
-    value = Evaluator(evaluate, space, deadline)
+    value = Evaluator(evaluate, space, run)
     with value.phase("grid", int(np.prod(counts))):
         for point in product(*(np.linspace(0.0, 1.0, count) if count > 1 else [0.5] for count in counts)):
             value(np.array(point))
@@ -198,7 +198,7 @@ def random_then_simplex(
     n_random: int = 90,
     n_simplex: int = 70,
     random_state: Any = None,
-    deadline: float | None = None,
+    run: Run | None = None,
 ) -> Trials:
     """Independent uniform points of the box, then Nelder-Mead from the best; arguments as for `anneal_then_simplex`.
 
@@ -210,7 +210,7 @@ def random_then_simplex(
     0.3
     """
     rng = check_random_state(random_state)
-    value = Evaluator(evaluate, space, deadline)
+    value = Evaluator(evaluate, space, run)
     with value.phase("random", n_random):
         for point in rng.uniform(size=(n_random, len(space.axes))):
             value(point)
@@ -227,7 +227,7 @@ def anneal_then_simplex(
     n_starters: int = 5,
     look_ahead: int = 4,
     random_state: Any = None,
-    deadline: float | None = None,
+    run: Run | None = None,
 ) -> Trials:
     """Coupled simulated annealing, then Nelder-Mead from the best point (De Brabanter et al. 2010, section 6.3).
 
@@ -246,8 +246,8 @@ def anneal_then_simplex(
         1 tries every step it draws, as in the paper.
     random_state : int, RandomState or None
         Seed; the same seed gives the same points.
-    deadline : float, optional
-        On the clock of time.monotonic; no evaluation starts after it, except the first.
+    run : Run, optional
+        No evaluation starts after its deadline, except the first.
 
     Returns
     -------
@@ -268,7 +268,7 @@ def anneal_then_simplex(
         raise ValueError(f"Coupled annealing needs at least 2 starters, got {n_starters}.")
     if look_ahead < 1:
         raise ValueError(f"look_ahead must be at least 1 step per searcher, got {look_ahead}.")
-    value = Evaluator(evaluate, space, deadline)
+    value = Evaluator(evaluate, space, run)
     with value.phase("anneal", n_anneal):
         run_annealing(value, n_starters, look_ahead, check_random_state(random_state))
     run_simplex(value, n_simplex)
@@ -437,7 +437,7 @@ def successive_halving(
     min_resource: int,
     max_resource: int,
     factor: float = 3.0,
-    deadline: float | None = None,
+    run: Run | None = None,
 ) -> Trials:
     """Find the best of a list of settings, giving more of a resource to fewer and fewer of them.
 
@@ -451,8 +451,8 @@ def successive_halving(
         Resource of the first round at least, and of the last round.
     factor : float
         Each round keeps one in `factor` settings and gives them `factor` times the resource.
-    deadline : float, optional
-        On the clock of time.monotonic; no evaluation starts after it, except the first.
+    run : Run, optional
+        No evaluation starts after its deadline, except the first.
 
     Returns
     -------
@@ -486,11 +486,12 @@ def successive_halving(
         counts.append(max(1, math.ceil(counts[-1] / factor)))
     trials = Trials()
     alive = list(settings)
-    with task("search", sum(counts), work=float(np.dot(counts, resources))) as step:
+    run = run or Run()
+    with run.task("search", sum(counts), work=float(np.dot(counts, resources))) as step:
         for number, resource in enumerate(resources):
             first = len(trials)
             for params in alive[: counts[number]]:
-                if trials.rows and is_over(deadline):
+                if trials.rows and run.late:
                     trials.stopped = "deadline"
                     break
                 started = time.perf_counter()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from kompakt.checkpoint import step
 from kompakt.losses import LeastSquares
 from kompakt.solve import kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
@@ -31,15 +28,11 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
     >>> solution.weights.round(3), solution.intercept.round(3)
     (array([[3.]]), array([1.]))
     """
-    if settings is not None and settings.resumable:
-        return step("weights", lambda: _solved(problem, start, settings), Solution)
-    return _solved(problem, start, settings)
-
-
-def _solved(problem: Problem, start: Array | None, settings: Settings | None) -> Solution:
+    settings = settings or Settings()
     if isinstance(problem.loss, LeastSquares):
-        return newton.minimise_squares(problem, start, settings)
-    if problem.loss.piecewise_quadratic:
-        return newton.minimise(problem, start, settings)
-    # its many short solves are one step together
-    return kinks.minimise(problem, start, None if settings is None else replace(settings, resumable=False))
+        minimise = newton.minimise_squares
+    elif problem.loss.piecewise_quadratic:
+        minimise = newton.minimise
+    else:
+        minimise = kinks.minimise
+    return settings.run.step("weights", lambda: minimise(problem, start, settings), Solution)

@@ -1,4 +1,6 @@
-"""Kernel Fisher discriminants (seed 004, eq. 4-7): moments of the classes by blocks, then one m x m problem per output.
+"""Kernel Fisher discriminants (Franc and Hlavac 2003, eq. 4-7).
+
+Moments of the classes are summed by blocks; then there is one m x m problem per output.
 
 With k_i = k_r(x_i), the kernel values of a row against the basis (all rows for eq. 5, few for eq. 7),
 

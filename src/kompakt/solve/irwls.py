@@ -1,4 +1,4 @@
-"""Iteratively reweighted least squares for the hinge (seed 000, Table 1, steps 1.0 to 1.5): the reference method.
+"""Iteratively reweighted least squares for the hinge: Navia-Vazquez and Diaz-Morales 2010, Table 1, steps 1.0 to 1.5.
 
 Each iteration is a weighted least-squares problem with a_i = C s_i / (1 - y_i f_i) for rows inside the margin and 0 for
 the others (eq. 6 with C in place of the printed 2C; its fixed point is then the hinge machine).  It needs hundreds of
@@ -55,7 +55,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     theta = start_coordinates(problem, start)
     n_iter, change = 0, np.inf
     fresh = start is None  # step 1.0: all weights are 1 in the first iteration
-    while change > settings.tol and n_iter < settings.max_iter and not settings.out_of_time():
+    while change > settings.tol and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         gram, product, mass, right, right_mass = problem.design.map_reduce(
             partial(_sums, problem.C, theta, fresh and n_iter == 1)

@@ -6,7 +6,8 @@ the new width: without that, shrinking would throw most of them out of the windo
 After each stage the rows found near a kink are put exactly on it (see active_set.py); the stages end when the
 multipliers of that point prove it optimal, or when the width has reached what the data type can tell.
 
-This is the faster road to the fixed point of the reweighted least squares of seed 000, Table 1 (see irwls.py).
+This is the faster road to the fixed point of the reweighted least squares of Navia-Vazquez and Diaz-Morales 2010,
+Table 1 (see irwls.py).
 """
 
 from __future__ import annotations
@@ -366,6 +367,7 @@ _NEAR_BYTES = 1 << 28
 def minimise(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
     """Minimise a piecewise linear loss; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
+    settings = replace(settings, run=replace(settings.run, checkpoint=None))  # many short solves are one step together
     if not isinstance(problem.loss, PiecewiseLinear):
         raise TypeError(f"this solver is for piecewise linear losses; got {problem.loss!r}. Call `solve` instead.")
     scales = _residual_scales(problem)
@@ -398,7 +400,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
 
 
 def _least_squares(problem: Problem) -> Array:
-    """The least-squares fit of the targets, the start of seed 000's Table 1 (step 1.0): right offset, right scale."""
+    """The least-squares fit of the targets (step 1.0 of that table): right offset, right scale."""
     squared = replace(problem, loss=LeastSquares(), linear=None)
     theta = start_coordinates(problem, None)
     sums = newton.run_pass(squared, theta, None, np.arange(problem.n_outputs), None)
@@ -487,7 +489,7 @@ def _one_output(problem: Problem, theta: Array, width: float, settings: Settings
     typical = _typical(problem, counted, width)
     n_iter, optimality, ended, settled = 0, np.inf, False, False
     target, care = 0.1 * width, 0.02
-    while not ended and n_iter < settings.max_iter and not settings.out_of_time():
+    while not ended and n_iter < settings.max_iter and not settings.run.late:
         part = _near_rows(problem, at)
         slack = _slack(problem, at, part)
         floor = max(10 * slack, 1e-7 * typical)

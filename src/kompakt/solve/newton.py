@@ -1,4 +1,4 @@
-"""Newton's method on piecewise quadratic losses (seed 001, section 2.1, eq. 4-6), for several outputs at once.
+"""Newton's method on piecewise quadratic losses, for several outputs at once (Keerthi et al. 2006, section 2.1).
 
 One pass over the rows returns, for every output still moving: the loss at several trial steps, and gradient and
 Hessian at the full step.  The full step is nearly always right, so an iteration is one pass.  When it is not, the
@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.checkpoint import Progress, progress
 from kompakt.data import RowBlock
 from kompakt.design import weighted_gram
 from kompakt.linalg import Factor, factorise
@@ -165,7 +164,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
-    place = progress("newton") if settings.resumable else Progress()
+    place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
         sums = run_pass(problem, theta, None, moving, None)
@@ -176,7 +175,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     else:  # goes on after the iteration that was written down last
         theta, held, moving, objective, optimality, done, n_iter, jitter = place.last
         sums = Sums(**held)
-    while not done.all() and n_iter < settings.max_iter and not settings.out_of_time():
+    while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
         step, factor_jitter = newton_step(problem, theta[:, moving], sums)

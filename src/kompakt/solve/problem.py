@@ -11,7 +11,8 @@ import numpy as np
 from kompakt.data import steady
 from kompakt.design import Design
 from kompakt.losses import Loss
-from kompakt.run import is_over
+from kompakt.run import Run
+from kompakt.spec import Spec
 
 Array = np.ndarray
 
@@ -27,6 +28,11 @@ class Problem:
     penalize_intercept: bool = False
     #: a linear term linear' (w, b) per output, (m + 1, L): rows that stay on one linear piece of their loss
     linear: Array | None = None
+
+    @classmethod
+    def of(cls, design: Design, spec: Spec) -> Problem:
+        """The weights of a design under an objective."""
+        return cls(design, spec.loss, spec.C, spec.fit_intercept, spec.penalize_intercept)
 
     @property
     def n_outputs(self) -> int:
@@ -52,11 +58,7 @@ class Settings:
 
     tol: float = 1e-8
     max_iter: int = 200
-    deadline: float | None = None  # on the clock of time.monotonic
-    resumable: bool = False  # a step of the fit's checkpoint, if it has one: solves that take long
-
-    def out_of_time(self) -> bool:
-        return is_over(self.deadline)
+    run: Run = field(default_factory=Run)  # its deadline holds, and its checkpoint keeps the solution
 
 
 @dataclass(frozen=True)

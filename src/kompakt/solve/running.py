@@ -2,7 +2,7 @@
 
 On a fixed basis every batch adds a quadratic function of the weights to the sums: for least squares its loss itself, so
 that any number of batches give the weights of one fit to all rows; for the squared hinge its loss with the active rows
-held as they were when the batch arrived (seed 001, eq. 5-6), and the new weights are one Newton step.  Rows that would
+held as they were when the batch arrived (Keerthi et al. 2006, eq. 5), the weights are one Newton step.  Rows that would
 have changed sides since then are not seen again: the result is close to a fit to all rows, not equal to it.
 """
 

@@ -1,8 +1,7 @@
-"""Samples of streamed rows that fit in memory, and exact weights on all rows afterwards.
+"""From a user's X, y and weights to `Data` and a kernel: all that is checked and resolved before computing.
 
-Refinement, searches and selectors that need their rows at hand see a sample; where all rows fit, the sample is all of
-them and the fit that of rows in memory, bit for bit.  Otherwise the basis that was found on the sample gets its weights
-by passes over all rows.
+Refinement, searches and selectors that need their rows at hand see a sample of streamed rows; where all rows fit, the
+sample is all of them and the fit that of rows in memory, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
@@ -35,59 +33,22 @@ from kompakt.data import (
 )
 from kompakt.data.checks import missing, refuse_non_finite
 from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_in_order, task_bounds
-from kompakt.design import DEFAULT_BUDGET, Design
 from kompakt.kernels import Kernel, Precomputed, make_kernel
-from kompakt.losses import Loss
-from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.run import Run
+from kompakt.spec import Data
 from kompakt.validation import resolve_splits
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Training:
-    """What a fit works on: rows of positive weight, their targets, and the resolved kernel.
-
-    Streamed rows have neither `labels` nor `y`; a sample of them (`kompakt.estimators.prepare.sampled`) has both, and
-    knows the training it came from.
-    """
-
-    rows: ArrayRows
-    kernel: Kernel
-    kept: Array | None  # numbers of the user's rows that have positive weight; None when all have
-    classes: Array | None = None
-    labels: Array | None = None  # class index per row
-    y: Array | None = None  # regression targets as given, (n,) or (n, L)
-    key: int = 0  # seed of the keyed hash
-    one_target: bool | None = None  # whether the regression target is one column, of streamed rows
-    stored: int = 0  # entries of X, of streamed rows
-    mass_of: Array | None = None  # weight of every class, of streamed rows
-    origin: Training | None = None  # of a sample: the training on all rows
-    whole: bool = True  # of a sample: whether it is all rows
-
-    @property
-    def streamed(self) -> bool:
-        """Whether the rows are read anew in every pass."""
-        return self.rows.streamed
-
-    @property
-    def single(self) -> bool:
-        """Whether predictions are (n,)."""
-        return self.y is None or self.y.ndim == 1 if self.one_target is None else self.one_target
-
-    def original(self, indices: Array | None) -> Array | None:
-        """Row numbers in the user's X."""
-        return indices if indices is None or self.kept is None else self.kept[indices]
-
-
-def splits_of(training: Training, cv: Any, *, classifier: bool, random_state: Any) -> list[tuple[Array, Array]]:
+def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
     """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
-    kept = training.kept
+    kept = data.kept
     if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
         cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
-    y = training.labels if training.labels is not None else training.y
+    y = data.labels if data.labels is not None else data.y
     assert y is not None
-    return resolve_splits(cv, y, classifier=classifier, random_state=random_state, X=training.rows.X)
+    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.rows.X)
 
 
 def _among(kept: Array, part: Any) -> Array:
@@ -159,12 +120,10 @@ def _with_small_indices(X: Any) -> Any:
     return small
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
+def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
-        from kompakt.estimators.prepare import prepare_stream
-
-        return prepare_stream(estimator, X, y, sample_weight, classifier=classifier)
+        return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
     check_parameters(estimator)
     if y is None:
         raise ValueError(
@@ -185,7 +144,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
     if isinstance(kernel, Precomputed):
         if square.shape[0] != square.shape[1]:
             raise ValueError(
-                f"kernel='precomputed' needs the square kernel matrix of the training rows; got shape {square.shape}."
+                f"kernel='precomputed' needs the square kernel matrix of the data rows; got shape {square.shape}."
             )
         if kept is not None and not getattr(estimator, "_drops_matrix_rows", False):
             raise ValueError(
@@ -193,13 +152,12 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, *, classifier: b
             )
         kernel = Precomputed(square)
     offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
-    key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     if classifier:
-        return _with_classes(estimator, X, y, weights, kernel, kept, offset, key, square.shape[0])
+        return _with_classes(estimator, X, y, weights, kept, offset, square.shape[0]), kernel
     targets = np.asarray(y, dtype=np.float64)
     rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
     rows.numbers = kept
-    return Training(rows, kernel, kept, y=targets, key=key)
+    return Data(rows, kept, square.shape[0], y=targets), kernel
 
 
 def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
@@ -233,12 +191,10 @@ def _with_classes(
     X: Any,
     y: Array,
     weights: Array | None,
-    kernel: Kernel,
     kept: Array | None,
     offset: Array | None,
-    key: int,
     n_rows: int,
-) -> Training:
+) -> Data:
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     classes, labels = np.unique(y, return_inverse=True)
@@ -257,7 +213,7 @@ def _with_classes(
         weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
     rows = ArrayRows(X, targets, weights, offset)
     rows.numbers = kept
-    return Training(rows, kernel, kept, classes=classes, labels=labels, key=key)
+    return Data(rows, kept, n_rows, classes=classes, labels=labels)
 
 
 def class_mass(labels: Array, weights: Array | None, kept: Array | None = None, n_rows: int | None = None) -> Array:
@@ -365,7 +321,10 @@ _SWITCHES = (
     "refine", "tune", "calibrate", "fit_intercept", "penalize_intercept", "warm_start", "shared_basis", "shrinking",
     "plus_one", "refit", "two_pass", "stratify", "reweight",
 )  # fmt: skip
-_COUNTS = {"max_iter": 1, "refine_iter": 1, "n_candidates": 1, "degree": 1}
+_COUNTS = (
+    "max_iter", "refine_iter", "n_candidates", "degree", "max_basis", "n_iter_no_change", "pool_size", "patience",
+    "growth_iter",
+)  # fmt: skip
 
 
 def _is_number(value: Any) -> bool:
@@ -376,9 +335,13 @@ def _is_count(value: Any, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def check_parameters(estimator: Any) -> None:
-    """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over."""
-    parameters: dict[str, Any] = estimator.get_params(deep=False)
+def check_parameters(estimator: Any, skip: Sequence[str] = ()) -> None:
+    """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over.
+
+    So are those in `skip`, which mean something else to the estimator.
+    """
+    given = estimator.get_params(deep=False)
+    parameters: dict[str, Any] = {name: value for name, value in given.items() if name not in skip}
     for name in _POSITIVE:
         value: Any = parameters.get(name, 1.0)
         if not _is_number(value) or not 0 < float(value) < np.inf:
@@ -393,12 +356,12 @@ def check_parameters(estimator: Any) -> None:
         value = parameters.get(name, False)
         if not isinstance(value, bool | np.bool_):
             raise ValueError(f"{name} must be True or False; got {value!r}.")
-    for name, least in _COUNTS.items():
-        value = parameters.get(name, least)
-        if name == "n_candidates" and value is None:
+    for name in _COUNTS:
+        value = parameters.get(name, 1)
+        if name in ("n_candidates", "pool_size") and value is None:
             continue
-        if not _is_count(value, least):
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+        if not _is_count(value, 1):
+            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
     n_basis = parameters.get("n_basis", 1)
     if not (n_basis == "auto" if isinstance(n_basis, str) else _is_count(n_basis, 1)):
         raise ValueError(
@@ -564,7 +527,7 @@ def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
 
 
 def first_pass(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool, needs_target: bool = True
+    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
 ) -> tuple[StreamedRows, list[Facts], tuple[Array, ...]]:
     """Check all rows; the rows as they are, what each task found, and the sums of the centre."""
     if y is not None or sample_weight is not None:
@@ -577,7 +540,7 @@ def first_pass(
     if classifier and source.n_targets > 1:
         raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
     set_features(estimator, source)
-    rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes))
+    rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes, run))
     facts: list[Facts] = []
     sums = _drawn(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS), facts)
     totals = tree_sum(sums)
@@ -588,10 +551,12 @@ def first_pass(
     return rows, facts, totals
 
 
-def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool) -> Training:
+def prepare_stream(
+    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
     check_parameters(estimator)
-    rows, facts, totals = first_pass(estimator, source, y, sample_weight, classifier=classifier)
+    rows, facts, totals = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
     weighted = source.has_weight and not all(fact.unit for fact in facts)
     kept = None
     if any(fact.zeros for fact in facts):
@@ -608,7 +573,6 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
     offset = None
     if kernel.shift_invariant and not source.is_sparse and not source.scale:
         offset = _centre_of(plain) if centre is None else centre
-    key = int(check_random_state(estimator.random_state).randint(2**31 - 1))
     reader = replace(plain.reader, offset=None if offset is None else offset.astype(source.dtype))
     stored = sum(fact.stored for fact in facts)
     if not classifier:
@@ -617,14 +581,14 @@ def prepare_stream(estimator: Any, source: Source, y: Any, sample_weight: Any, *
         streamed = StreamedRows(
             replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
         )
-        return Training(streamed, kernel, kept, key=key, stored=stored, one_target=source.n_targets == 1)  # type: ignore[arg-type]
+        return Data(streamed, kept, source.n_rows, stored=stored, one_target=source.n_targets == 1), kernel  # type: ignore[arg-type]
     classes, mass_of = classes_of(facts)
     factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
     L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
     streamed = StreamedRows(replace(reader, encode=encode), L, columns, mass if columns else None, rows.passes)
-    return Training(streamed, kernel, kept, classes=classes, key=key, stored=stored, mass_of=mass_of)  # type: ignore[arg-type]
+    return Data(streamed, kept, source.n_rows, classes=classes, stored=stored, mass_of=mass_of), kernel  # type: ignore[arg-type]
 
 
 def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:
@@ -724,50 +688,25 @@ class _Chance:
         return self.of_class[self.encode.labels(raw)]
 
 
-def sample_rows(estimator: Any, training: Training) -> int:
-    """Rows that a search may hold: with their kernel values, features and copies they fit the memory budget."""
-    rows = training.rows
-    budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
-    n_basis = getattr(estimator, "n_basis", 1000)
-    m = 1000 if isinstance(n_basis, str) else int(n_basis)
-    entries = training.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
-    return _all_or_sample(rows.n_rows, budget / (12 * entries + 16 * m + 64 * rows.n_outputs))
-
-
 def _all_or_sample(n_rows: int, fitting: float) -> int:
     """Rows to take of `n_rows`, of which `fitting` fit the memory."""
     return n_rows if n_rows <= min(fitting, 2 * SAMPLE_ROWS) else int(np.clip(fitting, 1000, SAMPLE_ROWS))
 
 
-def held_rows(estimator: Any, training: Training) -> Training:
-    """The training itself, or on a sample that fits where its rows are streamed."""
-    return sampled(training, sample_rows(estimator, training)) if training.streamed else training
+def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
+    """The data itself, or a sample that fits the memory, with its kernel values and features, where it is streamed."""
+    rows = data.rows
+    if not rows.streamed:
+        return data
+    m = n_basis if isinstance(n_basis, Integral) else 1000
+    entries = data.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
+    count = _all_or_sample(rows.n_rows, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
+    return sampled(data, count, run.key)
 
 
-def solve_on_all_rows(
-    training: Training,
-    kernel: Kernel,
-    basis: Array,
-    loss: Loss,
-    C: float,
-    found: Solution | None,
-    settings: Settings,
-    *,
-    fit_intercept: bool = True,
-    penalize_intercept: bool = False,
-) -> Solution:
-    """Exact weights for a basis chosen on a sample, by passes over all rows, from the solution on the sample."""
-    design = Design(training.rows, kernel, basis, whiten=True)
-    problem = Problem(design, loss, C, fit_intercept, penalize_intercept)
-    start = None
-    if found is not None:
-        start = np.concatenate([design.to_coordinates(found.weights), found.intercept[None]])
-    return solve(problem, start, settings)
-
-
-def labelled_rows(training: Training) -> StreamedRows:
+def labelled_rows(data: Data) -> StreamedRows:
     """Streamed rows whose targets are the class numbers, with their own weights."""
-    rows = training.rows
+    rows = data.rows
     assert isinstance(rows, StreamedRows)
     encode = rows.reader.encode
     assert isinstance(encode, ClassEncoder)
@@ -775,40 +714,40 @@ def labelled_rows(training: Training) -> StreamedRows:
     return StreamedRows(reader, 1, int(encode.weighted), passes=rows.passes)
 
 
-def sampled(training: Training, count: int) -> Training:
-    """The same training on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
+def sampled(data: Data, count: int, key: int) -> Data:
+    """The same data on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
 
     Rows are chosen by hash of their number, rare classes more often, so the sample does not depend on blocks or
     partitions.  Where all rows fit, nothing is weighted and the fit is that of rows in memory, bit for bit.
     """
-    rows = training.rows
+    rows = data.rows
     assert isinstance(rows, StreamedRows)
     encode: Any = rows.reader.encode
     if rows.n_rows <= count:
         part = rows.everything()
     else:
         chance = np.array([count / rows.n_rows])
-        if training.mass_of is not None:
-            share = training.mass_of / training.mass_of.sum() * rows.n_rows
+        if data.mass_of is not None:
+            share = data.mass_of / data.mass_of.sum() * rows.n_rows
             chance = np.minimum(1.0, np.maximum(count / rows.n_rows, _LEAST_OF_A_CLASS / np.maximum(1.0, share)))
         chooser = _Chance(chance, encode)
-        part = rows.sample(chooser, training.key)
+        part = rows.sample(chooser, key)
         assert part.targets is not None
-        stands_for = _stands_for(training, part, chance)
+        stands_for = _stands_for(data, part, chance)
         logger.info("the search sees a sample of %d of %d rows", part.n_rows, rows.n_rows)
         weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
         part = _reweighted(part, weights)
     numbers, part.numbers = part.numbers, None
     labels = y = None
     assert part.targets is not None
-    if training.classes is not None:
+    if data.classes is not None:
         labels = encode.labels(Raw(part.X, part.y))
     else:
-        y = part.targets[:, 0] if training.single else part.targets
-    kept = numbers if training.kept is None else training.kept[numbers]
+        y = part.targets[:, 0] if data.single else part.targets
+    kept = numbers if data.kept is None else data.kept[numbers]
     whole = part.n_rows == rows.n_rows
     return replace(
-        training, rows=part, kept=training.kept if whole else kept, labels=labels, y=y, origin=training, whole=whole
+        data, rows=part, kept=data.kept if whole else kept, labels=labels, y=y, origin=data, whole=whole
     )
 
 
@@ -819,11 +758,11 @@ def _reweighted(part: ArrayRows, weights: Array) -> ArrayRows:
     return other
 
 
-def _stands_for(training: Training, part: ArrayRows, chance: Array) -> Array:
+def _stands_for(data: Data, part: ArrayRows, chance: Array) -> Array:
     """How many rows each row of the sample stands for: by class where chances differ."""
-    if training.classes is None or len(chance) == 1 or training.mass_of is None:
-        return np.full(part.n_rows, training.rows.n_rows / part.n_rows)
-    encode: Any = training.rows.reader.encode  # type: ignore[attr-defined]
+    if data.classes is None or len(chance) == 1 or data.mass_of is None:
+        return np.full(part.n_rows, data.rows.n_rows / part.n_rows)
+    encode: Any = data.rows.reader.encode  # type: ignore[attr-defined]
     return 1.0 / chance[encode.labels(Raw(part.X, part.y))]
 
 
@@ -831,22 +770,25 @@ def _stands_for(training: Training, part: ArrayRows, chance: Array) -> Array:
 
 
 def fit_on_sample(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, *, classifier: bool, needs_target: bool = True
+    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
 ) -> Any:
     """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
 
-    Row numbers among the fitted attributes are those of the source.
+    The estimator has a method `_fit(X, y, sample_weight, run)` for rows in memory. Row numbers among the fitted
+    attributes are those of the source.
     """
     if source.scale:
         raise ValueError(
             f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
             "Standardise the rows before, or put a StandardScaler into its estimator."
         )
-    rows, facts, _ = first_pass(estimator, source, y, sample_weight, classifier=classifier, needs_target=needs_target)
+    rows, facts, _ = first_pass(
+        estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target
+    )
     if classifier:
         classes_of(facts)
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
-    budget = getattr(estimator, "memory_budget", None) or DEFAULT_BUDGET
+    budget = run.budget
     count = _all_or_sample(source.n_rows, budget / (24 * max(entries, 1.0)))
     key = np.random.RandomState(0).randint(2**31 - 1)
     if source.n_rows <= count:
@@ -856,7 +798,7 @@ def fit_on_sample(
         logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, part.n_rows, source.n_rows)
     numbers = part.numbers
     assert numbers is not None
-    estimator.fit(part.X, part.y if needs_target else None, part.w)
+    estimator._fit(part.X, part.y if needs_target else None, part.w, run)
     set_features(estimator, source)
     estimator.n_passes_ = rows.passes.count
     for name in ("training_indices_", "support_", "initial_support_", "basis_indices_"):

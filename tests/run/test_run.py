@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
 
-from kompakt.parallel import block_threads, ordered_map
-from kompakt.run import Cancelled, checkpoint, keeps_on_interrupt, listening, outermost, task, tracked
-from kompakt.run import progress as policy
+import kompakt.run as run_module
+from kompakt.parallel import Cancelled, block_threads, give_up_if_cancelled, ordered_map
+from kompakt.run import Run
 
 
 class Recorder:
@@ -31,9 +30,10 @@ class Recorder:
 
 def test_a_listener_hears_tasks_and_steps_in_order():
     heard = Recorder()
-    with listening(heard), task("outer", 2, work=5.0) as step:
+    run = Run(listener=heard)
+    with run.task("outer", 2, work=5.0) as step:
         step(2.0)
-        assert list(tracked("ab", "inner", 2, minor=True)) == ["a", "b"]
+        assert list(run.tracked("ab", "inner", 2, minor=True)) == ["a", "b"]
         step(3.0)
     assert heard.events == [
         ("begin", "outer", 2, 5.0, False), ("step", 2.0),
@@ -42,29 +42,21 @@ def test_a_listener_hears_tasks_and_steps_in_order():
     ]  # fmt: skip
 
 
-def test_a_listener_can_ask_to_stop_and_nobody_listens_afterwards():
+def test_a_listener_can_ask_to_stop_and_a_quiet_run_is_not_heard():
     heard = Recorder(stop_at=2)
-    with listening(heard), task("loop", 3) as step:
+    run = Run(listener=heard)
+    with run.task("loop", 3) as step:
         assert [step(), step(), step()] == [False, True, False]
-    with task("unheard") as step:
+    with run.quiet().task("unheard") as step:
         assert step() is False
     assert len(heard.events) == 5
 
 
 def test_a_failed_task_is_closed_as_failed():
     heard = Recorder()
-    with pytest.raises(KeyError), listening(heard), task("loop"):
+    with pytest.raises(KeyError), Run(listener=heard).task("loop"):
         raise KeyError
     assert heard.events[-1] == ("end", True)
-
-
-def test_other_threads_are_not_heard():
-    heard = Recorder()
-    with listening(heard):
-        thread = threading.Thread(target=lambda: list(tracked([1], "elsewhere", 1)))
-        thread.start()
-        thread.join()
-    assert heard.events == []
 
 
 def test_after_an_error_running_work_of_the_pool_is_called_off():
@@ -76,7 +68,7 @@ def test_after_an_error_running_work_of_the_pool_is_called_off():
         try:
             for _ in range(2000):  # ten seconds, if nobody calls it off
                 time.sleep(0.005)
-                checkpoint()
+                give_up_if_cancelled()
         except Cancelled:
             ended.append(number)
             raise
@@ -104,14 +96,23 @@ def test_serial_work_inside_a_cancelled_task_stops_at_the_next_item():
     assert len(seen) < 10**7
 
 
-def test_only_the_outermost_call_keeps_and_a_second_interrupt_passes(monkeypatch):
-    monkeypatch.setattr(policy, "_last_kept", -1e9)
-    with outermost() as first:
-        assert first
-        with outermost() as second:
-            assert not second
-            assert not keeps_on_interrupt()
-        assert keeps_on_interrupt()
-        assert not keeps_on_interrupt()  # within two seconds
-    monkeypatch.setattr(policy, "_last_kept", time.monotonic() - 3.0)
-    assert keeps_on_interrupt()
+def test_only_an_interruptible_run_keeps_and_a_second_interrupt_passes(monkeypatch):
+    monkeypatch.setattr(run_module, "_last_kept", -1e9)
+    run = Run(interruptible=True)
+    assert not run.inner().keeps_on_interrupt()
+    assert not run.quiet().keeps_on_interrupt()
+    assert run.keeps_on_interrupt()
+    assert not run.keeps_on_interrupt()  # within two seconds
+    monkeypatch.setattr(run_module, "_last_kept", time.monotonic() - 3.0)
+    assert run.keeps_on_interrupt()
+
+
+def test_a_deadline_is_remembered_where_it_ended_work():
+    run = Run(deadline=time.monotonic() + 60.0)
+    assert not run.late
+    assert not run.cut
+    part = run.within(-1.0)  # a part of the time that is over already
+    assert not run.cut
+    assert part.late
+    assert run.cut
+    assert not run.unhurried().late

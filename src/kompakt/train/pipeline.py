@@ -1,0 +1,143 @@
+"""The one pipeline: sample, search, size, choose the basis, refine, weights on all rows, calibrate, model.
+
+An estimator is a `Method`: it says what is minimised, chooses the basis, and where it has them brings a search and a
+choice of the size; it puts nothing together itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
+from kompakt.basis.refine import require_derivatives
+from kompakt.codings import get_coding
+from kompakt.data import StreamedRows
+from kompakt.kernels import Precomputed
+from kompakt.model import Model
+from kompakt.run import Run
+from kompakt.spec import Basis, Data, Spec
+from kompakt.train.data import in_memory
+
+
+@dataclass
+class Fit:
+    """What a fit has found so far, handed from stage to stage."""
+
+    data: Data  # the rows that search, selection and refinement see: all, or a sample in memory
+    spec: Spec
+    run: Run
+    plan: Plan = field(default_factory=Plan)
+    n_basis: int | None = None  # None where the size is still to be chosen
+    start: Array | None = None  # vectors to begin with instead of choosing some
+    basis: Basis | None = None  # chosen before the search, by a method whose search needs it
+    machine: Machine | None = None  # basis and weights
+    model: Model | None = None
+    n_kernel_evals: int = 0  # spent before the machine was built
+    attributes: dict[str, Any] = field(default_factory=dict)  # fitted attributes of the method's own
+
+
+class Method(Protocol):
+    """What an estimator brings to the pipeline."""
+
+    def _plan(self, data: Data, run: Run) -> Plan:
+        """How a machine is built: selector, refinement, stopping rules."""
+        ...
+
+    def _passes(self, fit: Fit) -> bool:
+        """Whether everything before the weights reads streamed rows by passes, without a sample in memory."""
+        ...
+
+    def _search(self, fit: Fit) -> None:
+        """Choose C, widths and other parameters: changes `fit.spec`."""
+        ...
+
+    def _choose_size(self, fit: Fit) -> None:
+        """Choose the number of basis vectors: sets `fit.n_basis`."""
+        ...
+
+    def _choose_basis(self, fit: Fit) -> Machine:
+        """The basis, and its weights on the rows of `fit.data`."""
+        ...
+
+    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
+        """The machine with its weights on all rows."""
+        ...
+
+
+def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, calibrate: bool = False) -> Fit:
+    """Run the pipeline."""
+    size = None if isinstance(n_basis, str) else int(n_basis)
+    fit = Fit(data, spec, run, method._plan(data, run), size)
+    if fit.plan.refine:
+        require_derivatives(spec.kernel)  # before the work begins
+    if not method._passes(fit):
+        fit.data = in_memory(data, n_basis, run)
+    method._search(fit)
+    if fit.n_basis is None:
+        method._choose_size(fit)
+    machine = method._choose_basis(fit)
+    if fit.plan.refine and machine.basis.n_basis and not machine.interrupted:
+        machine = refined(fit.data, machine, fit.plan, run)
+    fit.spec, fit.machine = machine.spec, machine
+    calibration = None
+    if calibrate and not machine.interrupted:
+        calibration = _calibration(fit)
+    if not fit.data.whole and not machine.interrupted:  # after Ctrl-C, the model as it stands
+        fit.machine = method._solve(fit, data, machine)
+    fit.model = model_of(fit.data, fit.machine, calibration)
+    return fit
+
+
+def weights_on_all_rows(fit: Fit, data: Data, machine: Machine) -> Machine:
+    """The usual `_solve`: exact weights for the basis by passes over all rows."""
+    return on_all_rows(data, machine, fit.plan, fit.run)
+
+
+def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:
+    """The frozen model; its basis is in the user's coordinates, not centred."""
+    rows, spec = data.rows, machine.spec
+    vectors = machine.basis.vectors
+    source = data.everything.rows if data.origin is None else data.origin.rows
+    scaling: dict[str, Any] = {}
+    if isinstance(source, StreamedRows):
+        scaling = {"input_shift": source.reader.shift, "input_scale": source.reader.scale}
+    return Model(
+        kernel=Precomputed() if isinstance(spec.kernel, Precomputed) else spec.kernel,
+        basis=vectors if rows.offset is None else vectors + rows.offset,
+        weights=machine.solution.weights,
+        intercept=machine.solution.intercept,
+        kind="classifier" if data.classifier else "regressor",
+        n_features=rows.n_features,
+        classes=data.classes,
+        coding=spec.coding if data.classifier else None,
+        offset=None if rows.offset is None else rows.offset.astype(np.float64),
+        squeeze=data.single,
+        calibration=calibration,
+        **scaling,
+    )
+
+
+def _calibration(fit: Fit) -> dict[str, Array]:
+    """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""
+    from sklearn.linear_model import LogisticRegression
+
+    data, machine = fit.data, fit.machine
+    assert data.labels is not None
+    assert data.classes is not None
+    assert machine is not None
+    index, outputs = unseen_outputs(data, machine, fit.plan, fit.run)
+    scores = get_coding(fit.spec.coding).scores(outputs, len(data.classes))
+    weights = data.rows.weights
+    w = None if weights is None else (weights if weights.ndim == 1 else weights.max(axis=1))[index]
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    a, b = np.empty(columns.shape[1]), np.empty(columns.shape[1])
+    for column in range(columns.shape[1]):
+        positive = data.labels[index] == (1 if scores.ndim == 1 else column)
+        if positive.all() or not positive.any():
+            raise ValueError("calibrate=True needs held-out rows of every class; give more rows per class.")
+        fitted = LogisticRegression(C=1e6).fit(columns[:, [column]], positive, sample_weight=w)
+        a[column], b[column] = -fitted.coef_[0, 0], -fitted.intercept_[0]
+    return {"a": a, "b": b}
