@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.harness import Run, at_least, at_most
 from kompakt import CompactSVC
-from kompakt.basis import compact
+from kompakt.basis import build
 from kompakt.datasets import make_ringnorm
 
 
@@ -59,10 +59,10 @@ def cores(n: int, n_basis: int) -> dict[str, Any]:
 
         return run
 
-    steps = {"selection": "select", "refinement": "refine", "weights": "solve"}
+    steps = {"selection": "choose", "refinement": "refine", "weights": "solve"}
     with ExitStack() as stack:
         for name, function in steps.items():
-            stack.enter_context(mock.patch.object(compact, function, timed(name, getattr(compact, function))))
+            stack.enter_context(mock.patch.object(build, function, timed(name, getattr(build, function))))
         wall, cpu = time.perf_counter(), time.process_time()
         CompactSVC(n_basis, random_state=0).fit(X, y)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
