@@ -1,4 +1,4 @@
-"""The one place where the constructors' words for `selection` become selector objects."""
+"""The names that `selection` may have, and the selector object for each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kompakt.basis.gram import GramSelector
 from kompakt.spec import Selector
 
 
-def _grown(word: str, n_candidates: int | None) -> GrowthSelector:
-    return GrowthSelector(word, n_candidates=n_candidates or 10)
+def _grown(name: str, n_candidates: int | None) -> GrowthSelector:
+    return GrowthSelector(name, n_candidates=n_candidates or 10)
 
 
-#: word -> selector, given the number of candidates per round (None: the selector's own default)
+#: name -> selector, given the number of candidates per round (None: the selector's own default)
 SELECTORS: dict[str, Callable[[int | None], Any]] = {
     "all": lambda n_candidates: AllSelector(),
     "gram": lambda n_candidates: GramSelector(n_candidates=n_candidates),
@@ -24,12 +24,12 @@ SELECTORS: dict[str, Callable[[int | None], Any]] = {
     # The plain criterion says nothing in many dimensions; widened bandwidths let it choose there too.
     "renyi": lambda n_candidates: RenyiSelector(on_blind="widen"),
     "projection": lambda n_candidates: ProjectionSelector(),
-    **{word: partial(_grown, word) for word in ("sp1", "sp2", "hybrid", "cholesky", "gsvc", "bh", "mark", "kmp")},
+    **{name: partial(_grown, name) for name in ("sp1", "sp2", "hybrid", "cholesky", "gsvc", "bh", "mark", "kmp")},
 }
 
 
 def make_selector(selection: Any, n_candidates: int | None = None) -> Any:
-    """A selector object for the constructor's word, array of vectors or object."""
+    """A selector object for a name, an array of vectors or a selector."""
     if isinstance(selection, str):
         if selection not in SELECTORS:
             raise ValueError(

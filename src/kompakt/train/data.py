@@ -259,19 +259,19 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     return factors
 
 
-#: words for widths that a fit learns, starting from "scale"
+#: values of `gamma` that mean widths learned by the fit, starting from "scale"
 LEARNED = ("learn", "ard", "loo")
 
 
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
-    """The kernel object for the constructor's words; X is a matrix, or rows with their weights."""
-    words = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
-    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in words:
+    """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
+    learned = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
+    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in learned:
         raise ValueError(
-            f"gamma must be {_gamma_choices(words)}; got {estimator.gamma!r}, which "
+            f"gamma must be {_gamma_choices(learned)}; got {estimator.gamma!r}, which "
             f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
         )
-    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, words)
+    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
 
