@@ -204,6 +204,10 @@ def test_inside_another_fit_the_interrupt_passes():
     # a growth that only selects the vectors of another machine has no weights worth keeping
     with interrupting("growth", 3), pytest.raises(KeyboardInterrupt):
         CompactSVC(n_basis=30, selection="sp2", random_state=0).fit(X, y)
+    # nor does a fit keep what another one called for
+    with interrupting("growth", 3), pytest.raises(KeyboardInterrupt), watch.running(CompactSVC(), X, y):
+        SpSVC(n_basis=30, random_state=0).fit(X, y)
+    fit_interrupted(SpSVC(n_basis=30, random_state=0), "growth", 7)  # the count is back where it was
 
 
 def test_a_parallel_search_returns_quickly():

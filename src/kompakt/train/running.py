@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -34,6 +35,10 @@ logger = logging.getLogger("kompakt")
 # of scikit-learn lies between a warning and the caller it points at.
 _tear_down = with_callbacks(lambda estimator: None)
 
+#: how many fits of this thread are under way: on Ctrl-C only the outermost one keeps a model; kept inside, the one
+#: around it, which called a public `fit`, would simply go on
+_under_way = threading.local()
+
 #: parameters that change how a fit runs, not what it gives
 _FREE = ("n_jobs", "verbose", "max_time")
 
@@ -53,18 +58,20 @@ class InterruptedWarning(UserWarning):
 def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
     """Around a fit: its threads, log and progress; an interrupted one leaves no half-fitted estimator behind."""
     max_time = getattr(estimator, "max_time", None)
+    depth = getattr(_under_way, "fits", 0)
     with (
         _watching(estimator, X, y) as listener,
         _verbose_log(getattr(estimator, "verbose", 0)),
         block_threads(getattr(estimator, "n_jobs", None)),
     ):
+        _under_way.fits = depth + 1
         try:
             yield Run(
                 key=int(check_random_state(getattr(estimator, "random_state", None)).randint(2**31 - 1)),
                 deadline=None if max_time is None else time.monotonic() + float(max_time),
                 memory_budget=getattr(estimator, "memory_budget", None),
                 listener=listener,
-                interruptible=True,
+                interruptible=depth == 0,
             )
         except KeyboardInterrupt:
             # fitted attributes of an earlier fit would not agree with what this one has begun
@@ -72,6 +79,8 @@ def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
                 if name.endswith("_") and not name.startswith("_"):
                     delattr(estimator, name)
             raise
+        finally:
+            _under_way.fits = depth
 
 
 @contextmanager
