@@ -38,7 +38,7 @@ NAMES: dict[str, Callable[[Any, float, int], Kernel]] = {
 
 
 def make_kernel(kernel: Any, *, gamma: Any = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
-    """Translate a constructor's word, function or kernel object into a kernel object.
+    """The kernel object for a name, a function or a kernel object.
 
     Examples
     --------
