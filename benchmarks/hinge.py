@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import irwls
 from benchmarks.harness import MissingData, Run, alternate, at_most, load_data
 from kompakt import CompactSVC
 from kompakt.data import ArrayRows
@@ -23,7 +24,7 @@ from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge
 from kompakt.parallel import block_threads
-from kompakt.solve import Problem, Settings, irwls, solve
+from kompakt.solve import Problem, Settings, solve
 
 GAMMA = 0.05
 N_BASIS = 100

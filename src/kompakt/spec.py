@@ -54,6 +54,11 @@ class Data:
         return self.y is None or self.y.ndim == 1 if self.one_target is None else self.one_target
 
     @property
+    def source(self) -> ArrayRows:
+        """The rows as they came: of a sample, those it was taken from, also where it is all of them."""
+        return self.rows if self.origin is None else self.origin.rows
+
+    @property
     def everything(self) -> Data:
         """All rows: of a sample, the data it was taken from."""
         return self if self.origin is None or self.whole else self.origin

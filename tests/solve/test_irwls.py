@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 
+from benchmarks import irwls
 from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge, SquaredHinge
-from kompakt.solve import Problem, Settings, irwls, solve
+from kompakt.solve import Problem, Settings, solve
 
 
 def problem_of(C, weights=None, n_outputs=2):
@@ -55,3 +58,9 @@ def test_only_the_hinge_is_reweighted():
 
     with pytest.raises(TypeError, match="hinge"):
         irwls.minimise(replace(problem_of(1.0), loss=SquaredHinge()))
+
+
+def test_the_example_in_its_docstring():
+    result = doctest.testmod(irwls)
+    assert result.attempted
+    assert not result.failed

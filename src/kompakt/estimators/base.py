@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.basis.build import Machine, Plan
+from kompakt.basis.build import Machine, Plan, on_all_rows
 from kompakt.data import Source, StreamedRows
 from kompakt.data.checks import refuse_non_finite
 from kompakt.data.dask import DaskSource, is_dask
@@ -28,8 +28,8 @@ from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
 from kompakt.train.data import LEARNED, check_rows, prepare
-from kompakt.train.pipeline import Fit, train, weights_on_all_rows
-from kompakt.train.running import CallbackSupportMixin, resumed, running, warn_interrupted
+from kompakt.train.pipeline import Fit, train
+from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -237,7 +237,7 @@ class KernelMachine(Predictor):
         raise NotImplementedError
 
     def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
-        return weights_on_all_rows(fit, data, machine)
+        return on_all_rows(data, machine, fit.plan, fit.run)
 
     # -- fitted attributes ---------------------------------------------------------------------------
 
@@ -246,10 +246,7 @@ class KernelMachine(Predictor):
         assert fit.model is not None
         assert fit.machine is not None
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
-        kept = ("n_features_in_", "feature_names_in_")
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            if name not in kept:
-                delattr(self, name)
+        unfit(self, keep=("n_features_in_", "feature_names_in_"))
         names = getattr(self, "feature_names_in_", None)
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
         model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
@@ -278,9 +275,8 @@ class KernelMachine(Predictor):
             self.epsilon_ = fit.spec.loss.epsilon
         if data.classes is not None:
             self.classes_ = data.classes
-        source = data.everything.rows if data.origin is None else data.origin.rows
-        if isinstance(source, StreamedRows):
-            self.n_passes_ = source.passes.count
+        if isinstance(data.source, StreamedRows):
+            self.n_passes_ = data.source.passes.count
         if model.kernel.name == "linear":
             self.coef_ = model.weights.T @ model.basis
         self.n_kernel_evals_ = fit.machine.n_kernel_evals + fit.n_kernel_evals

@@ -162,10 +162,6 @@ class Run:
         """Bytes for stored kernel values."""
         return DEFAULT_BUDGET if self.memory_budget is None else self.memory_budget
 
-    def seconds_left(self, share: float = 1.0) -> float | None:
-        """A share of the time that is left; None without a deadline."""
-        return None if self.deadline is None else max(0.01, share * (self.deadline - time.monotonic()))
-
     def within(self, share: float) -> Run:
         """The same run with a share of the time that is left."""
         if self.deadline is None:

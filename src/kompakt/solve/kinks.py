@@ -7,7 +7,7 @@ After each stage the rows found near a kink are put exactly on it (see active_se
 multipliers of that point prove it optimal, or when the width has reached what the data type can tell.
 
 This is the faster road to the fixed point of the reweighted least squares of Navia-Vazquez and Diaz-Morales 2010,
-Table 1 (see irwls.py).
+Table 1 (benchmarks/irwls.py, which tests compare with).
 """
 
 from __future__ import annotations

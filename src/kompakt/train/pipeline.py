@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
+from kompakt.basis.build import Array, Machine, Plan, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
@@ -91,16 +91,11 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
     return fit
 
 
-def weights_on_all_rows(fit: Fit, data: Data, machine: Machine) -> Machine:
-    """The usual `_solve`: exact weights for the basis by passes over all rows."""
-    return on_all_rows(data, machine, fit.plan, fit.run)
-
-
 def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:
     """The frozen model; its basis is in the user's coordinates, not centred."""
     rows, spec = data.rows, machine.spec
     vectors = machine.basis.vectors
-    source = data.everything.rows if data.origin is None else data.origin.rows
+    source = data.source
     scaling: dict[str, Any] = {}
     if isinstance(source, StreamedRows):
         scaling = {"input_shift": source.reader.shift, "input_scale": source.reader.scale}

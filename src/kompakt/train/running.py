@@ -27,7 +27,7 @@ try:
 except ImportError:  # scikit-learn before 1.9
     from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
 
-__all__ = ["CallbackSupportMixin", "InterruptedWarning", "resumed", "running"]
+__all__ = ["CallbackSupportMixin", "InterruptedWarning", "resumed", "running", "unfit", "warn_interrupted"]
 
 logger = logging.getLogger("kompakt")
 
@@ -74,13 +74,17 @@ def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
                 interruptible=depth == 0,
             )
         except KeyboardInterrupt:
-            # fitted attributes of an earlier fit would not agree with what this one has begun
-            for name in list(vars(estimator)):
-                if name.endswith("_") and not name.startswith("_"):
-                    delattr(estimator, name)
+            unfit(estimator)  # attributes of an earlier fit would not agree with what this one has begun
             raise
         finally:
             _under_way.fits = depth
+
+
+def unfit(estimator: Any, keep: tuple[str, ...] = ()) -> None:
+    """Remove the fitted attributes of an estimator, but for some."""
+    for name in list(vars(estimator)):
+        if name.endswith("_") and not name.startswith("_") and name not in keep:
+            delattr(estimator, name)
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 Each iteration is a weighted least-squares problem with a_i = C s_i / (1 - y_i f_i) for rows inside the margin and 0 for
 the others (eq. 6 with C in place of the printed 2C; its fixed point is then the hinge machine).  It needs hundreds of
-iterations for a few digits; `rounded` reaches the same point faster.  The weights a_i are what fast error estimation
-holds while it tries candidates.
+iterations for a few digits; `kompakt.solve.kinks` reaches the same point faster; tests compare the two.  The weights
+a_i are what fast error estimation holds while it tries candidates.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def row_weights(C: float, s: Array, y: Array, f: Array) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.solve.irwls import row_weights
+    >>> from benchmarks.irwls import row_weights
     >>> row_weights(2.0, np.ones(3), np.ones(3), np.array([0.5, 1.0, 3.0]))
     array([4.e+00, 1.e+09, 0.e+00])
     """
