@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Basis:
     """Basis vectors to start from."""
     assert plan.selector is not None
     selector = plan.selector
-    basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
+    basis = run.step("selection", partial(selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)

@@ -24,10 +24,10 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.data import ArrayRows, RowBlock, hash_rows
-from kompakt.design import DEFAULT_BUDGET, choose_block_rows
+from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor, border
-from kompakt.run import Run
+from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray

@@ -32,7 +32,7 @@ from kompakt.data import (
     tree_sum,
 )
 from kompakt.data.checks import missing, refuse_non_finite
-from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_in_order, task_bounds
+from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.run import Run
 from kompakt.spec import Data
@@ -497,11 +497,7 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> tu
     )
     sums: tuple[Array, ...] = ()
     if not sparse.issparse(raw.X):
-        sums = sum_in_order(
-            (*centre_sums(raw.X[at : at + MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
-            for at in range(0, len(raw), MOMENT_ROWS)
-            for part in (w[at : at + MOMENT_ROWS],)
-        )
+        sums = sum_blocks(centre_sums, MOMENT_ROWS, ArrayRows(raw.X, weights=w), (0, len(raw)))
     return facts, sums
 
 
