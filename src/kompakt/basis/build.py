@@ -106,7 +106,7 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
 
 def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
     """The machine with moved vectors, or the plain one where that did not pay on held-out rows or on the objective."""
-    rows, spec = data.rows, plain.spec
+    rows, spec = data.in_memory, plain.spec
     train, held = hold_out(data, plan, run)
     part = light(rows if train is None else rows.subset(train), spec, run)
     kernel = with_widths(spec.kernel, plan.learn, rows.n_features)

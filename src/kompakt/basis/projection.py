@@ -91,7 +91,7 @@ class ProjectionSelector:
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` rows; `scores` are their errors when they were chosen, `factor` is R."""
-        return self.project(data.rows, spec.kernel, n_basis, run, keep_features=False).basis
+        return self.project(data.in_memory, spec.kernel, n_basis, run, keep_features=False).basis
 
     def project(
         self,

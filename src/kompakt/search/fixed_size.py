@@ -115,7 +115,7 @@ def make_parts(
     among : ndarray, optional
         Rows that take part; all without it.
     """
-    rows, labels = data.rows, data.labels
+    rows, labels = data.in_memory, data.labels
     strata = labels if own else None
     everything = np.arange(rows.n_rows) if among is None else among
     # equal rows have equal numbers

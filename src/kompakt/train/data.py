@@ -48,7 +48,7 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
         cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
     y = data.labels if data.labels is not None else data.y
     assert y is not None
-    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.rows.X)
+    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.in_memory.X)
 
 
 def _among(kept: Array, part: Any) -> Array:
@@ -577,14 +577,14 @@ def prepare_stream(
         streamed = StreamedRows(
             replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
         )
-        return Data(streamed, kept, source.n_rows, stored=stored, one_target=source.n_targets == 1), kernel  # type: ignore[arg-type]
+        return Data(streamed, kept, source.n_rows, stored=stored, one_target=source.n_targets == 1), kernel
     classes, mass_of = classes_of(facts)
     factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
     encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
     columns, mass = encode.total(mass_of)
     L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
     streamed = StreamedRows(replace(reader, encode=encode), L, columns, mass if columns else None, rows.passes)
-    return Data(streamed, kept, source.n_rows, classes=classes, stored=stored, mass_of=mass_of), kernel  # type: ignore[arg-type]
+    return Data(streamed, kept, source.n_rows, classes=classes, stored=stored, mass_of=mass_of), kernel
 
 
 def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:
