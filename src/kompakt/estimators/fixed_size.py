@@ -242,7 +242,7 @@ class _FixedSize(KernelMachine):
         labels = None if self.shared_basis else fit.data.labels
         columns = [columns_of(basis, labels, pair) for pair in class_pairs(spec.n_classes)] if data.classifier else []
         settings = fit.plan.settings(fit.run.unhurried() if fit.plan.refine else fit.run)
-        return solve_parts(data.in_memory, spec, basis.vectors, columns, settings)
+        return solve_parts(data.rows, spec, basis.vectors, columns, settings)
 
     def _choose_basis(self, fit: Fit) -> Machine:
         assert fit.basis is not None
