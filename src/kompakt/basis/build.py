@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Basis:
     """Basis vectors to start from."""
     assert plan.selector is not None
     selector = plan.selector
-    basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
+    basis = run.step("selection", partial(selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)
@@ -105,7 +106,7 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
 
 def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
     """The machine with moved vectors, or the plain one where that did not pay on held-out rows or on the objective."""
-    rows, spec = data.rows, plain.spec
+    rows, spec = data.in_memory, plain.spec
     train, held = hold_out(data, plan, run)
     part = light(rows if train is None else rows.subset(train), spec, run)
     kernel = with_widths(spec.kernel, plan.learn, rows.n_features)

@@ -770,7 +770,7 @@ def grow_on(
     Kernel values that are not given are computed.  To `confirm` an error, the candidates are judged on the training
     rows alone.
     """
-    rows, (train, held) = data.rows, split
+    rows, (train, held) = data.in_memory, split
     if values is None:
         order = np.concatenate([train, held])
         part = rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order)

@@ -554,7 +554,7 @@ class GrowthSelector:
 
         A loss that is not piecewise quadratic is stood in for by the squared hinge (classes) or least squares.
         """
-        rows = data.rows
+        rows = data.in_memory
         if not spec.loss.piecewise_quadratic:
             spec = replace(spec, loss=SquaredHinge() if spec.loss.for_classes else LeastSquares())
         if self.selection.startswith("kmp"):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kompakt.checkpoint import fingerprint
-from kompakt.data import ArrayRows, RowBlock, smallest_distinct, steady
+from kompakt.data import ArrayRows, RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.run import Run
@@ -120,11 +120,11 @@ class GramSelector:
             sums = self.cache[key] = _gram_of(design, spec.loss, outputs)
         return _forward_select(design, spec, sums, n_basis)
 
-    def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:
+    def _sample(self, rows: Rows, n_candidates: int, key: int, C: float) -> tuple[_Sample, float]:
         limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
         if rows.n_rows <= limit:
             everything = np.arange(rows.n_rows)
-            return _Sample(rows.subset(everything) if rows.streamed else rows, everything), C
+            return _Sample(rows if isinstance(rows, ArrayRows) else rows.subset(everything), everything), C
         index = rows.smallest(key, limit)
         part = rows.subset(index)
         share = steady(rows.mass) / steady(part.mass)  # the same from a stream, which adds up its weights otherwise

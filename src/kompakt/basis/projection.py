@@ -24,10 +24,10 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.data import ArrayRows, RowBlock, hash_rows
-from kompakt.design import DEFAULT_BUDGET, choose_block_rows
+from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor, border
-from kompakt.run import Run
+from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray
@@ -91,7 +91,7 @@ class ProjectionSelector:
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` rows; `scores` are their errors when they were chosen, `factor` is R."""
-        return self.project(data.rows, spec.kernel, n_basis, run, keep_features=False).basis
+        return self.project(data.in_memory, spec.kernel, n_basis, run, keep_features=False).basis
 
     def project(
         self,

@@ -192,7 +192,7 @@ class RenyiSelector:
         The entropy is that of the inputs, so the kernel plays no part. Columns without a plug-in bandwidth, and
         bandwidths that had to be widened, are logged; a blind criterion is warned of as in `select_rows`.
         """
-        rows, kernel = data.rows, spec.kernel
+        rows, kernel = data.in_memory, spec.kernel
         if kernel.name == "precomputed":
             raise ValueError(
                 "entropy selection needs the inputs, but kernel='precomputed' gives kernel values only; "

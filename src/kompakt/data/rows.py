@@ -105,10 +105,14 @@ class Rows(ABC):
     def map_reduce(self, function: BlockFunction, block_rows: int) -> Sums:
         """Sum `function(block)` over all row blocks, in float64 and in a fixed order."""
         tree = TreeSum()
-        bounds = task_bounds(self.n_rows, block_rows)
-        for sums in self._pass(partial(sum_blocks, function, block_rows), bounds, reduce=True):
+        for sums in self.sums(function, block_rows):
             tree.add(sums)
         return tree.total()
+
+    def sums(self, function: BlockFunction, block_rows: int) -> Iterator[Sums]:
+        """The terms of `map_reduce`, for a `TreeSum`: sums of `function(block)` over a few blocks each, in order."""
+        task = partial(sum_blocks, function, block_rows)
+        return self._pass(task, task_bounds(self.n_rows, block_rows), reduce=True)
 
     @abstractmethod
     def _pass(self, task: Task, bounds: list[Bounds], *, reduce: bool = False) -> Iterator[Any]:
@@ -211,8 +215,7 @@ class ArrayRows(Rows):
         def write(block: RowBlock) -> None:
             out[block.start : block.stop] = function(block)
 
-        for _ in ordered_map(write, list(blocks(self, block_rows, (0, self.n_rows)))):
-            pass
+        self.for_each(write, block_rows)
         return out
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
@@ -303,16 +306,6 @@ def _add(left: Sums | None, right: Sums) -> Sums:
     return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))
 
 
-def sum_in_order(results: Iterable[Sums]) -> Sums:
-    """Float64 sums of the results, one after the other."""
-    totals: Sums | None = None
-    for result in results:
-        totals = _add(totals, result)
-    if totals is None:
-        raise ValueError("there are no rows to reduce over.")
-    return totals
-
-
 class TreeSum:
     """Sums in the shape of a binary tree, in the order of arrival, holding O(log n) partial sums."""
 
@@ -363,12 +356,12 @@ def centre_of(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROW
     Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
     coefficients.  So the means are rounded to 2^-40 of the mean absolute value: as good a centre as any.
     """
-    return centre_from(*_reduce(_as_rows(X, weights), centre_sums, block_rows))
+    return centre_from(*_as_rows(X, weights).map_reduce(centre_sums, block_rows))
 
 
-def centre_sums(rows: Array, w: Array) -> tuple[Array, Array]:
-    """Sums of the entries and of their sizes, for `centre_from`."""
-    return w @ rows, w @ np.abs(rows)
+def centre_sums(block: RowBlock) -> Sums:
+    """Sums of the entries, of their sizes and of the weights, for `centre_from`."""
+    return _with_mass(lambda x, w: (w @ x, w @ np.abs(x)), block)
 
 
 def centre_from(total: Array, size: Array, mass: Array) -> Array:
@@ -420,12 +413,12 @@ def _as_rows(X: Any, weights: Array | None) -> Rows:
 
 def _reduce(rows: Rows, sums: Callable[[Any, Array], Sums], block_rows: int) -> Sums:
     """Sums of `sums(x, w)` over float64 row blocks, followed by the sum of the weights."""
+    return rows.map_reduce(partial(_with_mass, sums), block_rows)
 
-    def one(block: RowBlock) -> Sums:
-        w = np.ones(len(block)) if block.weights is None else block.weights
-        return *sums(block.X.astype(np.float64), w), np.array(w.sum())
 
-    return rows.map_reduce(one, block_rows)
+def _with_mass(sums: Callable[[Any, Array], Sums], block: RowBlock) -> Sums:
+    w = np.ones(len(block)) if block.weights is None else block.weights
+    return *sums(block.X.astype(np.float64), w), np.array(w.sum())
 
 
 # -- hashes: arithmetic of unsigned 64-bit integers, which wraps ------------------------------------------

@@ -66,7 +66,7 @@ class _Compact(KernelMachine):
         fit.start = self._warm_start(fit.data)
         if isinstance(self.gamma, str) and self.gamma == "loo":
             gamma: Any = fit.spec.kernel.gamma  # type: ignore[attr-defined]
-            found = leave_one_out_widths(fit.data.rows, float(gamma), fit.spec.C, key=fit.run.key)
+            found = leave_one_out_widths(fit.data.in_memory, float(gamma), fit.spec.C, key=fit.run.key)
             fit.spec = replace(fit.spec, kernel=RBF(found.gamma))
             fit.n_kernel_evals += found.n_kernel_evals
             fit.run.note("widths", error_before=found.error_before, error=found.error, C=found.C)

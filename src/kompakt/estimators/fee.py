@@ -125,7 +125,7 @@ class _FastEstimation(KernelMachine):
         """The machine, its growth and the rows it was trained on; `observe` sees the steps of its growth."""
         data, spec, key = fit.data, fit.spec, fit.run.key
         plan = self._growth_plan(fit)
-        stream = CandidateStream.of(hash_rows(data.rows.X, key), key)
+        stream = CandidateStream.of(hash_rows(data.in_memory.X, key), key)
 
         def grown(
             plan: FeePlan, split: Split, watch: Observer | None = None

@@ -473,7 +473,7 @@ class ProjectedSVC(MachineClassifier):
         The last number is that of the kernel values it took.
         """
         data, kernel, selector, run = fit.data, fit.spec.kernel, fit.plan.selector, fit.run
-        rows, evaluations = data.rows, 0
+        rows, evaluations = data.in_memory, 0
         assert selector is not None
         assert fit.n_basis is not None
         if isinstance(selector, ProjectionSelector) and among is None:
@@ -497,7 +497,7 @@ class ProjectedSVC(MachineClassifier):
 
     def _train(self, fit: Fit, features: Array) -> tuple[Solution, Array]:
         """A linear SVM per output, and the signed multipliers of the rows, (n, L): zero for no support vectors."""
-        rows = fit.data.rows
+        rows = fit.data.in_memory
         assert rows.targets is not None
         n, L = rows.targets.shape
         if self.solver == "primal":

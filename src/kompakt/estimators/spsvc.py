@@ -255,7 +255,7 @@ class SpSVC(MachineClassifier):
 
     def _growth(self, fit: Fit) -> tuple[GrowthPlan, CandidateStream]:
         """How to grow, and which rows are tried."""
-        stream = CandidateStream.of(hash_rows(fit.data.rows.X, fit.run.key), fit.run.key, self.pool_size)
+        stream = CandidateStream.of(hash_rows(fit.data.in_memory.X, fit.run.key), fit.run.key, self.pool_size)
         wanted = int(self.max_basis) if fit.n_basis is None else fit.n_basis
         plan = GrowthPlan(
             n_basis=min(wanted, len(stream.rows)),
@@ -303,7 +303,7 @@ class SpSVC(MachineClassifier):
     # -- growth --------------------------------------------------------------------------------------
 
     def _choose_basis(self, fit: Fit) -> Machine:
-        data, spec, rows = fit.data, fit.spec, fit.data.rows
+        data, spec, rows = fit.data, fit.spec, fit.data.in_memory
         assert data.labels is not None
         plan, stream = self._growth(fit)
         columns = self._columns(fit, plan, stream)
@@ -333,7 +333,7 @@ class SpSVC(MachineClassifier):
 
     def _columns(self, fit: Fit, plan: GrowthPlan, stream: CandidateStream) -> KernelColumns:
         """Kernel access, with a cache where it is wanted; columns of a pool are computed at once."""
-        rows, n_distinct, pool = fit.data.rows, len(stream.rows), 0
+        rows, n_distinct, pool = fit.data.in_memory, len(stream.rows), 0
         if self.pool_size is not None:
             require_memory(rows.n_rows, int(self.pool_size), self.memory_budget)
             pool = n_distinct
@@ -360,7 +360,7 @@ class SpSVC(MachineClassifier):
         indices, known = np.asarray(self.basis_indices_), self.basis_vectors_
         if data.kept is not None:
             indices = np.searchsorted(data.kept, indices)
-        X = data.rows.X
+        X = data.in_memory.X
         same = bool(len(indices) and indices.max() < X.shape[0])
         if same and known is not None:
             found = X[indices].toarray() if data.rows.is_sparse else X[indices]

@@ -261,7 +261,7 @@ class _Shared:
 
     @classmethod
     def of(cls, data: Data, spec: Spec, plan: FeePlan, splits: list[Split]) -> _Shared:
-        rows, key, kernel = data.rows, plan.run.key, RBF(1.0)
+        rows, key, kernel = data.in_memory, plan.run.key, RBF(1.0)
         stream = CandidateStream.of(hash_rows(rows.X, key), key)
         vectors = [class_means(rows, kernel, data.labels, train) for train, _ in splits]
         distances, to_vectors = None, []

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning, lapack
 
 from kompakt.codings import class_pairs
-from kompakt.data import ArrayRows, RowBlock, StreamedRows
+from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
@@ -115,7 +115,7 @@ def make_parts(
     among : ndarray, optional
         Rows that take part; all without it.
     """
-    rows, labels = data.rows, data.labels
+    rows, labels = data.in_memory, data.labels
     strata = labels if own else None
     everything = np.arange(rows.n_rows) if among is None else among
     # equal rows have equal numbers
@@ -173,7 +173,7 @@ def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
 
 
 def solve_parts(
-    rows: ArrayRows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
+    rows: Rows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
 ) -> tuple[Solution, int]:
     """The weights (m, L) on all rows, and the kernel evaluations spent.
 
@@ -187,8 +187,8 @@ def solve_parts(
     found: list[Solution] = []
     evaluations = 0
     for output, own in enumerate(columns):
-        if isinstance(rows, StreamedRows):
-            part: ArrayRows = rows.one_output(output)
+        if not isinstance(rows, ArrayRows):
+            part: Rows = rows.one_output(output)
         else:
             assert rows.weights is not None
             part = _some_outputs(rows, np.flatnonzero(rows.weights[:, output]), np.array([output]))
