@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, choose, choose_and_solve
+from kompakt.basis.build import Array, Machine, Plan, choose, weigh
 from kompakt.basis.path import size_path
 from kompakt.estimators.base import (
     KernelMachine,
@@ -117,7 +117,8 @@ class _Compact(KernelMachine):
 
     def _choose_basis(self, fit: Fit) -> Machine:
         assert fit.n_basis is not None
-        return choose_and_solve(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        basis = choose(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """The user's validation splits, or one held-out fifth."""
