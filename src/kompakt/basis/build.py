@@ -83,16 +83,18 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
     last = {} if not rounds else {"rounds": len(rounds), "objective": rounds[-1]["objective"]}
     run.note("selection", n_basis=basis.n_basis, **last)
     # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
-    solution, evaluations = solved(data, spec, basis.vectors, plan.settings(run.unhurried() if plan.refine else run))
+    solution, evaluations = solved(
+        data.rows, spec, basis.vectors, plan.settings(run.unhurried() if plan.refine else run)
+    )
     run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
     return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations)
 
 
 def solved(
-    data: Data, spec: Spec, vectors: Array, settings: Settings, start: Solution | None = None
+    rows: ArrayRows, spec: Spec, vectors: Array, settings: Settings, start: Solution | None = None
 ) -> tuple[Solution, int]:
     """The weights of the vectors on these rows, and the kernel evaluations they took."""
-    design = Design(data.rows, spec.kernel, vectors, whiten=True, memory_budget=settings.run.memory_budget)
+    design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=settings.run.memory_budget)
     theta = None
     if start is not None:
         theta = np.concatenate([design.to_coordinates(start.weights), start.intercept[None]])
@@ -145,7 +147,7 @@ def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
                 )
                 run.note("refinement", kept=False, **facts)
                 return replace(plain, n_kernel_evals=evaluations)
-        solution, spent = solved(data, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
+        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
     except KeyboardInterrupt:
         if result.weights is None or not run.keeps_on_interrupt():
             raise
@@ -178,7 +180,7 @@ def _as_it_stands(
 def on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     """A machine found on a sample, its weights solved exactly on all rows by passes over them."""
     settings = plan.settings(run.unhurried())
-    solution, spent = solved(data, machine.spec, machine.basis.vectors, settings, machine.solution)
+    solution, spent = solved(data.rows, machine.spec, machine.basis.vectors, settings, machine.solution)
     facts = {"n_basis": machine.basis.n_basis, "objective": _total(solution), "n_iter": solution.n_iter}
     run.note("weights on all rows", n_rows=data.rows.n_rows, **facts)
     return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + spent)
@@ -212,7 +214,7 @@ class HeldOut:
 
 def held_out(part: Data, other: Data, spec: Spec, basis: Array, plan: Plan, run: Run) -> HeldOut:
     """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
-    solution, _ = solved(part, spec, basis, replace(plan.settings(run.unhurried()), tol=1e-6))
+    solution, _ = solved(part.rows, spec, basis, replace(plan.settings(run.unhurried()), tol=1e-6))
     outputs = Design(other.rows, spec.kernel, basis, store=False).matvec(solution.weights) + solution.intercept
     targets, weights = other.rows.targets, other.rows.weights
     assert targets is not None

@@ -1,6 +1,6 @@
 """Searches over parameters and sizes, and fast cross-validation."""
 
-from kompakt.search.ridge_cv import cheapest_method, cross_validated_path, cross_validated_path_blockwise
+from kompakt.search.ridge_cv import cheapest_method, cross_validated_path
 from kompakt.search.strategies import (
     Space,
     anneal_then_simplex,
@@ -18,7 +18,6 @@ __all__ = [
     "anneal_then_simplex",
     "cheapest_method",
     "cross_validated_path",
-    "cross_validated_path_blockwise",
     "grid_search",
     "random_then_simplex",
     "search",
