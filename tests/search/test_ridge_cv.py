@@ -19,7 +19,9 @@ def cross_validated_path(Phi, Y, fold, amounts, weights=None, *, shape=1.0, bloc
     features = Z if block is None else lambda: (Z[i : i + block] for i in range(0, len(Z), block))
     unit = np.broadcast_to(np.asarray(shape, dtype=float), Phi.shape[1])
     s = None if weights is None else weights[order]
-    found = ridge_cv.cross_validated_path(features, T, fold[order], np.asarray(amounts, dtype=float), s, unit, **options)
+    found = ridge_cv.cross_validated_path(
+        features, T, fold[order], np.asarray(amounts, dtype=float), s, unit, **options
+    )
     residuals = np.empty_like(found)
     residuals[:, order] = found
     return residuals.reshape(len(residuals), *Y.shape)

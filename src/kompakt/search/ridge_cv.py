@@ -59,8 +59,9 @@ def cross_validated_path(
     targets : ndarray of shape (n, n_outputs)
         All outputs share the factorisations.
     fold : ndarray of shape (n,)
-        Fold of each row, ascending from 0; -1 marks rows that are always trained on, so a hold-out estimate (algorithm
-        4) is one fold of validation rows with all other rows at -1. As many folds as rows gives leave-one-out.
+        Fold of each row, ascending from 0; -1 marks rows before and after that are always trained on, so a hold-out
+        estimate (algorithm 4) is one fold of validation rows with all others at -1. As many folds as rows gives
+        leave-one-out.
     amounts : ndarray of shape (n_amounts,)
         Positive amounts of the penalty; in terms of C they are 1 / C.
     weights : ndarray of shape (n,) or None
@@ -89,8 +90,9 @@ def cross_validated_path(
     >>> bool(np.isclose(held_out[0, 2, 0], 4.0 - 3.0 * (1 * 1 + 2 * 2) / (1 + 4 + 1.0)))
     True
     """
-    starts = np.searchsorted(fold, np.arange(fold[-1] + 2))
-    if len(starts) == 2 and starts[0] == 0:
+    counts = np.bincount(fold[fold >= 0])
+    starts = int(np.argmax(fold >= 0)) + np.append(0, np.cumsum(counts))
+    if counts[0] == len(fold):
         raise ValueError("One fold holds every row, so nothing is left to train on; use at least 2 folds.")
     rows, home = (np.empty((0, len(unit))), np.empty(0)) if constraints is None else constraints
     own = [rows[home == v] for v in range(len(starts) - 1)]
@@ -98,7 +100,7 @@ def cross_validated_path(
     if callable(features):
         return _downdated(features, folds, amounts, unit, memory_budget)
     if method == "auto":
-        method = cheapest_method(np.diff(starts), len(unit), targets.shape[1], len(amounts))
+        method = cheapest_method(counts, len(unit), targets.shape[1], len(amounts))
         logger.debug("cross-validation of %d folds, %d features: %s", len(own), len(unit), method)
     if method == "downdate":
         return _downdated(lambda: [features], folds, amounts, unit, memory_budget)
@@ -160,7 +162,7 @@ def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalti
 
 @dataclass(frozen=True)
 class _Folds:
-    """Everything but the features, of rows sorted by fold: those that are never held out come first."""
+    """Everything but the features, of rows sorted by fold; rows before and after the folds are never held out."""
 
     targets: FloatArray  # (n, L)
     root: FloatArray | None  # (n, 1), square roots of the weights
@@ -290,6 +292,7 @@ def _pieces(blocks: Blocks, folds: _Folds) -> Iterator[tuple[int, slice, FloatAr
         inside = folds.starts[(folds.starts > start) & (folds.starts < stop)]
         for first, last in zip([start, *inside], [*inside, stop], strict=True):
             v = int(np.searchsorted(folds.starts, first, side="right")) - 1
+            v = v if v < len(folds.constraints) else -1
             yield v, slice(first, last), np.ascontiguousarray(block[first - start : last - start], dtype=np.float64)
         start = stop
 
@@ -336,7 +339,7 @@ def _from_all_rows(
                 rest, targets = np.delete(Z, own, axis=0), np.delete(T, own, axis=0)
                 refitted = _refitted(rest.T @ rest, rest.T @ targets, penalty, turned.constraints[v], v)
                 residuals[k, own] = folds.targets[own] - F[own] @ refitted
-    residuals[:, : folds.starts[0]] = np.nan
+    residuals[:, : folds.starts[0]] = residuals[:, folds.starts[-1] :] = np.nan
     return residuals
 
 
