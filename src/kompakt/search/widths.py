@@ -92,7 +92,6 @@ def leave_one_out_widths(rows: ArrayRows, gamma: float, C: float, *, key: int, m
     --------
     >>> import numpy as np
     >>> from kompakt.data import ArrayRows
-    from kompakt.kernels import RBF
     >>> from kompakt.search.widths import leave_one_out_widths
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> found = leave_one_out_widths(ArrayRows(X, np.sin(2 * X[:, :1])), 1 / 3, 10.0, key=0)
