@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, choose, choose_and_solve
+from kompakt.basis.build import Array, Machine, Plan, choose, weigh
 from kompakt.basis.path import size_path
 from kompakt.estimators.base import (
     KernelMachine,
@@ -21,7 +21,7 @@ from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import RBF, Kernel, make_kernel
 from kompakt.run import Run
-from kompakt.search.compact import Setting, tune_compact
+from kompakt.search.compact import tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
@@ -88,20 +88,20 @@ class _Compact(KernelMachine):
                 return spec.kernel
             return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
 
-        def spec_of(setting: Setting) -> Spec:
+        def spec_of(setting: dict[str, Any]) -> Spec:
             loss = spec.loss
-            if setting.epsilon is not None:
-                loss = replace(loss, epsilon=setting.epsilon)  # type: ignore[type-var]
-            return replace(spec, kernel=kernel_of(setting.gamma), loss=loss, C=setting.C)
+            if setting["epsilon"] is not None:
+                loss = replace(loss, epsilon=setting["epsilon"])  # type: ignore[type-var]
+            return replace(spec, kernel=kernel_of(setting["gamma"]), loss=loss, C=setting["C"])
 
         size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
         width = float(gamma) if has_width else None
-        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
-        best = found.setting
+        trials, spent = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        best = trials.best.params
         fit.spec = spec_of(best)
-        fit.n_kernel_evals += found.n_kernel_evals
-        fit.attributes["cv_results_"] = found.results
-        fit.run.note("tuning", C=best.C, gamma=best.gamma, error=found.error)
+        fit.n_kernel_evals += spent
+        fit.attributes["cv_results_"] = trials.as_dict() | {"error": trials.errors}
+        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=trials.best.error)
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
@@ -117,7 +117,8 @@ class _Compact(KernelMachine):
 
     def _choose_basis(self, fit: Fit) -> Machine:
         assert fit.n_basis is not None
-        return choose_and_solve(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        basis = choose(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """The user's validation splits, or one held-out fifth."""

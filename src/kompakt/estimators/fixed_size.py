@@ -220,7 +220,7 @@ class _FixedSize(KernelMachine):
         """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
         assert fit.basis is not None
         data, spec = fit.data, fit.spec
-        values = [held_out(part, spec, np.array([spec.C]), validation.settings) for part in validation.parts]
+        values = [held_out(part, spec, np.array([spec.C]), validation.settings)[0] for part in validation.parts]
         fit.n_kernel_evals += validation.n_kernel_evals
         error = float(np.nanmean(validation.errors_of(values)[1]))
         outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)

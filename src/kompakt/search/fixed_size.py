@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgWarning, lapack
 
+from kompakt.basis.build import solved
 from kompakt.codings import class_pairs
 from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
@@ -25,7 +26,7 @@ from kompakt.linalg import factorise, multiply_upper
 from kompakt.losses import LeastSquares
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
-from kompakt.search.ridge_cv import cross_validated_path, cross_validated_path_blockwise
+from kompakt.search.ridge_cv import cross_validated_path
 from kompakt.search.strategies import Space, search
 from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -179,10 +180,8 @@ def solve_parts(
 
     Where every output has rows of its own, `columns` are the vectors of each; the weights of others are zero.
     """
-    memory = settings.run.memory_budget
     if rows.weight_columns <= 1:
-        design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=memory)
-        return solve(Problem.of(design, spec), None, settings), design.n_kernel_evals
+        return solved(rows, spec, vectors, settings)
     weights, intercept = np.zeros((len(vectors), rows.n_outputs)), np.zeros(rows.n_outputs)
     found: list[Solution] = []
     evaluations = 0
@@ -192,10 +191,9 @@ def solve_parts(
         else:
             assert rows.weights is not None
             part = _some_outputs(rows, np.flatnonzero(rows.weights[:, output]), np.array([output]))
-        design = Design(part, spec.kernel, vectors[own], whiten=True, memory_budget=memory)
-        solution = solve(Problem.of(design, spec), None, settings)
+        solution, spent = solved(part, spec, vectors[own], settings)
         weights[own, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
-        evaluations += design.n_kernel_evals
+        evaluations += spent
         found.append(solution)
     whole = Solution(
         weights=weights,
@@ -213,108 +211,73 @@ def solve_parts(
 # -- outputs of rows under machines that did not see their fold ---------------------------------------------
 
 
-def features(rows: ArrayRows, kernel: Kernel, vectors: Array, intercept: bool) -> tuple[Array, Array]:
-    """Nystrom features (De Brabanter et al. 2010, eq. 5) of the rows, then ones for the intercept (eq. 8).
+def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Sequence[int] | None = None) -> list[Array]:
+    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1.
 
-    With them comes R^-1, by which kernel values were multiplied: weights w of the features are R^-1 w of the vectors.
+    There is one array for each of the `sizes`, numbers of first vectors; one for all vectors without them.
 
-    The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
-    does not see, and the first k columns are the features of the first k vectors.
+    The model is linear in Nystrom features K R^-1 (De Brabanter et al. 2010, eq. 5), with ones for the intercept (eq.
+    8). The Cholesky factor R takes the place of the eigenvectors: the features differ by a rotation, which ridge
+    regression does not see, and the first k columns are the features of the first k vectors.
     """
-    m = len(vectors)
-    inverse = _whitener(rows, kernel, vectors)
-    Phi = np.empty((rows.n_rows, m + intercept))
+    rows, kernel, vectors, m = part.rows, spec.kernel, part.vectors, len(part.vectors)
+    inverse = factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
+    step = choose_block_rows(max(m, rows.n_features))
+    exact, budget = isinstance(spec.loss, LeastSquares), settings.run.budget
+    if exact and sizes is None and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
+
+        def block(start: int) -> Array:
+            Phi = compute_block(kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
+            return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
+
+        # features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)
+        return [_ridge_path(part, lambda: ordered_map(block, range(0, rows.n_rows, step)), inverse, Cs, spec, budget)]
+    Phi = np.ones((rows.n_rows, m + spec.fit_intercept))
 
     def one(block: RowBlock) -> None:
         K = kernel.block(block.X, vectors)
         multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, :m])
 
-    rows.for_each(one, choose_block_rows(max(m, rows.n_features)))
-    if intercept:
-        Phi[:, -1] = 1.0
-    return Phi, inverse
+    rows.for_each(one, step)
+    found = []
+    for size in [m] if sizes is None else sizes:
+        first = Phi if size == m else np.column_stack([Phi[:, :size], Phi[:, m:]])
+        whitener = inverse[:size, :size]
+        if exact:
+            found.append(_ridge_path(part, first, whitener, Cs, spec))
+        else:
+            found.append(_refitted_path(part, first, whitener, Cs, spec, settings))
+    return found
 
 
-def _whitener(rows: ArrayRows, kernel: Kernel, vectors: Array) -> Array:
-    """R^-1 for R'R the kernel matrix of the basis."""
-    return factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
-
-
-def _unit_penalty(m: int, spec: Spec) -> Array:
-    """Diagonal of the penalty for C = 1; De Brabanter et al. 2010, eq. 7, has a one for the intercept too."""
-    diagonal = np.ones(m + spec.fit_intercept)
-    if spec.fit_intercept and not spec.penalize_intercept:
-        diagonal[-1] = 0.0
-    return diagonal
-
-
-def _dropped(part: Part, inverse: Array, spec: Spec) -> tuple[Array, Array] | None:
-    """Constraints that keep the weights of the vectors that a fold leaves out at zero, of the first vectors."""
-    if part.home is None:
-        return None
-    return np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
-
-
-def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings) -> Array:
-    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1."""
-    rows, m, budget = part.rows, len(part.vectors), settings.run.budget
-    if isinstance(spec.loss, LeastSquares) and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
-        return _blockwise_path(part, Cs, spec, budget)
-    Phi, inverse = features(rows, spec.kernel, part.vectors, spec.fit_intercept)
-    return _path(part, Phi, inverse, m, Cs, spec, settings)
-
-
-def _path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, spec: Spec, settings: Settings) -> Array:
-    """Held-out outputs (n_C, n, L) of the first `m` vectors of a part, from the features of all of them."""
-    if m + spec.fit_intercept < Phi.shape[1]:
-        Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - spec.fit_intercept :]])
-        inverse = inverse[:m, :m]
-    if not isinstance(spec.loss, LeastSquares):
-        return _refitted_path(part, Phi, inverse, Cs, spec, settings)
+def _ridge_path(
+    part: Part,
+    features: Array | Callable[[], Iterable[Array]],
+    inverse: Array,
+    Cs: Array,
+    spec: Spec,
+    budget: float = np.inf,
+) -> Array:
+    """All folds and C from shared factorisations."""
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
-    dropped, unit = _dropped(part, inverse, spec), _unit_penalty(m, spec)
+    # De Brabanter et al. 2010, eq. 7, has a penalty for the intercept too
+    unit = np.append(np.ones(len(inverse)), [float(spec.penalize_intercept)] * spec.fit_intercept)
+    constraints = None  # that keep the weights of the vectors that a fold leaves out at zero
+    if part.home is not None:
+        constraints = np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
         return targets - cross_validated_path(
-            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+            features, targets, part.fold, 1.0 / Cs, weights, unit, constraints=constraints, memory_budget=budget
         )
-
-
-def _blockwise_path(part: Part, Cs: Array, spec: Spec, budget: int) -> Array:
-    """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
-    rows, vectors, m = part.rows, part.vectors, len(part.vectors)
-    inverse = _whitener(rows, spec.kernel, vectors)
-    step = choose_block_rows(max(m, rows.n_features))
-
-    def block(start: int) -> Array:
-        Phi = compute_block(spec.kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
-        return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
-
-    def blocks() -> Iterable[Array]:
-        return ordered_map(block, range(0, rows.n_rows, step))
-
-    assert rows.targets is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)
-        residuals = cross_validated_path_blockwise(
-            blocks,
-            rows.targets,
-            part.fold,
-            1.0 / Cs,
-            rows.weights,
-            shape=_unit_penalty(m, spec),
-            memory_budget=budget,
-            constraints=_dropped(part, inverse, spec),
-        )
-    return rows.targets - residuals
 
 
 def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
     """One solve per fold and C, each started at the solution for the C before."""
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
-    whole = Phi[:, :-1] if spec.fit_intercept else Phi
+    whole = Phi[:, : len(inverse)]
     outputs = np.full((len(Cs), *targets.shape), np.nan)
     for v in range(int(part.fold.max()) + 1):
         held_out, kept = part.fold == v, np.flatnonzero(part.fold != v)
@@ -353,7 +316,7 @@ class CrossValidation:
     def errors(self, kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
         """What a search minimises (n_C,), and the error of each fold (n_C, n_folds)."""
         spec = replace(self.spec, kernel=kernel)
-        return self.errors_of([held_out(part, spec, Cs, self.settings) for part in self.parts])
+        return self.errors_of([held_out(part, spec, Cs, self.settings)[0] for part in self.parts])
 
     def errors_of(self, outputs: list[Array]) -> tuple[Array, Array]:
         """Errors from the held-out outputs of the parts (each (n_C, n, L)).
@@ -392,13 +355,11 @@ class CrossValidation:
 
     def size_errors(self, sizes: Array, Cs: Array) -> tuple[Array, Array]:
         """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from shared features."""
-        values: list[list[Array]] = [[] for _ in sizes]
+        values = []
         for part in self.parts:
-            Phi, inverse = features(part.rows, self.spec.kernel, part.vectors, self.spec.fit_intercept)
-            for at, size in enumerate(sizes):
-                m = max(1, int(np.searchsorted(part.columns, size)))
-                values[at].append(_path(part, Phi, inverse, m, Cs, self.spec, self.settings))
-        found = [self.errors_of(outputs) for outputs in values]
+            own = [max(1, int(np.searchsorted(part.columns, size))) for size in sizes]
+            values.append(held_out(part, self.spec, Cs, self.settings, own))
+        found = [self.errors_of(list(outputs)) for outputs in zip(*values, strict=True)]
         return np.stack([errors for errors, _ in found]), np.stack([fold_errors for _, fold_errors in found])
 
     def class_error(self, outputs: Array, vectors: Array, solution: Solution) -> float:
