@@ -15,7 +15,7 @@ import numpy as np
 
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import Refined, refine
-from kompakt.data import ArrayRows
+from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.run import Run
@@ -91,7 +91,7 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
 
 
 def solved(
-    rows: ArrayRows, spec: Spec, vectors: Array, settings: Settings, start: Solution | None = None
+    rows: Rows, spec: Spec, vectors: Array, settings: Settings, start: Solution | None = None
 ) -> tuple[Solution, int]:
     """The weights of the vectors on these rows, and the kernel evaluations they took."""
     design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=settings.run.memory_budget)
@@ -113,7 +113,7 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
 
 def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
     """The machine with moved vectors, or the plain one where that did not pay on held-out rows or on the objective."""
-    rows, spec = data.rows, plain.spec
+    rows, spec = data.in_memory, plain.spec
     train, held = hold_out(data, plan, run)
     part = light(rows if train is None else rows.subset(train), spec, run)
     kernel = with_widths(spec.kernel, plan.learn, rows.n_features)

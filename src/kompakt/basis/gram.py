@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kompakt.checkpoint import fingerprint
-from kompakt.data import ArrayRows, RowBlock, smallest_distinct, steady
+from kompakt.data import RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.run import Run
@@ -118,7 +118,7 @@ class GramSelector:
         vectors = kernel.take_basis(data.rows, indices)  # of streamed rows, from the sample that was kept
         return Basis(indices, vectors, info={"rounds": record, "n_kernel_evals": evaluations})
 
-    def _sample(self, rows: ArrayRows, n_candidates: int, key: int, C: float) -> tuple[ArrayRows, Array, float]:
+    def _sample(self, rows: Rows, n_candidates: int, key: int, C: float) -> tuple[Rows, Array, float]:
         """Rows that the passes read, their numbers, and the C by which they stand for all rows."""
         limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
         if rows.n_rows <= limit:

@@ -196,11 +196,11 @@ class RenyiSelector:
             mass = np.ones(data.rows.n_rows) if weights is None else weights
             mass = mass if mass.ndim == 1 else mass.max(axis=1)
             pool, label, counts = self._pool(data, mass, n_basis, int(generator.integers(2**63)))
-            h = self._bandwidths(data.rows.X, None if weights is None else _frequencies(mass, len(pool)))
+            h = self._bandwidths(data.in_memory.X, None if weights is None else _frequencies(mass, len(pool)))
             state = generator.bit_generator.state
             for doubling in range(_MAX_WIDENINGS):
                 generator.bit_generator.state = state  # each width sees the same proposals
-                members, scores, info = self._swap(data.rows.X, pool, label, counts, h * 2.0**doubling, generator, run)
+                members, scores, info = self._swap(data.in_memory.X, pool, label, counts, h * 2.0**doubling, generator, run)
                 evaluations += info["n_kernel_evals"]
                 info |= {"widened": 2.0**doubling, "n_kernel_evals": evaluations}
                 if self.on_blind == "warn" or not info["blind"]:
@@ -227,7 +227,7 @@ class RenyiSelector:
     def _pool(self, data: Data, mass: Floats, n_basis: int, key: int) -> tuple[Ints, Ints, Ints]:
         """Distinct rows in the order of their hash, the stratum of each, and the slots of every stratum."""
         label = data.labels if data.labels is not None and self.stratify else np.zeros(len(mass), dtype=np.intp)
-        hashes = hash_rows(data.rows.X, key)
+        hashes = hash_rows(data.in_memory.X, key)
         used = np.flatnonzero(mass > 0)
         # Equal rows of several classes count for the first of these classes, in whatever order they come.
         order = used[np.lexsort((label[used], hashes[used]))]
