@@ -419,9 +419,7 @@ def _refuse_others(path: str, found: Any, expected: dict[str, Any]) -> None:
         raise ModelFileError("it does not say what it belongs to.")
     names = [name for name in [*expected, *found] if found.get(name) != expected.get(name)]
     if names:
-        what = "; ".join(
-            f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in dict.fromkeys(names)
-        )
+        what = "; ".join(f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in dict.fromkeys(names))
         raise CheckpointError(
             f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was made "
             "with, give another path, or delete the file to start anew."

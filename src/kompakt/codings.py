@@ -132,6 +132,7 @@ class OneVsRest(Coding):
     def _many_codes(self, n_classes: int) -> FloatArray:
         return 2.0 * np.eye(n_classes) - 1.0
 
+
 class OneVsOne(Coding):
     """One output per pair of classes, in the order of `class_pairs`; other rows are unused (target 0).
 

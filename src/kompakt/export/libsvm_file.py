@@ -19,10 +19,11 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.export.folded import exported_model, folded
+from kompakt.export.folded import folded
 from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import check_writable, write_atomically
+from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import (
     KERNELS,
     LISTS,
@@ -93,7 +94,7 @@ def to_libsvm(
     ...     kompakt.to_libsvm(machine, pathlib.Path(folder, "iris.model"), check_rows=X).label_agreement
     1.0
     """
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     texts = libsvm_texts(model)
     rows = check_rows_for(model, check_rows)
     if model.input_fill is not None:  # as the user must do before svm-predict

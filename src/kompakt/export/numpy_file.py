@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, exported_model, folded, votes
+from kompakt.export.folded import decision_shape, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
 from kompakt.io.files import write_atomically
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
 #: the lines of `runtime.py` that the numbers replace
@@ -65,7 +66,7 @@ def to_numpy(
     >>> bool((names["predict"](X) == machine.predict(X)).all())
     True
     """
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     target = Path(path)
     text = numpy_source(folded(model), target.stem)
     rows = check_rows_for(model, check_rows)

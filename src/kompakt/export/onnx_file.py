@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, decomposed, exported_model, folded, votes
+from kompakt.export.folded import decision_shape, decomposed, folded, votes
 from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
 from kompakt.io.files import write_atomically
+from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
@@ -80,7 +81,7 @@ def to_onnx(
             f"export to ONNX needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             'installed. Install the extra: pip install "kompakt[onnx]".'
         )
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     raw = _onnx_bytes(folded(model, single=kind == np.float32), kind)
     rows = check_rows_for(model, check_rows).astype(kind)
     expected = expect(model, rows.astype(np.float64), TOLERANCE[kind.name] if tolerance is None else tolerance)
