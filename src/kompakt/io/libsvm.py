@@ -639,7 +639,7 @@ def parse_range(file: BinaryIO) -> RangeFile:
 
     def short_lines() -> Iterator[bytes]:
         while line := file.readline(_MAX_RANGE_LINE):
-            require(len(line) < _MAX_RANGE_LINE, f"not a range file: more than {_MAX_RANGE_LINE} bytes, not short lines.")
+            require(len(line) < _MAX_RANGE_LINE, "not a range file of svm-scale, which has short lines.")
             yield line
 
     with _numbered(short_lines()) as lines:
