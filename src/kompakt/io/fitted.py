@@ -59,7 +59,7 @@ def model_of(fitted: Any, *, svm: bool = False) -> Model:
     if isinstance(steps := getattr(fitted, "steps", None), list):
         return fold_steps(steps[:-1], model_of(steps[-1][1], svm=svm))
     if svm and isinstance(fitted, str | os.PathLike):
-        from kompakt.io.files import load
+        from kompakt.io.schema import load
 
         with Path(fitted).open("rb") as file:
             start = file.read(8)
