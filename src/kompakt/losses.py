@@ -95,7 +95,21 @@ class LeastSquares(Loss):
 
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class _Huber(Loss):
+    """A loss that is quadratic up to `epsilon` and linear beyond."""
+
+    epsilon: float = 1.35
+    name: ClassVar[str] = "huber"
+
+    def __post_init__(self) -> None:
+        _require_epsilon(self.epsilon, positive=True)
+
+    def _of_size(self, r: Array) -> Array:
+        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+
+
+@dataclass(frozen=True)
+class Huber(_Huber):
     """Least squares for residuals up to `epsilon`, linear beyond.
 
     Examples
@@ -106,16 +120,10 @@ class Huber(Loss):
     array([0.5, 2.5])
     """
 
-    epsilon: float = 1.35
-    name: ClassVar[str] = "huber"
     for_regression: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _require_epsilon(self.epsilon, positive=True)
-
     def value(self, y: Array, f: Array) -> Array:
-        r = np.abs(y - f)
-        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+        return self._of_size(np.abs(y - f))
 
     def gradient(self, y: Array, f: Array) -> Array:
         return np.clip(f - y, -self.epsilon, self.epsilon)
@@ -125,7 +133,7 @@ class Huber(Loss):
 
 
 @dataclass(frozen=True)
-class HuberHinge(Loss):
+class HuberHinge(_Huber):
     """Squared hinge for shortfalls up to `epsilon`, linear beyond (Keerthi et al. 2006, section 8).
 
     Examples
@@ -136,16 +144,10 @@ class HuberHinge(Loss):
     array([0.5, 2.5])
     """
 
-    epsilon: float = 1.35
-    name: ClassVar[str] = "huber"
     for_classes: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _require_epsilon(self.epsilon, positive=True)
-
     def value(self, y: Array, f: Array) -> Array:
-        r = np.maximum(0.0, 1.0 - y * f)
-        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+        return self._of_size(np.maximum(0.0, 1.0 - y * f))
 
     def gradient(self, y: Array, f: Array) -> Array:
         return -y * np.clip(1.0 - y * f, 0.0, self.epsilon)
@@ -159,15 +161,15 @@ class PiecewiseLinear(Loss):
     """A convex, piecewise linear loss of a residual r(y, f) = sign(y) * (origin(y) - f).
 
     Its subclasses give `kinks` (ascending) and `slopes` (one more than kinks, non-decreasing) of the loss as a
-    function of r, and `residual`.
+    function of r, and `residual`; unless they say otherwise, the one kink is at 0.
     """
 
     piecewise_quadratic: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def kinks(self) -> Array:
         """Where the slope changes, as values of r."""
+        return np.zeros(1)
 
     @property
     @abstractmethod
@@ -239,10 +241,6 @@ class Hinge(_ClassResidual):
     name: ClassVar[str] = "hinge"
 
     @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
-
-    @property
     def slopes(self) -> Array:
         return np.array([0.0, 1.0])
 
@@ -260,10 +258,6 @@ class Absolute(_RegressionResidual):
     """
 
     name: ClassVar[str] = "absolute"
-
-    @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
 
     @property
     def slopes(self) -> Array:
@@ -318,10 +312,6 @@ class Quantile(_RegressionResidual):
             raise ValueError(f"the quantile must be a number between 0 and 1, both excluded; got {self.q!r}.")
 
     @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
-
-    @property
     def slopes(self) -> Array:
         return np.array([self.q - 1.0, self.q])
 
@@ -337,7 +327,7 @@ REGRESSION_LOSSES = ("least_squares", "huber", "epsilon_insensitive", "absolute"
 
 
 def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantile: float = 0.5) -> Loss:
-    """Translate a constructor's word into a loss object; `epsilon=None` takes the loss's own default.
+    """The loss object for the parameter of a constructor; `epsilon=None` takes the loss's own default.
 
     Examples
     --------
@@ -350,18 +340,12 @@ def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantil
             task = "classification" if classes else "regression"
             raise ValueError(f"the loss {loss!r} is not for {task}; choose from {_names(classes)}.")
         return loss
-    with_epsilon = {} if epsilon is None else {"epsilon": epsilon}
-    made: dict[str, Any] = {
-        "least_squares": LeastSquares,
-        "squared_hinge": SquaredHinge,
-        "hinge": Hinge,
-        "absolute": Absolute,
-        "quantile": lambda: Quantile(quantile),
-        "huber": lambda: HuberHinge(**with_epsilon) if classes else Huber(**with_epsilon),
-        "epsilon_insensitive": lambda: EpsilonInsensitive(**with_epsilon),
-    }
     if isinstance(loss, str) and loss in _names(classes):
-        return made[loss]()
+        if loss == "quantile":
+            return Quantile(quantile)
+        kinds: tuple[type[Loss], ...] = (SquaredHinge, Hinge, LeastSquares, Absolute, EpsilonInsensitive)
+        kind = {kind.name: kind for kind in (*kinds, HuberHinge if classes else Huber)}[loss]
+        return kind() if epsilon is None or not hasattr(kind, "epsilon") else kind(epsilon)  # type: ignore[call-arg]
     raise ValueError(f"loss must be one of {_names(classes)} or a loss object; got {loss!r}.")
 
 

@@ -139,7 +139,6 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     shape = f"{rows.n_rows} x {rows.n_features}"
     _require((rows.n_rows, rows.n_features) == (n, d), f"the source says {shape}, expected {n} x {d}.")
 
-
     def sums(block: RowBlock) -> tuple[Array, Array]:
         return _dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
 

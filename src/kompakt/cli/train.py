@@ -23,7 +23,7 @@ from kompakt.cli.predict import Measures, PredictionWriter, text_output
 from kompakt.cli.tables import Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.io import save
-from kompakt.io.files import model_of
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run

@@ -20,7 +20,7 @@ from kompakt.data import Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
-from kompakt.estimators.compression import as_model
+from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
 from kompakt.reduce import (
@@ -345,7 +345,7 @@ def _model_of(machine: Any) -> Model | None:
     if 8 * len(support) * int(getattr(machine, "n_features_in_", 0)) > _MODEL_BYTES:
         return None
     try:
-        return as_model(machine)
+        return model_of(machine, svm=True)
     except (TypeError, AttributeError):
         return None
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, exported_model, folded, votes
+from kompakt.export.folded import decision_shape, folded, votes
 from kompakt.export.parity import CReport, ParityError, check_rows_for, compare, expect
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
+from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
@@ -100,7 +101,7 @@ def to_c(
         name = name if re.match(r"[A-Za-z_]", name) else f"m_{name}"
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
         raise ValueError(f"name must be a C identifier; got {name!r}.")
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     single = dtype != "double"
     stored = folded(model, single=single)
     levels = eight_bits(stored.basis) if dtype == "int8" else None

@@ -9,22 +9,11 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
 Array = np.ndarray
 _KERNELS = (RBF, Laplacian, Linear, Polynomial, Constant, Sum, Product)
-
-
-def exported_model(fitted: Any) -> Model:
-    """The `Model` of a fitted estimator, model, pipeline that imputes and scales, search, or SVM of scikit-learn."""
-    from kompakt.estimators.compression import SVM_TYPES, as_model
-
-    known = any(cls.__name__ in SVM_TYPES for cls in type(fitted).__mro__)
-    if known or hasattr(fitted, "steps") or hasattr(fitted, "best_estimator_"):
-        return as_model(fitted)
-    return model_of(fitted)
 
 
 def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.io.files import write_atomically
 from kompakt.model import Model
 
 Array = np.ndarray
@@ -207,3 +209,13 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
+
+
+def write_checked(
+    model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: Array, tolerance: float,
+    scores: Array, labels: Array | None, what: str,
+) -> ExportReport:  # fmt: skip
+    """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
+    measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
+    write_atomically(path, [raw])
+    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=(Path(path),))

@@ -1,8 +1,8 @@
 """Files that hold a model: kompakt's own format (`save`, `load`), and what LIBSVM's tools wrote."""
 
 from kompakt.io.container import ModelFileError, UnsupportedModelError
-from kompakt.io.files import load, read_header, save
 from kompakt.io.libsvm import LibsvmModel, RangeFile, read_libsvm, read_range, to_model
+from kompakt.io.schema import load, read_header, save
 
 __all__ = [
     "LibsvmModel",

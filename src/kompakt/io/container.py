@@ -74,6 +74,12 @@ class UnsupportedModelError(ModelFileError):
     """
 
 
+def require(condition: object, message: str) -> None:
+    """Raise ModelFileError with the message unless the condition holds."""
+    if not condition:
+        raise ModelFileError(message)
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of the table of arrays; `offset` counts from the end of the padded header."""

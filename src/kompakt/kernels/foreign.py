@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
-from kompakt.kernels.base import Array, Kernel, Matrix
+from kompakt.kernels.base import Array, Kernel, Matrix, dense
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class CallableKernel(Kernel):
         return pre
 
     def diag(self, X: Matrix) -> Array:
-        return np.array([float(self.pre(X[i : i + 1], _dense(X[i : i + 1]))[0, 0]) for i in range(X.shape[0])])
+        return np.array([float(self.pre(X[i : i + 1], dense(X[i : i + 1]))[0, 0]) for i in range(X.shape[0])])
 
     def gram(self, Z: Array) -> Array:
         K = np.asarray(self.pre(np.asarray(Z, dtype=np.float64), Z), dtype=np.float64)
@@ -58,8 +57,7 @@ class Precomputed(Kernel):
     differentiable: ClassVar[bool] = False
 
     def pre(self, X: Matrix, Z: Array) -> Array:
-        columns = X[:, Z.ravel().astype(np.intp)]
-        return np.array(columns.toarray() if sparse.issparse(columns) else columns)
+        return np.array(dense(X[:, Z.ravel().astype(np.intp)]))
 
     def finish(self, pre: Array) -> Array:
         return pre
@@ -71,8 +69,7 @@ class Precomputed(Kernel):
         if self.training is None:
             raise TypeError("the basis of a precomputed kernel must be chosen among the training rows.")
         index = Z.ravel().astype(np.intp)
-        K = self.training[index][:, index]
-        K = np.asarray(K.toarray() if sparse.issparse(K) else K, dtype=np.float64)
+        K = np.asarray(dense(self.training[index][:, index]), dtype=np.float64)
         return 0.5 * (K + K.T)
 
     def take_basis(self, rows: Any, indices: Array) -> Array:
@@ -84,7 +81,3 @@ class Precomputed(Kernel):
             "a machine with a precomputed kernel cannot be saved or exported: its basis is a list of column numbers of "
             "your matrix, not vectors. Fit with a named kernel instead."
         )
-
-
-def _dense(Z: Matrix) -> Array:
-    return Z.toarray() if sparse.issparse(Z) else Z

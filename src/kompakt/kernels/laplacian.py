@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -36,7 +36,7 @@ class Laplacian(Kernel):
             raise ValueError(f"gamma must be a finite number >= 0; got {self.gamma!r}.")
 
     def pre(self, X: Matrix, Z: Array) -> Array:
-        X = _dense(X)
+        X = _contiguous(X)
         return _city_block()(X, np.ascontiguousarray(Z, dtype=X.dtype))
 
     def finish(self, pre: Array) -> Array:
@@ -56,7 +56,7 @@ class Laplacian(Kernel):
 
     def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
         # dk/dz_jf = gamma k sign(x_if - z_jf); d/dlog gamma = -gamma * distance * k
-        X = _dense(X)
+        X = _contiguous(X)
         Z = np.asarray(Z, dtype=X.dtype)
         W *= K
         d_basis = np.empty(Z.shape)
@@ -66,11 +66,8 @@ class Laplacian(Kernel):
         d_theta = -self.gamma * np.vdot(W.astype(np.float64), self.pre(X, Z))
         return d_basis, np.array([d_theta])
 
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "gamma": self.gamma}
 
-
-def _dense(X: Matrix) -> Array:
+def _contiguous(X: Matrix) -> Array:
     X = X.toarray().astype(np.float64, copy=False) if sparse.issparse(X) else X
     return np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
 

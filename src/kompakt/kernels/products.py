@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,9 +39,6 @@ class Linear(_DotKernel):
     def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
         return tdot(W, dense_rows(X)).astype(np.float64, copy=False), np.empty(0)
 
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name}
-
 
 @dataclass(frozen=True)
 class Polynomial(_DotKernel):
@@ -68,11 +65,12 @@ class Polynomial(_DotKernel):
                 f"the polynomial kernel needs a finite gamma >= 0 and a finite coef0; "
                 f"got gamma={self.gamma!r}, coef0={self.coef0!r}."
             )
+        object.__setattr__(self, "degree", int(self.degree))
 
     def finish(self, pre: Array) -> Array:
         pre *= pre.dtype.type(self.gamma)
         pre += pre.dtype.type(self.coef0)
-        return _power(pre, int(self.degree))
+        return _power(pre, self.degree)
 
     def diag(self, X: Matrix) -> Array:
         return (self.gamma * square_norms(X).astype(np.float64) + self.coef0) ** self.degree
@@ -89,15 +87,12 @@ class Polynomial(_DotKernel):
         X = dense_rows(X)
         products = self.pre(X, Z)
         base = products * products.dtype.type(self.gamma) + products.dtype.type(self.coef0)
-        W *= self.degree * _power(base, int(self.degree) - 1)
+        W *= self.degree * _power(base, self.degree - 1)
         d_basis = self.gamma * tdot(W, X).astype(np.float64, copy=False)
         d_log = [self.gamma * np.vdot(W.astype(np.float64), products)]
         if self.coef0 > 0:
             d_log.append(self.coef0 * W.sum(dtype=np.float64))
         return d_basis, np.array(d_log)
-
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "gamma": self.gamma, "coef0": self.coef0, "degree": int(self.degree)}
 
 
 def _power(base: Array, degree: int) -> Array:

@@ -17,7 +17,7 @@ from kompakt.basis.gram import forward_select
 from kompakt.basis.path import sizes_up_to
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import Design
-from kompakt.estimators.compression import as_model
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.reporting.text import printable
 
@@ -74,13 +74,13 @@ def subject_of(given: Any, X: Any) -> tuple[Subject, Any]:
         check_is_fitted(given)
     inner = getattr(given, "best_estimator_", given)
     if not hasattr(inner, "steps"):
-        return Subject(as_model(inner), inner, type(inner).__name__), X
+        return Subject(model_of(inner, svm=True), inner, type(inner).__name__), X
     last = inner.steps[-1][1]
     last = getattr(last, "best_estimator_", last)
     try:
-        return Subject(as_model(inner), last, type(last).__name__), X
+        return Subject(model_of(inner, svm=True), last, type(last).__name__), X
     except TypeError:
-        model = as_model(last)
+        model = model_of(last, svm=True)
         steps = " → ".join(type(step).__name__ for _, step in inner.steps[:-1])
         note = f"The machine is the last step of a pipeline; features are what {steps} makes of the given columns."
         name = f"{type(given).__name__} with {type(last).__name__}"
