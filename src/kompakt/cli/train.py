@@ -23,7 +23,7 @@ from kompakt.cli.predict import Measures, write_predictions
 from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.io import save
-from kompakt.io.files import model_of
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.train.running import InterruptedWarning

@@ -40,14 +40,14 @@ def search_of(estimator: Any) -> Search | None:
     growth, grid = getattr(estimator, "search_", None), getattr(estimator, "cv_errors_", None)
     if "param_C" in table:
         n = len(table["param_C"])
-        how, chosen, kept = f"{n:,} settings by cross-validation", int(np.argmin(table["rank_test_error"])), range(n)
+        how, kept = f"{n:,} settings by cross-validation", list(range(n))
         columns = table["param_C"], table.get("param_gamma", [None] * n), table.get("error", table["mean_test_error"])
         if "n_resources" in table:  # successive halving: of several records of a setting, the one on most rows counts
             how = f"successive halving, {n:,} trainings"
             settings = zip(*columns[:2], table["param_epsilon"], strict=True)
             kept = sorted({setting: i for i, setting in enumerate(settings)}.values())
         C, gamma, error = (np.array(column, dtype=float)[kept] for column in columns)
-        return Search(C, gamma, error, list(kept).index(chosen), how)
+        return Search(C, gamma, error, kept.index(int(np.argmin(table["rank_test_error"]))), how)
     if growth is not None:
         C, gamma, error = (np.array([getattr(p, name) for p in growth.points]) for name in ("C", "gamma", "error"))
         chosen = [point is growth.best for point in growth.points].index(True)
