@@ -21,7 +21,7 @@ from kompakt import CompactSVC
 from kompakt.datasets import make_checkerboard, make_ringnorm
 
 PICTURE = Path("build") / "demo_boundary.png"
-HEADER = "| data | machine | test error | vectors | fit | prediction per row |\n|---|---|---|---|---|---|"
+HEADER = "| data | model | test error | vectors | fit | prediction per row |\n|---|---|---|---|---|---|"
 
 
 def seconds(function: Any, *arguments: Any) -> float:

@@ -33,6 +33,8 @@ class BasisVectorsDisplay:
         Size of each vector's weights: the order in which they are drawn, and the size of the markers.
     feature_names : sequence of str, optional
     image_shape : (int, int), optional
+    moments : (array, array), optional
+        Means and standard deviations (d,) of the features, by which lines are drawn; else those of the vectors.
     model : Model, optional
         To draw the boundary behind a scatter.
     X, labels : array of shape (n, d) and (n,), optional
@@ -44,6 +46,8 @@ class BasisVectorsDisplay:
     figure_ : matplotlib Figure
     artists_ : list
         What shows the vectors: scatter collections, images or lines.
+    members_ : list of list of int
+        Numbers of the vectors that each of them shows.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class BasisVectorsDisplay:
         strength: Any = None,
         feature_names: Any = None,
         image_shape: tuple[int, int] | None = None,
+        moments: tuple[Array, Array] | None = None,
         model: Any = None,
         X: Any = None,
         labels: Any = None,
@@ -76,7 +81,7 @@ class BasisVectorsDisplay:
         self.kind = kind
         self.strength = np.ones(len(self.vectors)) if strength is None else np.asarray(strength, dtype=float)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
-        self.image_shape = image_shape
+        self.image_shape, self.moments = image_shape, moments
         self.model, self.X, self.labels = model, X, labels
 
     @classmethod
@@ -122,14 +127,8 @@ class BasisVectorsDisplay:
         kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
         features = getattr(estimator, "feature_names_in_", model.feature_names)
         labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
-        known: dict[str, Any] = {
-            "strength": strength[kept],
-            "feature_names": features,
-            "model": model,
-            "X": X,
-            "labels": labels,
-        }
-        display = cls(vectors[kept], sides[kept], names, kind, image_shape=image_shape, **known)
+        known: dict[str, Any] = {"strength": strength[kept], "feature_names": features, "image_shape": image_shape}
+        display = cls(vectors[kept], sides[kept], names, kind, model=model, X=X, labels=labels, **known)
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **options: Any) -> BasisVectorsDisplay:
@@ -141,6 +140,7 @@ class BasisVectorsDisplay:
         self.ax_ = axes_or_new(ax, layout="constrained", figsize=size)
         self.figure_ = self.ax_.figure
         draw = {"scatter": self._scatter, "images": self._images, "parallel": self._lines}[self.kind]
+        self.members_ = [[number] for number in range(len(self.vectors))]
         self.artists_ = draw(self.ax_, options)
         return self
 
@@ -165,17 +165,13 @@ class BasisVectorsDisplay:
             for number in np.unique(labels):
                 ax.scatter(*rows[labels == number].T, color=colour(number), **faint)
         artists = []
-        size = 40 + 110 * np.sqrt(self.strength / max(float(self.strength.max(initial=0.0)), 1e-300))
-        for number in np.unique(self.sides):
-            own, label = self.sides == number, f"for {self.side_names[number]}"
-            look: dict[str, Any] = {
-                "color": colour(number),
-                "marker": marker(number),
-                "edgecolors": "white",
-                "linewidths": 1.2,
-            }
-            look |= {"s": size[own], "label": label, "zorder": 3, **options}
-            artists.append(ax.scatter(*self.vectors[own].T, **look))
+        size = 40 + 110 * np.sqrt(self._shares())
+        self.members_ = [np.flatnonzero(self.sides == number).tolist() for number in np.unique(self.sides)]
+        for own in self.members_:
+            number = self.sides[own[0]]
+            look: dict[str, Any] = {"color": colour(number), "marker": marker(number), "s": size[own]}
+            look |= {"edgecolors": "white", "linewidths": 1.2, "label": f"for {self.side_names[number]}", "zorder": 3}
+            artists.append(ax.scatter(*self.vectors[own].T, **{**look, **options}))
         names = self.feature_names or ["feature 0", "feature 1"]
         ax.set(xlabel=names[0], ylabel=names[1], title=f"{len(self.vectors)} basis vectors")
         ax.legend(fontsize="small")
@@ -219,39 +215,33 @@ class BasisVectorsDisplay:
         return artists
 
     def _lines(self, ax: Any, options: dict[str, Any]) -> list[Any]:
-        middle, spread = self.vectors.mean(axis=0), self.vectors.std(axis=0)
+        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
         values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
         d = values.shape[1]
         shown = np.arange(d)
         if d > _MOST_FEATURES:  # where the two sides differ most
             apart = np.max([np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)], axis=0)
             shown = np.sort(np.argsort(-apart, kind="stable")[:_MOST_FEATURES])
+        artists: list[Any] = []
+        of_side: dict[int, Any] = {}
+        for vector, side, share in zip(values[:, shown], self.sides, self._shares(), strict=True):
+            look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
+            look |= {"alpha": 0.25 + 0.65 * share, "label": f"for {self.side_names[side]}", **options}
+            artists += ax.plot(np.arange(len(shown)), vector, **look)
+            of_side.setdefault(int(side), artists[-1])
         names = self.feature_names or [str(number) for number in range(d)]
+        short = [names[i] if len(names[i]) <= 18 else names[i][:17] + "…" for i in shown]
+        ax.set_xticks(np.arange(len(shown)), short, rotation=90 if len(shown) > 8 else 30)
+        ax.tick_params(axis="x", labelsize="small")
         note = "" if len(shown) == d else f", {len(shown)} of {d} features"
-        ax.set_title(f"{len(values)} basis vectors{note}")
-        chosen = [names[i] for i in shown]
-        return draw_lines(ax, values[:, shown], chosen, self.sides, self.side_names, self.strength, **options)
+        ax.set(ylabel="standard deviations from the mean", title=f"{len(values)} basis vectors{note}")
+        ax.grid(axis="x", alpha=0.3)
+        ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
+        return artists
 
-
-def draw_lines(
-    ax: Any, values: Array, names: list[str], sides: Array, side_names: list[str], strength: Array, **options: Any
-) -> list[Any]:
-    """Draw each vector as a line across the features; `values` (m, d) are in standard deviations from the mean."""
-    artists: list[Any] = []
-    of_side: dict[int, Any] = {}
-    largest = max(float(strength.max(initial=0.0)), 1e-300)
-    for vector, side, size in zip(values, sides, strength, strict=True):
-        look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
-        look |= {"alpha": 0.25 + 0.65 * size / largest, "label": f"for {side_names[side]}", **options}
-        artists += ax.plot(np.arange(len(names)), vector, **look)
-        of_side.setdefault(int(side), artists[-1])
-    short = [name if len(name) <= 18 else name[:17] + "…" for name in names]
-    ax.set_xticks(np.arange(len(names)), short, rotation=90 if len(names) > 8 else 30)
-    ax.tick_params(axis="x", labelsize="small")
-    ax.set_ylabel("standard deviations from the mean")
-    ax.grid(axis="x", alpha=0.3)
-    ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
-    return artists
+    def _shares(self) -> Array:
+        """Sizes of the weights, relative to the largest."""
+        return self.strength / max(float(self.strength.max(initial=0.0)), 1e-300)
 
 
 def resolve_kind(
