@@ -278,18 +278,18 @@ class _Job:
         share = every.n_rows / rows.n_rows
         part = Matching(rows, self.vectors, A, self.C * share, self.few.square_norm)
         A, r = part.normal_equations(self.kernel, candidates)
-        return candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64)
+        return np.asarray(candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64))
 
     def _candidates(self, count: int) -> Array:
         """Support vectors and rows in equal parts, chosen by hash; more of one where there are few of the other."""
         X = self.few.rows.X
         own = smallest_distinct(hash_rows(self.vectors, self.plan.run.key), count)
         if self.few.rows.is_sparse:
-            return self.vectors[own]
+            return np.asarray(self.vectors[own])
         others = smallest_distinct(hash_rows(X, self.plan.run.key), count)
         from_own = max(min(len(own), count // 2), count - len(others))
         both = np.concatenate([self.vectors[own[:from_own]], X[others[: count - from_own]].astype(np.float64)])
-        return both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)]
+        return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def refined(self, basis: Array) -> Array:
         objective: Any = self.few  # has the same interface as the objective of a training problem
@@ -358,7 +358,7 @@ def decision_margin(model: Model, outputs: Array) -> Array | None:
     if model.kind == "regressor":
         return None
     if outputs.shape[1] == 1:
-        return np.abs(outputs[:, 0])
+        return np.asarray(np.abs(outputs[:, 0]))
     assert model.classes is not None
     coding = get_coding(model.coding or "one_vs_rest")
     k = len(model.classes)
@@ -368,7 +368,7 @@ def decision_margin(model: Model, outputs: Array) -> Array | None:
         return best[:, -1] - best[:, -2]
     # the winner's weakest output: the first that could be lost
     won = outputs * coding.codes(k)[winner]
-    return np.maximum(0.0, np.min(np.where(coding.codes(k)[winner] != 0, won, np.inf), axis=1))
+    return np.asarray(np.maximum(0.0, np.min(np.where(coding.codes(k)[winner] != 0, won, np.inf), axis=1)))
 
 
 def agreement(model: Model, f: Array, g: Array) -> float:

@@ -257,7 +257,7 @@ class _State:
             chosen.append(at)
             if step + 1 == self._room():
                 break
-        return drawn[chosen]
+        return np.asarray(drawn[chosen])
 
     def _schur(self, index: Array) -> Array:
         """Kernel matrix of some rows less what the basis spans of it, in float64."""

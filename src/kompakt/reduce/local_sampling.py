@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.metrics import euclidean_distances
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from kompakt.parallel import ordered_map
@@ -221,7 +222,7 @@ def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[A
         labels = y[rows]
         if np.all(labels == labels[0]):
             return None
-        return rows[support_positions(fit(rows), X[rows], labels)]
+        return np.asarray(rows[support_positions(fit(rows), X[rows], labels)])
 
     found = list(run.tracked(ordered_map(one, list(subsamples)), "subsamples", len(subsamples)))
     good = [rows for rows in found if rows is not None and len(rows)]
@@ -288,7 +289,7 @@ def kth_distances(V: Any, k: int) -> Array:
     """Distance of every row of V to its k-th nearest other row (step (iii)), (m,)."""
     index = NearestNeighbors(n_neighbors=k, algorithm=search_method(V)).fit(near_origin(V))
     # called without rows, scikit-learn leaves out each point itself, also among duplicates of it
-    return index.kneighbors()[0][:, k - 1]
+    return np.asarray(index.kneighbors()[0][:, k - 1])
 
 
 def near_origin(X: Any) -> Any:
@@ -351,7 +352,6 @@ class BallSearch:
             # distances near zero must not drown in the squares of a far-away origin
             self._shift = None if sparse.issparse(X) else np.asarray(centres, dtype=np.float64).mean(axis=0)
             self._C = self._near_origin(centres)
-            self._squares = _row_squares(self._C)
 
     def _near_origin(self, rows: Any) -> Any:
         rows = rows.astype(np.float64) if sparse.issparse(rows) else np.asarray(rows, dtype=np.float64)
@@ -389,23 +389,14 @@ class BallSearch:
 
     def _brute(self, block: Any, radius: float) -> tuple[Array, Array]:
         B = self._near_origin(block)
-        squares = _row_squares(B)
-        products = B @ self._C.T
-        D = products.toarray() if sparse.issparse(products) else products
-        D *= -2.0
-        D += squares[:, None]
-        D += self._squares
+        D = euclidean_distances(B, self._C, squared=True)
         # |x|^2 - 2xz + |z|^2 is wrong by a few roundings of |x|^2 + |z|^2: pairs nearer to the edge are looked at again
-        slack = 1e-12 * (float(squares.max(initial=0.0)) + float(self._squares.max(initial=0.0)))
+        slack = 1e-12 * sum(float(_row_squares(A).max(initial=0.0)) for A in (B, self._C))
         rows, centres = np.nonzero(D <= radius * radius + slack)
-        edge = np.flatnonzero(np.abs(D[rows, centres] - radius * radius) <= slack)
-        if len(edge):
-            apart = B[rows[edge]] - self._C[centres[edge]]
-            inside = np.sqrt(_row_squares(apart)) <= radius
-            keep = np.ones(len(rows), dtype=bool)
-            keep[edge] = inside
-            rows, centres = rows[keep], centres[keep]
-        return rows, centres
+        beyond = D[rows, centres] - radius * radius
+        inside, edge = beyond <= 0, np.flatnonzero(np.abs(beyond) <= slack)
+        inside[edge] = np.sqrt(_row_squares(B[rows[edge]] - self._C[centres[edge]])) <= radius
+        return rows[inside], centres[inside]
 
 
 def _some(pairs: Pairs, which: Array) -> Pairs:
@@ -415,7 +406,7 @@ def _some(pairs: Pairs, which: Array) -> Pairs:
 def _row_squares(A: Any) -> Array:
     if sparse.issparse(A):
         return np.asarray(A.multiply(A).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", A, A)
+    return np.asarray(np.einsum("ij,ij->i", A, A))
 
 
 def draw_from_balls(
@@ -567,7 +558,7 @@ def intensities(radii: Array) -> Array:
     if not len(positive):
         return np.full(len(radii), 1.0 / len(radii))
     inverse = 1.0 / np.maximum(radii, positive.min())
-    return inverse / inverse.sum()
+    return np.asarray(inverse / inverse.sum())
 
 
 #: intensity -> rows wanted from each ball, given the weights eta (m,), the rows in each ball (m,) and the rows in X \ T

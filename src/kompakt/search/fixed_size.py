@@ -160,7 +160,7 @@ def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
     least, most = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
     np.minimum.at(least, twins, fold)
     np.maximum.at(most, twins, fold)
-    return np.where(least == most, most, -1)[wanted]
+    return np.asarray(np.where(least == most, most, -1)[wanted])
 
 
 def solve_parts(
@@ -372,7 +372,7 @@ class CrossValidation:
 def spread_order(kernel: Kernel, vectors: Array) -> Array:
     """Order of the basis vectors in which each is the least explained by those before it (pivoted Cholesky)."""
     _, pivots, _, _ = lapack.dpstrf(kernel.gram(vectors), lower=0)
-    return pivots.astype(np.intp) - 1
+    return np.asarray(pivots.astype(np.intp) - 1)
 
 
 # -- search for the width and C -----------------------------------------------------------------------------
@@ -562,4 +562,4 @@ def tune_width_and_cost(
 def _near(Cs: Array, errors: Array) -> Array:
     """Values of C around the best."""
     around = np.log10(Cs[int(np.argmin(errors))]) + _NEAR_COSTS
-    return 10.0 ** np.clip(around, *COSTS)
+    return np.asarray(10.0 ** np.clip(around, *COSTS))

@@ -103,9 +103,10 @@ def cross_validated_path(
         method = cheapest_method(counts, len(unit), targets.shape[1], len(amounts))
         logger.debug("cross-validation of %d folds, %d features: %s", len(own), len(unit), method)
     if method == "downdate":
-        return _downdated(lambda: [features], folds, amounts, unit, memory_budget)
-    features = np.ascontiguousarray(features, dtype=np.float64)
-    return _from_all_rows(features, folds, amounts, unit, _hat if method == "hat" else _iterated)
+        whole = [features]
+        return _downdated(lambda: whole, folds, amounts, unit, memory_budget)
+    values = np.ascontiguousarray(features, dtype=np.float64)
+    return _from_all_rows(values, folds, amounts, unit, _hat if method == "hat" else _iterated)
 
 
 def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalties: int = 1) -> str:
