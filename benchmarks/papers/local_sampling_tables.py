@@ -258,7 +258,7 @@ class Distances(SVC):
 
 def indecision(name: str, values: str, size: int, n_repeats: int) -> dict[str, Any]:
     """Shares of rows nearer to zero than eps, by decision values (eq. 17 as printed) or by distances."""
-    from kompakt.reduce import indecision_study
+    from benchmarks.papers.indecision import indecision_study
 
     X, y, *_ = split(name)
     kind = SVC if values == "decision values" else Distances

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv, train_test
 from sklearn.utils import check_random_state
 
 IntArray: TypeAlias = NDArray[np.intp]
+FloatArray: TypeAlias = NDArray[np.float64]
 Split: TypeAlias = tuple[IntArray, IntArray]
 SIZE_RULES = ("best", "one_se", "within")
 
@@ -241,17 +242,17 @@ def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
     return fold
 
 
-def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[np.float64]:
+def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> FloatArray:
     """Weighted mean loss of each fold, from out-of-fold losses of the rows.
 
     Parameters
     ----------
-    row_losses : array of shape (..., n)
+    row_losses : ndarray of shape (..., n)
         Loss of each row when it was held out (1 for a wrong label, the squared residual, ...).
-    fold : int array of shape (n,)
+    fold : ndarray of shape (n,)
         Fold of each row, 0 .. n_folds - 1; rows of fold -1 are left out.
-    sample_weight : array of shape (n,), optional
-        Row weights. A fold without weight gives NaN.
+    weights : ndarray of shape (n,)
+        A fold without weight gives NaN.
 
     Returns
     -------
@@ -260,27 +261,15 @@ def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike 
 
     Examples
     --------
+    >>> import numpy as np
     >>> from kompakt.validation import fold_means
-    >>> fold_means([1.0, 0.0, 0.0, 0.0], [0, 0, 1, 1]).tolist()
+    >>> fold_means(np.array([1.0, 0.0, 0.0, 0.0]), np.array([0, 0, 1, 1]), np.ones(4)).tolist()
     [0.5, 0.0]
     """
-    losses = np.asarray(row_losses, dtype=np.float64)
-    numbers = np.asarray(fold, dtype=np.intp)
-    if losses.shape[-1:] != numbers.shape:
-        raise ValueError(f"row_losses {losses.shape} and fold {numbers.shape} must hold the same rows.")
-    weights = np.ones(len(numbers)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != numbers.shape:
-        raise ValueError(f"sample_weight must have shape {numbers.shape}, got {weights.shape}.")
-    used = numbers >= 0
-    if not used.any():
-        raise ValueError("No row belongs to a fold (all are -1), so there are no fold errors.")
-    order = np.flatnonzero(used)[np.argsort(numbers[used], kind="stable")]
-    n_folds = int(numbers.max()) + 1
-    counts = np.bincount(numbers[order], minlength=n_folds)
-    if (counts == 0).any():
-        raise ValueError(f"Fold {int(np.argmin(counts))} holds no row; number the folds 0 .. {n_folds - 1}.")
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    sums = np.add.reduceat(losses[..., order] * weights[order], starts, axis=-1)
+    order = np.argsort(fold, kind="stable")[np.count_nonzero(fold < 0) :]
+    counts = np.bincount(fold[order])
+    starts = np.cumsum(counts) - counts
+    sums = np.add.reduceat(row_losses[..., order] * weights[order], starts, axis=-1)
     totals = np.add.reduceat(weights[order], starts)
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
 
@@ -304,8 +293,8 @@ class SizeChoice:
     index: int
     size: int
     threshold: float
-    mean_errors: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
+    mean_errors: FloatArray
+    standard_errors: FloatArray
 
 
 def pick_size(
@@ -346,25 +335,15 @@ def pick_size(
     >>> pick_size([10, 20, 40], errors, "within", tolerance=0.15).size
     10
     """
-    if rule not in SIZE_RULES:
-        raise ValueError(f"Unknown size rule {rule!r}; choose from {', '.join(map(repr, SIZE_RULES))}.")
     if tolerance < 0:
         raise ValueError(f"The tolerance must not be negative, got {tolerance}.")
     path, errors = np.asarray(sizes), np.asarray(fold_errors, dtype=np.float64)
     errors = errors[:, None] if errors.ndim == 1 else errors
-    if path.ndim != 1 or errors.ndim != 2 or len(path) != len(errors) or errors.size == 0:
-        raise ValueError(
-            "sizes must have shape (n_sizes,) and fold_errors (n_sizes, n_folds), both not empty, "
-            f"got {path.shape} and {np.shape(fold_errors)}."
-        )
     n_folds = errors.shape[1]
     with np.errstate(invalid="ignore"):  # inf - inf of an excluded size
         means = errors.mean(axis=1)
         spread = errors.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.full(len(path), np.nan)
-    if standard_errors is not None:
-        spread = np.asarray(standard_errors, dtype=np.float64)
-        if spread.shape != path.shape:
-            raise ValueError(f"standard_errors must have shape {path.shape}, got {spread.shape}.")
+    spread = spread if standard_errors is None else np.asarray(standard_errors, dtype=np.float64)
     possible = np.isfinite(errors).all(axis=1)
     if not possible.any():
         raise ValueError("Every size has a NaN or infinite validation error, so none can be picked.")

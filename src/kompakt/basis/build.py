@@ -70,7 +70,7 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Ar
     if start is not None:
         return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
-    basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
+    basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)

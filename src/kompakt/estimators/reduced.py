@@ -24,7 +24,6 @@ from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
 from kompakt.reduce import (
-    LocalSample,
     ReducedSet,
     ReductionWarning,
     SubsamplePlan,
@@ -512,7 +511,7 @@ class LocalSamplingSVC(ReducedSVC):
         if self.intensity not in INTENSITY:
             raise ValueError(f"intensity must be one of {sorted(INTENSITY)}; got {self.intensity!r}.")
 
-    def _reduce(self, problem: _Problem, run: Run) -> LocalSample:
+    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
         beta = None if isinstance(self.beta, str) else float(self.beta)
         max_train = _rows_of_share("max_train", self.max_train, len(y))

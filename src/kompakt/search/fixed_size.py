@@ -116,7 +116,7 @@ def make_parts(
     among : ndarray, optional
         Rows that take part; all without it.
     """
-    rows, labels = data.in_memory, data.labels
+    rows, labels = data.rows, data.labels
     strata = labels if own else None
     everything = np.arange(rows.n_rows) if among is None else among
     # equal rows have equal numbers
@@ -127,11 +127,11 @@ def make_parts(
         pairs = list(class_pairs(len(data.classes)))
     parts = []
     for number, pair in enumerate(pairs):
-        index, columns, outputs = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs)
+        index, columns, outputs, of_part = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs), rows
         if pair is not None:
             assert labels is not None
             index = everything[np.isin(labels[everything], pair)]
-            columns, outputs = columns_of(basis, strata, pair), np.array([number])
+            columns, outputs, of_part = columns_of(basis, strata, pair), np.array([number]), rows.one_output(number)
         if isinstance(folds, int):  # stratified by class, however rare a class is
             of_class = None if labels is None else labels[index]
             fold = shuffled_folds(len(index), folds, labels=of_class, random_state=key)
@@ -140,7 +140,7 @@ def make_parts(
             fold = fold - 1 if used[0] < 0 else fold
         order = np.argsort(fold, kind="stable")
         index, fold = index[order], fold[order]
-        some = _some_outputs(rows, index, outputs)
+        some = of_part.subset(index)
         if anew is None:
             home = None
             if twins is not None and basis.indices is not None:
@@ -154,23 +154,13 @@ def make_parts(
     return parts
 
 
-def _some_outputs(rows: ArrayRows, index: Array, outputs: Array) -> ArrayRows:
-    """Some of the rows with some of the outputs."""
-    assert rows.targets is not None
-    part = rows.subset(index)
-    part.targets, part.n_outputs = rows.targets[np.ix_(index, outputs)], len(outputs)
-    if part.weights is not None and part.weights.ndim == 2:
-        part.weights = part.weights[:, outputs[0]]
-    return part
-
-
 def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
     """The fold of all rows that have each of the wanted numbers; -1 where there are several folds, or no row."""
     n = int(max(twins.max(), wanted.max())) + 1
     least, most = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
     np.minimum.at(least, twins, fold)
     np.maximum.at(most, twins, fold)
-    return np.where(least == most, most, -1)[wanted]
+    return np.asarray(np.where(least == most, most, -1)[wanted])
 
 
 def solve_parts(
@@ -186,11 +176,10 @@ def solve_parts(
     found: list[Solution] = []
     evaluations = 0
     for output, own in enumerate(columns):
-        if not isinstance(rows, ArrayRows):
-            part: Rows = rows.one_output(output)
-        else:
-            assert rows.weights is not None
-            part = _some_outputs(rows, np.flatnonzero(rows.weights[:, output]), np.array([output]))
+        part = rows.one_output(output)
+        if not rows.streamed:
+            assert part.weights is not None
+            part = part.subset(np.flatnonzero(part.weights))
         solution, spent = solved(part, spec, vectors[own], settings)
         weights[own, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
         evaluations += spent
@@ -383,7 +372,7 @@ class CrossValidation:
 def spread_order(kernel: Kernel, vectors: Array) -> Array:
     """Order of the basis vectors in which each is the least explained by those before it (pivoted Cholesky)."""
     _, pivots, _, _ = lapack.dpstrf(kernel.gram(vectors), lower=0)
-    return pivots.astype(np.intp) - 1
+    return np.asarray(pivots.astype(np.intp) - 1)
 
 
 # -- search for the width and C -----------------------------------------------------------------------------
@@ -414,7 +403,7 @@ class WidthSearch:
     @property
     def kernel(self) -> Kernel:
         """The kernel with the best width."""
-        return self._with_width(self.trials.best.more["width_factor"])
+        return self._with_width(float(self.trials.best.more["width_factor"]))
 
     @property
     def C(self) -> float:
@@ -515,15 +504,25 @@ def tune_width_and_cost(
     >>> bool(abs(np.log10(found.kernel.gamma / 0.3)) < 0.2), bool(abs(np.log10(found.C / 20)) < 0.2)
     (True, True)
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"search must be one of {STRATEGIES}; got {strategy!r}.")
     run = run or Run()
     found = WidthSearch(evaluate, kernel, run)
     if len(kernel.theta) == 0:
-        _search_costs(found)
+        # two paths of C; the first may be long: a penalised intercept can make a very small C the best
+        with run.task("search", 2) as found.step:
+            path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
+            if found.late():
+                found.trials.stopped = "deadline"
+            else:
+                found.visit(1.0, _near(*path), "fine")
         return found
-    if strategy != "profile":
-        _search_both(found, strategy, options)
+    if strategy != "profile":  # width and C together, on logarithmic axes
+        axes = {name: (10.0**low, 10.0**high, "log") for name, (low, high) in (("C", COSTS), ("width", WIDTHS))}
+        seed = {} if strategy == "grid" else {"random_state": run.key}
+
+        def evaluate_one(params: dict[str, float]) -> float:
+            return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
+
+        found.trials.stopped = search(evaluate_one, Space(axes), strategy, run=run, **(seed | options)).stopped
         return found
     # coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best
     scout = found if evaluate_coarse is None else WidthSearch(evaluate_coarse, kernel, run)
@@ -560,29 +559,7 @@ def tune_width_and_cost(
     return found
 
 
-def _search_costs(found: WidthSearch) -> None:
-    """Two paths of C; the first may be long: a penalised intercept can make a very small C the best."""
-    with found.run.task("search", 2) as found.step:
-        path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
-        if found.late():
-            found.trials.stopped = "deadline"
-        else:
-            found.visit(1.0, _near(*path), "fine")
-
-
-def _search_both(found: WidthSearch, strategy: str, options: dict[str, Any]) -> None:
-    """Width and C together, on logarithmic axes."""
-    axes = {"C": (10.0 ** COSTS[0], 10.0 ** COSTS[1], "log"), "width": (10.0 ** WIDTHS[0], 10.0 ** WIDTHS[1], "log")}
-    if strategy != "grid":
-        options = {"random_state": found.run.key, **options}
-
-    def evaluate(params: dict[str, float]) -> float:
-        return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
-
-    found.trials.stopped = search(evaluate, Space(axes), strategy, run=found.run, **options).stopped
-
-
 def _near(Cs: Array, errors: Array) -> Array:
     """Values of C around the best."""
     around = np.log10(Cs[int(np.argmin(errors))]) + _NEAR_COSTS
-    return 10.0 ** np.clip(around, *COSTS)
+    return np.asarray(10.0 ** np.clip(around, *COSTS))
