@@ -349,8 +349,8 @@ class StreamedRows(Rows):
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.data import RowReader, StreamedRows, as_source
-    >>> rows = StreamedRows(RowReader(as_source([(np.arange(6.0).reshape(3, 2), None)])))
+    >>> from kompakt.data import IterableSource, RowReader, StreamedRows
+    >>> rows = StreamedRows(RowReader(IterableSource([(np.arange(6.0).reshape(3, 2), None)])))
     >>> rows.map_reduce(lambda block: (block.X.sum(axis=0),), block_rows=2)
     (array([6., 9.]),)
     """
