@@ -628,11 +628,6 @@ class SvmlightSource(_FileChunks):
             raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {found}.")
         self.n_features = found if n_features is None else int(n_features)
 
-    def where(self, row: int) -> str:
-        chunk, number = locate(self.starts, row)
-        part = self._ranges[chunk]
-        return f"row {row} of {self.name} (row {number + 1} after byte {part.start} of {part.path})"
-
     def load(self, chunk: int) -> Raw:
         X, y = _parse_svmlight(self._ranges[chunk])
         start = int(self.starts[chunk])
@@ -805,9 +800,6 @@ class ParquetSource(_TableSource):
         self.dtype = np.dtype(np.float32 if single else np.float64)
         if max(sizes) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
             self.keep = 2
-
-    def where(self, row: int) -> str:
-        return f"{super().where(row)} (row group {self._groups[locate(self.starts, row)[0]][1]})"
 
     def load(self, chunk: int) -> Raw:
         path, group = self._groups[chunk]

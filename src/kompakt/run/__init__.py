@@ -29,15 +29,12 @@ class Listener(Protocol):
 
     def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
         """A task opens inside the one that is open."""
-        ...
 
     def advance(self, work: float) -> bool:
         """The innermost task made a step; True asks its loop to stop."""
-        ...
 
     def end(self, failed: bool) -> None:
         """The innermost task closes, by an exception where `failed`."""
-        ...
 
 
 @dataclass

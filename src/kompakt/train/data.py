@@ -33,7 +33,7 @@ from kompakt.data import (
     tree_sum,
 )
 from kompakt.data.checks import missing, refuse_non_finite
-from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds
+from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.run import Run
 from kompakt.spec import Data
@@ -580,15 +580,13 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     d = rows.n_features
     at = np.zeros(d) if centre is None else centre
 
-    def one(block: Any) -> tuple[Array, ...]:
-        w = np.ones(len(block)) if block.weights is None else block.weights
-        X = block.X.astype(np.float64)
+    def powers(X: Any, w: Array) -> tuple[Array, ...]:
         if sparse.issparse(X):
-            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel(), np.array(w.sum())
+            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel()
         X = X - at
-        return w @ X, w @ np.square(X), np.array(w.sum())
+        return w @ X, w @ np.square(X)
 
-    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
+    first, second, mass = rows.map_reduce(with_mass(powers), MOMENT_ROWS)
     mean = first / mass
     variance = np.maximum(0.0, second / mass - mean**2)
     # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does
