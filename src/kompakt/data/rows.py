@@ -488,11 +488,9 @@ def hash_numbers(start: int, stop: int, key: int) -> Array:
     return _mix(_mix(numbers + np.uint64(key & _LARGEST)) + _GOLDEN)
 
 
-def smallest_distinct(hashes: Array, count: int, eligible: Array | None = None) -> Array:
+def smallest_distinct(hashes: Array, count: int) -> Array:
     """Row numbers of the `count` smallest distinct hashes, in the order of the hash; fewer if there are fewer."""
-    candidates = np.arange(len(hashes)) if eligible is None else np.flatnonzero(eligible)
-    _, first = np.unique(hashes[candidates], return_index=True)
-    return candidates[first[:count]]
+    return np.unique(hashes, return_index=True)[1][:count]
 
 
 def content_of(rows: Rows, block_rows: int = 4096) -> dict[str, str]:

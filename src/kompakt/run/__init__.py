@@ -196,11 +196,9 @@ class Run:
         """
         return Task(self.listener, self.shared, name, n_steps, work, minor)
 
-    def tracked(
-        self, items: Iterable[T], name: str, n_steps: int | None = None, *, minor: bool = False
-    ) -> Iterator[T]:
+    def tracked(self, items: Iterable[T], name: str, n_steps: int | None = None) -> Iterator[T]:
         """The items, each counted as a step once the caller comes back for the next."""
-        with self.task(name, n_steps, minor=minor) as step:
+        with self.task(name, n_steps) as step:
             for item in items:
                 yield item
                 step()
@@ -245,4 +243,3 @@ class Run:
             return False
         _last_kept = now
         return True
-

@@ -250,10 +250,11 @@ LEARNED = ("learn", "ard", "loo")
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
-    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in learned:
+    given = estimator.gamma
+    if isinstance(given, str) and given in LEARNED and given not in learned:
         raise ValueError(
-            f"gamma must be {_gamma_choices(learned)}; got {estimator.gamma!r}, which "
-            f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
+            f"gamma must be {_gamma_choices(learned)}; got {given!r}, which {type(estimator).__name__} cannot learn. "
+            "CompactSVC and CompactSVR can."
         )
     gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
@@ -566,7 +567,6 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
             f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
         )
 
-
     def spread(fact: Facts) -> Array:
         mass = np.zeros(len(classes))
         mass[np.searchsorted(classes, fact.labels)] = fact.mass
@@ -697,9 +697,7 @@ def fit_on_sample(
             f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
             "Standardise the rows before, or put a StandardScaler into its estimator."
         )
-    rows, facts = first_pass(
-        estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target
-    )
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target)
     if classifier:
         classes_of(facts)
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
