@@ -536,22 +536,25 @@ def _fingerprint(raw: Raw) -> int:
 class _FileChunks(ChunkedSource):
     """Chunks of files of one kind, in the order of the files."""
 
-    #: the file of every chunk
-    _paths: list[str]
+    #: of every chunk, its file and what is read of it: bytes from and to, or the row group and the next
+    _chunks: list[Part]
 
-    def _set_sizes(self, paths: list[str], sizes: list[int]) -> None:
-        if not sizes:
+    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
+        """Set the chunks from parts and their numbers of rows; empty ones are left out."""
+        self._chunks = [part for part, size in found if size]
+        if not self._chunks:
             raise ValueError(f"{self.name} holds no rows.")
-        self._paths, self.starts = paths, np.cumsum([0, *sizes])
+        self.starts = np.cumsum([0, *(size for _, size in found if size)])
         self.n_rows = int(self.starts[-1])
 
     def where(self, row: int) -> str:
-        path = self._paths[locate(self.starts, row)[0]]
-        return f"row {row - int(self.starts[self._paths.index(path)])} of {path}"
+        paths = [part.path for part in self._chunks]
+        path = paths[locate(self.starts, row)[0]]
+        return f"row {row - int(self.starts[paths.index(path)])} of {path}"
 
 
-class ByteRange(NamedTuple):
-    """Some whole lines of a file."""
+class Part(NamedTuple):
+    """A part of a file: whole lines between two bytes, or row groups."""
 
     path: str
     start: int
@@ -564,14 +567,14 @@ class ByteRange(NamedTuple):
             return file.read(self.stop - self.start)
 
 
-def line_ranges(path: str, start: int = 0) -> Iterator[ByteRange]:
+def line_ranges(path: str, start: int = 0) -> Iterator[Part]:
     """Ranges of about `CHUNK_BYTES` that end at line ends."""
     end = os.path.getsize(path)
     with open(path, "rb") as file:
         while start < end:
             file.seek(min(end, start + CHUNK_BYTES) - 1)
             file.readline()
-            yield ByteRange(path, start, file.tell())
+            yield Part(path, start, file.tell())
             start = file.tell()
 
 
@@ -608,35 +611,32 @@ class SvmlightSource(_FileChunks):
         self, paths: list[str], *, n_features: int | None = None, zero_based: Any = "auto", scale: bool = False
     ) -> None:
         self.name, self.scale = named(paths), scale
-        self._ranges: list[ByteRange] = []
-        sizes, least, largest = [], 1, -1
+        found, least, largest = [], 1, -1
         for part in (part for path in paths for part in line_ranges(path)):
             X, _ = _parse_svmlight(part)
-            if X.shape[0]:
-                self._ranges.append(part)
-                sizes.append(X.shape[0])
+            found.append((part, X.shape[0]))
             if X.nnz:
                 least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
-        self._set_sizes([part.path for part in self._ranges], sizes)
+        self._set_chunks(found)
         if zero_based is False and least == 0:
             raise ValueError(
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
             )
         self._first = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
-        found = largest + 1 - self._first
-        if n_features is not None and n_features < found:
-            raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {found}.")
-        self.n_features = found if n_features is None else int(n_features)
+        needed = largest + 1 - self._first
+        if n_features is not None and n_features < needed:
+            raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {needed}.")
+        self.n_features = needed if n_features is None else int(n_features)
 
     def load(self, chunk: int) -> Raw:
-        X, y = _parse_svmlight(self._ranges[chunk])
+        X, y = _parse_svmlight(self._chunks[chunk])
         start = int(self.starts[chunk])
         return Raw(
             csr_rows(X.data, X.indices - self._first, X.indptr, self.n_features, lambda row: self.where(start + row)), y
         )
 
 
-def _parse_svmlight(part: ByteRange) -> tuple[Any, np.ndarray]:
+def _parse_svmlight(part: Part) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
@@ -777,8 +777,7 @@ class ParquetSource(_TableSource):
     ) -> None:
         parquet, types = pyarrow_module("pyarrow.parquet"), pyarrow_module("pyarrow").types
         self.name, self.scale = named(paths), scale
-        self._groups: list[tuple[str, int]] = []
-        sizes: list[int] = []
+        groups: list[tuple[Part, int]] = []
         for path in paths:
             with parquet.ParquetFile(path) as file:
                 here, metadata = file.schema_arrow, file.metadata
@@ -791,18 +790,17 @@ class ParquetSource(_TableSource):
                 dict(zip(here.names, here.types, strict=True)),
                 lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind),
             )
-            counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-            self._groups += [(path, group) for group, count in enumerate(counts) if count]
-            sizes += [count for count in counts if count]
-        self._set_sizes([path for path, _ in self._groups], sizes)
+            for group in range(metadata.num_row_groups):
+                groups.append((Part(path, group, group + 1), metadata.row_group(group).num_rows))
+        self._set_chunks(groups)
         self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        if max(sizes) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
+        if int(np.diff(self.starts).max()) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
             self.keep = 2
 
     def load(self, chunk: int) -> Raw:
-        path, group = self._groups[chunk]
+        path, group, _ = self._chunks[chunk]
         with pyarrow_module("pyarrow.parquet").ParquetFile(path) as file:
             table = file.read_row_group(group, columns=self._columns.all, use_threads=False)
         return self._columns.raw(table, self.dtype)
@@ -850,9 +848,8 @@ class CsvSource(_TableSource):
     ) -> None:
         self.name, self.scale = named(paths), scale
         self._delimiter = delimiter or ("\t" if paths[0].endswith(".tsv") else ",")
-        self._ranges: list[ByteRange] = []
         self._types: dict[str, str] = {}
-        sizes: list[int] = []
+        found: list[tuple[Part, int]] = []
         kinds: set[str] = set()
         for path in paths:
             names, first = self._header(path, header)
@@ -863,10 +860,8 @@ class CsvSource(_TableSource):
             for part in line_ranges(path, first):
                 table = self._parse(part, self._columns.targets or self._columns.features[:1])
                 kinds |= {str(kind) for kind in table.schema.types} if self._columns.targets else set()
-                if table.num_rows:
-                    self._ranges.append(part)
-                    sizes.append(table.num_rows)
-        self._set_sizes([part.path for part in self._ranges], sizes)
+                found.append((part, table.num_rows))
+        self._set_chunks(found)
         self._set_columns()
         self.feature_names = self.feature_names if header else None
         if kinds <= {"int64", "double", "null"} or not self._columns.single:
@@ -888,12 +883,12 @@ class CsvSource(_TableSource):
             return (names, file.tell()) if header else ([str(number) for number in range(len(names))], 0)
 
     def load(self, chunk: int) -> Raw:
-        raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
+        raw = self._columns.raw(self._parse(self._chunks[chunk], self._columns.all), self.dtype)
         if raw.y is None or raw.y.dtype.kind != "U":
             return raw
         return Raw(raw.X, as_strings(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
 
-    def _parse(self, part: ByteRange, columns: list[str]) -> Any:
+    def _parse(self, part: Part, columns: list[str]) -> Any:
         arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")
         text = part.read()
         try:

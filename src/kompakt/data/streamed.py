@@ -462,8 +462,7 @@ class StreamedRows(Rows):
         if self._known is not None:
             numbers, rows = self._known
             order = np.argsort(numbers, kind="stable")
-            place = np.searchsorted(numbers[order], indices)
-            place = order[np.minimum(place, len(order) - 1)]
+            place = order[np.searchsorted(numbers, indices, sorter=order).clip(max=len(order) - 1)]
             if np.array_equal(numbers[place], indices):
                 return rows.X[place]
         return self._gather(indices).X

@@ -222,14 +222,10 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     """
     if class_weight is None:
         return None
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return mass.sum() / (len(classes) * mass)
     if not isinstance(class_weight, dict):
-        raise ValueError(
-            f"class_weight must be None, 'balanced' or a dict of label: weight; got {type(class_weight).__name__}."
-        )
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
     known = list(classes)
     unknown = [label for label in class_weight if label not in known]
     if unknown:
