@@ -140,11 +140,11 @@ class Design:
         self.n_kernel_evals += self.n_rows * self.n_basis
         return partial(_of_computed_values, function, self.kernel, self.basis, self._inverse)
 
-    def matvec(self, B: Array, out: Array | None = None) -> Array:
+    def matvec(self, B: Array) -> Array:
         """Values times B (m, L), as float64 (n, L)."""
-        result = np.empty((self.n_rows, B.shape[1])) if out is None else out
         B = B.astype(self.block_dtype)
-        return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, result)
+        out = np.empty((self.n_rows, B.shape[1]))
+        return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, out)
 
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""

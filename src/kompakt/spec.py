@@ -151,4 +151,3 @@ class Selector(Protocol):
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` vectors for these rows and this objective."""
-        ...

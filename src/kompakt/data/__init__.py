@@ -1,6 +1,6 @@
 """Where rows come from: memory, files, Dask; and the one block loop of the package."""
 
-from kompakt.data.files import IterableSource, as_source
+from kompakt.data.files import IterableSource
 from kompakt.data.rows import (
     ArrayRows,
     RowBlock,
@@ -29,7 +29,6 @@ __all__ = [
     "Source",
     "StreamedRows",
     "TreeSum",
-    "as_source",
     "centre_of",
     "column_means",
     "hash_numbers",

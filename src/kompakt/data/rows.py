@@ -346,7 +346,7 @@ MOMENT_ROWS = 4096
 def column_means(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROWS) -> Array:
     """Weighted mean of every column in float64, (d,), of a matrix or of rows with their weights."""
     rows = _as_rows(X, weights)
-    total, mass = _reduce(rows, lambda x, w: (np.asarray(x.T @ w).ravel(),), block_rows)
+    total, mass = rows.map_reduce(with_mass(lambda x, w: (np.asarray(x.T @ w).ravel(),)), block_rows)
     return total / mass
 
 
@@ -359,9 +359,18 @@ def centre_of(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROW
     return centre_from(*_as_rows(X, weights).map_reduce(centre_sums, block_rows))
 
 
-def centre_sums(block: RowBlock) -> Sums:
-    """Sums of the entries, of their sizes and of the weights, for `centre_from`."""
-    return _with_mass(lambda x, w: (w @ x, w @ np.abs(x)), block)
+def with_mass(sums: Callable[[Any, Array], Sums]) -> BlockFunction:
+    """From `sums(x, w)` of float64 rows and weights to a function of a block, which adds the sum of the weights."""
+
+    def of_block(block: RowBlock) -> Sums:
+        w = np.ones(len(block)) if block.weights is None else block.weights
+        return *sums(block.X.astype(np.float64), w), np.array(w.sum())
+
+    return of_block
+
+
+#: sums of the entries, of their sizes and of the weights, for `centre_from`
+centre_sums = with_mass(lambda x, w: (w @ x, w @ np.abs(x)))
 
 
 def centre_from(total: Array, size: Array, mass: Array) -> Array:
@@ -393,7 +402,7 @@ def total_variance(
             with np.errstate(over="ignore"):
                 return np.asarray(w @ np.square(x.data - mean)), np.asarray(w.sum())
 
-        within, stored, mass = _reduce(rows, stored_squares, block_rows)
+        within, stored, mass = rows.map_reduce(with_mass(stored_squares), block_rows)
         return float((within + (mass * d - stored) * mean * mean) / (mass * d))
     centre = centre_of(rows, None, block_rows) if centre is None else centre
 
@@ -402,23 +411,13 @@ def total_variance(
             x = x - centre
             return w @ x, w @ np.square(x)
 
-    first, second, mass = _reduce(rows, powers, block_rows)
+    first, second, mass = rows.map_reduce(with_mass(powers), block_rows)
     between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
     return float(max(0.0, np.mean(second / mass + 2.0 * between * first / mass + between**2)))
 
 
 def _as_rows(X: Any, weights: Array | None) -> Rows:
     return X if isinstance(X, Rows) else ArrayRows(X, weights=weights)
-
-
-def _reduce(rows: Rows, sums: Callable[[Any, Array], Sums], block_rows: int) -> Sums:
-    """Sums of `sums(x, w)` over float64 row blocks, followed by the sum of the weights."""
-    return rows.map_reduce(partial(_with_mass, sums), block_rows)
-
-
-def _with_mass(sums: Callable[[Any, Array], Sums], block: RowBlock) -> Sums:
-    w = np.ones(len(block)) if block.weights is None else block.weights
-    return *sums(block.X.astype(np.float64), w), np.array(w.sum())
 
 
 # -- hashes: arithmetic of unsigned 64-bit integers, which wraps ------------------------------------------
@@ -489,11 +488,9 @@ def hash_numbers(start: int, stop: int, key: int) -> Array:
     return _mix(_mix(numbers + np.uint64(key & _LARGEST)) + _GOLDEN)
 
 
-def smallest_distinct(hashes: Array, count: int, eligible: Array | None = None) -> Array:
+def smallest_distinct(hashes: Array, count: int) -> Array:
     """Row numbers of the `count` smallest distinct hashes, in the order of the hash; fewer if there are fewer."""
-    candidates = np.arange(len(hashes)) if eligible is None else np.flatnonzero(eligible)
-    _, first = np.unique(hashes[candidates], return_index=True)
-    return candidates[first[:count]]
+    return np.unique(hashes, return_index=True)[1][:count]
 
 
 def content_of(rows: Rows, block_rows: int = 4096) -> dict[str, str]:

@@ -33,7 +33,7 @@ from kompakt.data import (
     tree_sum,
 )
 from kompakt.data.checks import missing, refuse_non_finite
-from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds
+from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.run import Run
 from kompakt.spec import Data
@@ -222,14 +222,10 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     """
     if class_weight is None:
         return None
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return mass.sum() / (len(classes) * mass)
     if not isinstance(class_weight, dict):
-        raise ValueError(
-            f"class_weight must be None, 'balanced' or a dict of label: weight; got {type(class_weight).__name__}."
-        )
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
     known = list(classes)
     unknown = [label for label in class_weight if label not in known]
     if unknown:
@@ -250,10 +246,11 @@ LEARNED = ("learn", "ard", "loo")
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
-    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in learned:
+    given = estimator.gamma
+    if isinstance(given, str) and given in LEARNED and given not in learned:
         raise ValueError(
-            f"gamma must be {_gamma_choices(learned)}; got {estimator.gamma!r}, which "
-            f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
+            f"gamma must be {_gamma_choices(learned)}; got {given!r}, which {type(estimator).__name__} cannot learn. "
+            "CompactSVC and CompactSVR can."
         )
     gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
@@ -566,7 +563,6 @@ def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
             f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
         )
 
-
     def spread(fact: Facts) -> Array:
         mass = np.zeros(len(classes))
         mass[np.searchsorted(classes, fact.labels)] = fact.mass
@@ -580,15 +576,13 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     d = rows.n_features
     at = np.zeros(d) if centre is None else centre
 
-    def one(block: Any) -> tuple[Array, ...]:
-        w = np.ones(len(block)) if block.weights is None else block.weights
-        X = block.X.astype(np.float64)
+    def powers(X: Any, w: Array) -> tuple[Array, ...]:
         if sparse.issparse(X):
-            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel(), np.array(w.sum())
+            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel()
         X = X - at
-        return w @ X, w @ np.square(X), np.array(w.sum())
+        return w @ X, w @ np.square(X)
 
-    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
+    first, second, mass = rows.map_reduce(with_mass(powers), MOMENT_ROWS)
     mean = first / mass
     variance = np.maximum(0.0, second / mass - mean**2)
     # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does
@@ -699,9 +693,7 @@ def fit_on_sample(
             f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
             "Standardise the rows before, or put a StandardScaler into its estimator."
         )
-    rows, facts = first_pass(
-        estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target
-    )
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target)
     if classifier:
         classes_of(facts)
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
