@@ -81,8 +81,7 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         if kind != "widths" or not isinstance(value, np.ndarray):
             return int(value) if kind == "count" else float(value)
         require(
-            value.shape == (model.n_features,),
-            f"the kernel has {value.shape} widths for {model.n_features} features.",
+            value.shape == (model.n_features,), f"the kernel has {value.shape} widths for {model.n_features} features."
         )
         arrays[name] = value
         return {"array": name}
