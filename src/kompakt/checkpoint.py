@@ -100,12 +100,9 @@ class Checkpoint:
     def step(self, kind: str, compute: Callable[[], Any], cls: type | None, complete: Callable[[Any], bool]) -> Any:
         """The value of a finished step, or of `compute`, which is then written down."""
         begin = self._cursor
-        if begin < len(self.records) and self.records[begin].depth == self._depth:
-            record = self.records[begin]
-            if record.kind != kind or record.running:
-                raise CheckpointError(self._disagrees(record.kind, kind))
+        if (known := self._known(kind, running=False)) is not None:
             self._cursor += 1
-            return record.decoded(cls)
+            return known.decoded(cls)
         self._depth += 1
         try:
             value = compute()
@@ -123,20 +120,22 @@ class Checkpoint:
 
     def open_progress(self, kind: str) -> Progress:
         """Where a step is that is not finished."""
-        at = self._cursor
-        known = at < len(self.records) and self.records[at].depth == self._depth
-        if known and not (self.records[at].running and self.records[at].kind == kind):
-            raise CheckpointError(self._disagrees(self.records[at].kind, kind))
-        if not known:
-            self.records.insert(at, _Record(kind, self._depth, True))
+        if self._known(kind, running=True) is None:
+            self.records.insert(self._cursor, _Record(kind, self._depth, True))
         self._cursor += 1
-        return Progress(self, at)
+        return Progress(self, self._cursor - 1)
 
-    def _disagrees(self, found: str, expected: str) -> str:
-        return (
-            f"the checkpoint {self.path} has the step {found!r} where this fit comes to {expected!r}: it was written "
-            "by other code or other library versions. Delete it to start anew."
-        )
+    def _known(self, kind: str, running: bool) -> _Record | None:
+        """The record of the step that comes next, if it was written."""
+        record = self.records[self._cursor] if self._cursor < len(self.records) else None
+        if record is None or record.depth != self._depth:
+            return None
+        if record.kind != kind or record.running != running:
+            raise CheckpointError(
+                f"the checkpoint {self.path} has the step {record.kind!r} where this fit comes to {kind!r}: it was "
+                "written by other code or other library versions. Delete it to start anew."
+            )
+        return record
 
     # -- the file ------------------------------------------------------------------------------------
 

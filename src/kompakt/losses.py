@@ -158,10 +158,10 @@ class HuberHinge(_Huber):
 
 
 class PiecewiseLinear(Loss):
-    """A convex, piecewise linear loss of a residual r(y, f) = sign(y) * (origin(y) - f).
+    """A convex, piecewise linear loss of a residual r: 1 - y f for classes, y - f for regression.
 
     Its subclasses give `kinks` (ascending) and `slopes` (one more than kinks, non-decreasing) of the loss as a
-    function of r, and `residual`; unless they say otherwise, the one kink is at 0.
+    function of r; unless they say otherwise, the one kink is at 0.
     """
 
     piecewise_quadratic: ClassVar[bool] = False
@@ -176,13 +176,13 @@ class PiecewiseLinear(Loss):
     def slopes(self) -> Array:
         """Slopes between the kinks."""
 
-    @abstractmethod
     def residual(self, y: Array, f: Array) -> Array:
         """r per element."""
+        return 1.0 - y * f if self.for_classes else y - f
 
-    @abstractmethod
     def orientation(self, y: Array) -> Array:
         """dr/df per element: -1 for regression, -y for classes."""
+        return -y if self.for_classes else -np.ones_like(y)
 
     def value(self, y: Array, f: Array) -> Array:
         return self.value_of_residual(self.residual(y, f))
@@ -206,28 +206,8 @@ class PiecewiseLinear(Loss):
         return np.zeros(np.broadcast(y, f).shape)
 
 
-class _ClassResidual(PiecewiseLinear):
-    for_classes: ClassVar[bool] = True
-
-    def residual(self, y: Array, f: Array) -> Array:
-        return 1.0 - y * f
-
-    def orientation(self, y: Array) -> Array:
-        return -y
-
-
-class _RegressionResidual(PiecewiseLinear):
-    for_regression: ClassVar[bool] = True
-
-    def residual(self, y: Array, f: Array) -> Array:
-        return y - f
-
-    def orientation(self, y: Array) -> Array:
-        return -np.ones_like(y)
-
-
 @dataclass(frozen=True)
-class Hinge(_ClassResidual):
+class Hinge(PiecewiseLinear):
     """``max(0, 1 - y f)`` for y in {-1, +1}: the loss of the ordinary SVM.
 
     Examples
@@ -239,6 +219,7 @@ class Hinge(_ClassResidual):
     """
 
     name: ClassVar[str] = "hinge"
+    for_classes: ClassVar[bool] = True
 
     @property
     def slopes(self) -> Array:
@@ -246,7 +227,7 @@ class Hinge(_ClassResidual):
 
 
 @dataclass(frozen=True)
-class Absolute(_RegressionResidual):
+class Absolute(PiecewiseLinear):
     """``|y - f|`` (L1).
 
     Examples
@@ -258,6 +239,7 @@ class Absolute(_RegressionResidual):
     """
 
     name: ClassVar[str] = "absolute"
+    for_regression: ClassVar[bool] = True
 
     @property
     def slopes(self) -> Array:
@@ -265,7 +247,7 @@ class Absolute(_RegressionResidual):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(_RegressionResidual):
+class EpsilonInsensitive(PiecewiseLinear):
     """``max(0, |y - f| - epsilon)``: the loss of support vector regression.
 
     Examples
@@ -278,6 +260,7 @@ class EpsilonInsensitive(_RegressionResidual):
 
     epsilon: float = 0.1
     name: ClassVar[str] = "epsilon_insensitive"
+    for_regression: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require_epsilon(self.epsilon, positive=False)
@@ -293,7 +276,7 @@ class EpsilonInsensitive(_RegressionResidual):
 
 
 @dataclass(frozen=True)
-class Quantile(_RegressionResidual):
+class Quantile(PiecewiseLinear):
     """``q r`` above and ``(q - 1) r`` below: the minimiser is the q-quantile.
 
     Examples
@@ -306,6 +289,7 @@ class Quantile(_RegressionResidual):
 
     q: float = 0.5
     name: ClassVar[str] = "quantile"
+    for_regression: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.q, str) or not 0.0 < self.q < 1.0:

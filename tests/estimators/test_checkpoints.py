@@ -23,8 +23,7 @@ from kompakt import (
     checkpoint,
 )
 from kompakt.checkpoint import Checkpoint, CheckpointError, fingerprint
-from kompakt.kernels import RBF
-from kompakt.kernels.foreign import CallableKernel
+from kompakt.kernels import RBF, CallableKernel
 
 
 class Killed(BaseException):

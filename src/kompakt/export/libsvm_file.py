@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import class_pairs
-from kompakt.export.folded import folded
-from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
+from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded
 from kompakt.io.files import check_writable, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, folded, votes
-from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, write_checked
+from kompakt.export.common import TOLERANCE, ExportReport, check_rows_for, decision_shape, folded, votes, write_checked
 from kompakt.io.fitted import model_of
 from kompakt.model import Model
 

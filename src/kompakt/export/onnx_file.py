@@ -11,8 +11,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
-from kompakt.export.folded import decision_shape, decomposed, folded, votes
-from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, write_checked
+from kompakt.export.common import (
+    TOLERANCE,
+    ExportReport,
+    check_rows_for,
+    decision_shape,
+    decomposed,
+    folded,
+    votes,
+    write_checked,
+)
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.linalg import Factor
@@ -280,7 +288,7 @@ class Graph:
             return add("MatMul", X, self.constant(Z.T))
         assert isinstance(kernel, Polynomial)
         base = add("Add", add("MatMul", X, self.constant(kernel.gamma * Z.T)), self.constant(kernel.coef0))
-        return self._power(base, int(kernel.degree))
+        return self._power(base, kernel.degree)
 
     def _power(self, base: str, degree: int) -> str:
         """Integer power by squaring, as the kernel itself computes it."""

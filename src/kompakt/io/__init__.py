@@ -5,14 +5,6 @@ from kompakt.io.libsvm import LibsvmModel, RangeFile, read_libsvm, read_range, t
 from kompakt.io.schema import load, read_header, save
 
 __all__ = [
-    "LibsvmModel",
-    "ModelFileError",
-    "RangeFile",
-    "UnsupportedModelError",
-    "load",
-    "read_header",
-    "read_libsvm",
-    "read_range",
-    "save",
-    "to_model",
-]
+    "LibsvmModel", "ModelFileError", "RangeFile", "UnsupportedModelError", "load", "read_header", "read_libsvm",
+    "read_range", "save", "to_model",
+]  # fmt: skip

@@ -247,8 +247,8 @@ def _check_header(header: dict[str, Any]) -> None:
     if kernel in _REASONS:
         raise UnsupportedModelError(f"kernel_type {kernel} cannot be used: {_REASONS[kernel]}.")
     require(kernel in KERNELS, f"unknown kernel_type {kernel!r}; expected one of {', '.join(KERNELS)}.")
-    for key in KERNELS[kernel]:
-        require(key in header, f"a {kernel} kernel needs {key} in the header.")
+    for key in (*KERNELS[kernel], *(("label", "nr_sv") if classifier else ())):
+        require(key in header, f"a {svm_type} model with a {kernel} kernel needs {key} in the header.")
     require(classes >= 1 and header["total_sv"] >= 0, "nr_class must be at least 1 and total_sv at least 0.")
     pairs = classes * (classes - 1) // 2
     lengths: dict[str, int | None] = {"rho": 1, "prob_density_marks": None}
@@ -256,8 +256,6 @@ def _check_header(header: dict[str, Any]) -> None:
         lengths = {"rho": pairs, "label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
     elif svm_type in REGRESSORS:
         lengths = {"rho": 1, "probA": 1}
-    for key in ("label", "nr_sv") if classifier else ():
-        require(key in header, f"a classifier needs {key} in the header.")
     if classifier:
         require(("probA" in header) == ("probB" in header), "probA and probB of a classifier belong together.")
     else:

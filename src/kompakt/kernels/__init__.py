@@ -5,25 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kompakt.kernels.base import Constant, Kernel, Product, Sum
-from kompakt.kernels.foreign import CallableKernel, Precomputed
 from kompakt.kernels.gaussian import RBF
-from kompakt.kernels.laplacian import Laplacian
-from kompakt.kernels.products import Linear, Polynomial
+from kompakt.kernels.others import CallableKernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = [
-    "RBF",
-    "CallableKernel",
-    "Constant",
-    "Kernel",
-    "Laplacian",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-    "Product",
-    "Sum",
-    "from_spec",
-    "make_kernel",
-]
+    "RBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Product", "Sum",
+    "from_spec", "make_kernel",
+]  # fmt: skip
 
 #: names that a constructor accepts
 NAMES: dict[str, type[Kernel]] = {kind.name: kind for kind in (RBF, Laplacian, Polynomial, Linear, Precomputed)}
