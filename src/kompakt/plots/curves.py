@@ -55,8 +55,8 @@ class SizePathDisplay:
     >>> from kompakt import CompactSVC
     >>> from kompakt.plots import SizePathDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = CompactSVC(n_basis="auto", refine=False, random_state=0).fit(X, y)
-    >>> display = SizePathDisplay.from_estimator(machine)
+    >>> model = CompactSVC(n_basis="auto", refine=False, random_state=0).fit(X, y)
+    >>> display = SizePathDisplay.from_estimator(model)
     >>> display.ax_.get_xlabel()
     'basis vectors'
     """
@@ -69,7 +69,7 @@ class SizePathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **line_options: Any) -> SizePathDisplay:
-        """Draw the path of a machine that was fitted with ``n_basis="auto"``."""
+        """Draw the path of a model that was fitted with ``n_basis="auto"``."""
         path = size_path_of(estimator)
         if path is None:
             raise ValueError(
@@ -140,8 +140,8 @@ class ConvergenceDisplay:
     >>> from kompakt import SpSVC
     >>> from kompakt.plots import ConvergenceDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = SpSVC(n_basis=15, random_state=0).fit(X, y)
-    >>> display = ConvergenceDisplay.from_estimator(machine)
+    >>> model = SpSVC(n_basis=15, random_state=0).fit(X, y)
+    >>> display = ConvergenceDisplay.from_estimator(model)
     >>> display.ax_.get_xlabel(), display.ax_.get_ylabel()
     ('basis vectors', 'objective')
     """

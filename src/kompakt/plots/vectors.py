@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from kompakt.io.fitted import model_of
+from kompakt.model import Model
 from kompakt.plots.style import axes_or_new, colour, marker, pyplot
 
 Array = np.ndarray
@@ -19,7 +22,7 @@ _MOST_IMAGES, _MOST_LINES, _MOST_FEATURES, _MOST_ROWS = 49, 200, 40, 2000
 
 
 class BasisVectorsDisplay:
-    """Basis vectors of a machine, in scikit-learn's display convention.
+    """Basis vectors of a model, in scikit-learn's display convention.
 
     Parameters
     ----------
@@ -55,8 +58,8 @@ class BasisVectorsDisplay:
     >>> from kompakt import CompactSVC
     >>> from kompakt.plots import BasisVectorsDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = CompactSVC(n_basis=12, random_state=0).fit(X, y)
-    >>> display = BasisVectorsDisplay.from_estimator(machine, X, y)
+    >>> model = CompactSVC(n_basis=12, random_state=0).fit(X, y)
+    >>> display = BasisVectorsDisplay.from_estimator(model, X, y)
     >>> display.kind, len(display.vectors)
     ('scatter', 12)
     """
@@ -72,7 +75,7 @@ class BasisVectorsDisplay:
         feature_names: Any = None,
         image_shape: tuple[int, int] | None = None,
         moments: tuple[Array, Array] | None = None,
-        model: Any = None,
+        model: Model | None = None,
         X: Any = None,
         labels: Any = None,
     ) -> None:
@@ -114,8 +117,6 @@ class BasisVectorsDisplay:
         **options
             For the artists of the vectors.
         """
-        from kompakt.io.fitted import model_of
-
         model = model_of(estimator)
         vectors = model.basis_vectors_
         if vectors is None or model.kernel.name == "callable":
@@ -157,7 +158,7 @@ class BasisVectorsDisplay:
         low, high = both.min(axis=0), both.max(axis=0)
         margin = np.where(high > low, 0.08 * (high - low), 0.5)
         if self.model is not None:
-            self._boundary(ax, low - margin, high + margin)
+            self._boundary(ax, self.model, *_grid(low - margin, high + margin, 150))
         faint = {"s": 6, "alpha": 0.35, "linewidths": 0}
         if labels is None:
             ax.scatter(*rows.T, color="0.5", **faint)
@@ -177,10 +178,9 @@ class BasisVectorsDisplay:
         ax.legend(fontsize="small")
         return artists
 
-    def _boundary(self, ax: Any, low: Array, high: Array, resolution: int = 150) -> None:
-        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
-        values = self.model.decision_function(np.column_stack([xx0.ravel(), xx1.ravel()]))
-        if self.model.kind == "regressor":
+    def _boundary(self, ax: Any, model: Model, xx0: Array, xx1: Array, points: Array) -> None:
+        values = model.decision_function(points)
+        if model.kind == "regressor":
             first = (values if values.ndim == 1 else values[:, 0]).reshape(xx0.shape)
             if np.ptp(first) > 1e-9 * np.abs(first).max():  # else a constant, up to rounding
                 ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
@@ -244,6 +244,12 @@ class BasisVectorsDisplay:
         return self.strength / max(float(self.strength.max(initial=0.0)), 1e-300)
 
 
+def _grid(low: Array, high: Array, resolution: int) -> tuple[Array, Array, Array]:
+    """A grid over a rectangle, as from `numpy.meshgrid`, and its points as rows."""
+    xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
+    return xx0, xx1, np.column_stack([xx0.ravel(), xx1.ravel()])
+
+
 def resolve_kind(
     kind: str, image_shape: tuple[int, int] | None, vectors: Array, X: Any
 ) -> tuple[str, tuple[int, int] | None]:
@@ -265,7 +271,7 @@ def resolve_kind(
     return ("images" if kind == "auto" else kind), image_shape
 
 
-def sides_of(model: Any) -> tuple[Array, list[str]]:
+def sides_of(model: Model) -> tuple[Array, list[str]]:
     """Which class every basis vector speaks for, as numbers (m,), and the names of these numbers.
 
     Two classes (or one output): the sign of the weight.  More: the class whose score a vector raises most, found by
@@ -311,7 +317,7 @@ def image_shape_of(X: Any) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class BoundaryStep:
-    """What one step saw on the grid: decision values of every candidate's estimated machine, and the winner's place."""
+    """What one step saw on the grid: decision values of every candidate's estimated model, and the winner's place."""
 
     n_basis: int  # size that the winner makes
     values: Array  # (k, rows, columns)
@@ -346,8 +352,8 @@ class CandidateBoundariesDisplay:
     >>> from kompakt import FEESVC
     >>> from kompakt.plots import CandidateBoundariesDisplay
     >>> X, y = make_moons(120, noise=0.2, random_state=0)
-    >>> machine = FEESVC(C=10.0, patience=8, random_state=0)
-    >>> display = CandidateBoundariesDisplay.from_estimator(machine, X, y, steps=(3, 5), resolution=20)
+    >>> estimator = FEESVC(C=10.0, patience=8, random_state=0)
+    >>> display = CandidateBoundariesDisplay.from_estimator(estimator, X, y, steps=(3, 5), resolution=20)
     >>> [step.n_basis for step in display.steps]
     [3, 5]
     """
@@ -369,7 +375,7 @@ class CandidateBoundariesDisplay:
         axes: Any = None,
         **line_options: Any,
     ) -> CandidateBoundariesDisplay:
-        """Grow a machine with the estimator's parameters on X, y and draw its steps; the estimator stays as it is.
+        """Grow a model with the estimator's parameters on X, y and draw its steps; the estimator stays as it is.
 
         Parameters
         ----------
@@ -387,10 +393,7 @@ class CandidateBoundariesDisplay:
         **line_options
             For the contours.
         """
-        from sklearn.base import clone
-
-        machine = clone(estimator)
-        if machine.selection == "gsvc":
+        if estimator.selection == "gsvc":
             raise ValueError("selection='gsvc' tries no candidates, so there is nothing to draw; use 'fee' or 'sgma'.")
         rows = np.asarray(X, dtype=np.float64)
         classes, labels = np.unique(y, return_inverse=True)
@@ -400,10 +403,8 @@ class CandidateBoundariesDisplay:
                 f"{len(classes)} classes."
             )
         margin = 0.1 * np.ptp(rows, axis=0)
-        low, high = rows.min(axis=0) - margin, rows.max(axis=0) + margin
-        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
-        grid = np.column_stack([xx0.ravel(), xx1.ravel()])
-        found = machine.trace_candidates(rows, labels, grid, steps)
+        xx0, xx1, grid = _grid(rows.min(axis=0) - margin, rows.max(axis=0) + margin, resolution)
+        found = clone(estimator).trace_candidates(rows, labels, grid, steps)
         drawn = [BoundaryStep(n, values.reshape(-1, *xx0.shape), winner) for n, values, winner in found]
         return cls(xx0, xx1, drawn, rows, labels).plot(axes=axes, **line_options)
 
@@ -429,5 +430,5 @@ class CandidateBoundariesDisplay:
 
     def _line(self, ax: Any, values: Array, line_options: dict[str, Any], **style: Any) -> Any:
         if values.min() > 0.0 or values.max() < 0.0:
-            return None  # this machine gives one class everywhere on the grid: it has no boundary
+            return None  # this candidate gives one class everywhere on the grid: it has no boundary
         return ax.contour(self.xx0, self.xx1, values, levels=[0.0], **{"colors": "k", **style, **line_options})

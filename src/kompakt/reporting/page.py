@@ -1,4 +1,4 @@
-"""`report`: a page about a trained machine that needs nothing but itself."""
+"""`report`: a page about a fitted model that needs nothing but itself."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def report(
     n_jobs: int | None = None,
     random_state: int = 0,
 ) -> Path:
-    """Write one self-contained HTML page about a trained machine.
+    """Write one self-contained HTML page about a fitted model.
 
     The page shows the data, the chosen parameters and why, errors with a confusion matrix (or residuals) and the
     prediction time at every size under a slider, calibration, the basis vectors, the time spent, and how to load and
-    export the machine.  It loads nothing from a network, stays under 2 MB, and works on a phone, by keyboard, in light
+    export the model.  It loads nothing from a network, stays under 2 MB, and works on a phone, by keyboard, in light
     and dark.  It needs the extra `report` (jinja2 and Matplotlib).
 
     Parameters
@@ -61,7 +61,7 @@ def report(
         Of a `Model` loaded from a file, the training is unknown and left out.  scikit-learn's kernel SVMs are
         understood too.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Rows to measure on: rows that the machine has not seen tell the truth.
+        Rows to measure on: use rows that the model has not seen, or the errors are too low.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their labels or values.
     path : path-like
@@ -89,9 +89,9 @@ def report(
     >>> import tempfile, pathlib, kompakt
     >>> from sklearn.datasets import make_moons
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> model = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = kompakt.report(machine, X, y, pathlib.Path(folder, "moons.html"))
+    ...     page = kompakt.report(model, X, y, pathlib.Path(folder, "moons.html"))
     ...     page.stat().st_size < 2_000_000
     True
     """
