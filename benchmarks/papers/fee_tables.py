@@ -215,7 +215,7 @@ def tested(name: str, method: str, found: dict[str, Any], n_splits: int) -> dict
             sizes.append(int(machine.n_support_.sum()))
         else:
             machine = FEESVC(
-                found["size"], C=found["C"], gamma=found["gamma"], selection=method, validation_fraction=None,
+                found["size"], C=found["C"], gamma=found["gamma"], selection=method, validation_fraction=0,
                 random_state=seed,
             ).fit(X, labels)  # fmt: skip
             sizes.append(machine.n_basis_)

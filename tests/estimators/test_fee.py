@@ -33,7 +33,7 @@ def test_the_machine_at_the_best_step_is_returned(moons):
 
 def test_the_basis_starts_from_the_class_means(moons):
     X, y = moons
-    machine = FEESVC(5, validation_fraction=None, random_state=0).fit(X, y)
+    machine = FEESVC(5, validation_fraction=0, random_state=0).fit(X, y)
     assert_allclose(machine.basis_vectors_[:2], [X[y == 0].mean(axis=0), X[y == 1].mean(axis=0)], atol=1e-12)
     assert_allclose(machine.basis_vectors_[2:], X[machine.selected_indices_], atol=1e-12)
     assert machine.basis_indices_ is None
@@ -55,7 +55,7 @@ def test_folds_store_their_best_size_and_the_machine_has_the_mean(moons):
 def test_with_all_rows_in_the_basis_it_is_the_exact_svm(C):
     """Growth by the farthest support vectors reaches nearly all of them; rows that are none have no weight to give."""
     X, y = make_moons(60, noise=0.3, random_state=1)
-    machine = FEESVC(62, C=C, gamma=1.0, validation_fraction=None, random_state=0, max_iter=500).fit(X, y)
+    machine = FEESVC(62, C=C, gamma=1.0, validation_fraction=0, random_state=0, max_iter=500).fit(X, y)
     exact = SVC(C=C, gamma=1.0, tol=1e-10).fit(X, y)
     objective = SVC_objective(exact, X, y, C)
     assert machine.objective_ >= objective - 1e-6 * abs(objective)
@@ -77,7 +77,7 @@ def test_the_machine_satisfies_the_optimality_conditions(moons):
 
     X, y = moons
     C = 3.0
-    machine = FEESVC(12, C=C, gamma=1.0, validation_fraction=None, random_state=0, max_iter=500).fit(X, y)
+    machine = FEESVC(12, C=C, gamma=1.0, validation_fraction=0, random_state=0, max_iter=500).fit(X, y)
     assert machine.converged_
     sign = np.where(y == 1, 1.0, -1.0)
     short = 1 - sign * machine.decision_function(X)
@@ -103,7 +103,7 @@ def test_many_classes_share_one_basis():
 def test_weight_two_is_the_row_twice(moons):
     X, y = moons
     counts = np.random.default_rng(0).integers(0, 3, len(X))
-    options = {"n_basis": 10, "validation_fraction": None, "random_state": 0, "C": 5.0}
+    options = {"n_basis": 10, "validation_fraction": 0, "random_state": 0, "C": 5.0}
     weighted = FEESVC(**options).fit(X, y, sample_weight=counts.astype(float))
     repeated = FEESVC(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert_allclose(weighted.basis_vectors_, repeated.basis_vectors_, atol=1e-10)
@@ -112,7 +112,7 @@ def test_weight_two_is_the_row_twice(moons):
 
 def test_rows_permuted_and_sparse(moons):
     X, y = moons
-    options = {"n_basis": 10, "validation_fraction": None, "random_state": 0, "C": 5.0}
+    options = {"n_basis": 10, "validation_fraction": 0, "random_state": 0, "C": 5.0}
     plain = FEESVC(**options).fit(X, y)
     order = np.random.default_rng(1).permutation(len(X))
     permuted = FEESVC(**options).fit(X[order], y[order])
@@ -126,7 +126,7 @@ def test_rows_permuted_and_sparse(moons):
 
 def test_class_weight_moves_the_boundary(moons):
     X, y = moons
-    options = {"n_basis": 8, "validation_fraction": None, "random_state": 0}
+    options = {"n_basis": 8, "validation_fraction": 0, "random_state": 0}
     shares = [FEESVC(class_weight={1: w}, **options).fit(X, y).predict(X).mean() for w in (0.1, 1.0, 10.0)]
     assert shares[0] < shares[1] < shares[2]
 
@@ -134,7 +134,7 @@ def test_class_weight_moves_the_boundary(moons):
 def test_a_precomputed_kernel_starts_from_rows_next_to_the_means(moons):
     X, y = moons
     K = rbf_kernel(X, gamma=1.0)
-    machine = FEESVC(8, kernel="precomputed", C=10.0, validation_fraction=None, random_state=0).fit(K, y)
+    machine = FEESVC(8, kernel="precomputed", C=10.0, validation_fraction=0, random_state=0).fit(K, y)
     assert machine.n_basis_ == 8
     assert machine.score(K, y) > 0.85
 
@@ -142,7 +142,7 @@ def test_a_precomputed_kernel_starts_from_rows_next_to_the_means(moons):
 @pytest.mark.parametrize("solver", ["newton", "irwls"])
 def test_both_trainers(moons, solver):
     X, y = moons
-    machine = FEESVC(10, C=5.0, solver=solver, growth_iter=40, validation_fraction=None, random_state=0).fit(X, y)
+    machine = FEESVC(10, C=5.0, solver=solver, growth_iter=40, validation_fraction=0, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.88
 
 

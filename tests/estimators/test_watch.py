@@ -168,7 +168,7 @@ def fit_interrupted(machine, name: str, step: int):
         (CompactSVC(n_basis=10, loss="hinge", calibrate=True, random_state=0), "refinement", 3),
         (SpSVC(n_basis=30, random_state=0), "growth", 7),
         (FEESVC(n_basis=30, random_state=0), "growth", 9),
-        (FEESVC(n_basis=30, validation_fraction=None, random_state=0), "growth", 9),
+        (FEESVC(n_basis=30, validation_fraction=0, random_state=0), "growth", 9),
     ],
     ids=["refinement", "hinge", "spsvc", "fee", "fee without validation"],
 )

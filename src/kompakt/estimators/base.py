@@ -21,6 +21,7 @@ from kompakt.data import Source, StreamedRows
 from kompakt.data.checks import refuse_non_finite
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.streamed import READ_ROWS
+from kompakt.estimators.params import check_parameters
 from kompakt.kernels import Kernel
 from kompakt.losses import make_loss
 from kompakt.model import Model
@@ -189,6 +190,7 @@ class KernelMachine(Predictor):
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
+            check_parameters(self)
             data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier)
             with resumed(self, checkpoint, data, run) as run:
                 spec = self._spec(data, kernel)

@@ -14,13 +14,14 @@ from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
+from kompakt.estimators.params import check_parameters
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import check_parameters, check_rows, checked_weights, class_factors, resolve_kernel
+from kompakt.train.data import check_rows, checked_weights, class_factors, resolve_kernel
 from kompakt.train.pipeline import Fit, model_of
 from kompakt.train.running import running
 

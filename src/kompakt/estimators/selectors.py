@@ -40,9 +40,7 @@ def make_selector(selection: Any, n_candidates: int | None = None) -> Any:
     return selection if hasattr(selection, "select") else GivenSelector(selection)
 
 
-def projection_selector(
-    selection: Any, epsilon: float, pivot: str, first: str, memory_budget: int | None
-) -> Selector:
+def projection_selector(selection: Any, epsilon: float, pivot: str, first: str, memory_budget: int | None) -> Selector:
     """The selector of a projected machine: greedy projection, given vectors or an object."""
     if isinstance(selection, str):
         if selection != "projection":

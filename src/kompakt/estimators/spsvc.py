@@ -7,16 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Machine, Plan
+from kompakt.basis.build import Machine
 from kompakt.basis.columns import ColumnCache, KernelColumns
 from kompakt.basis.forward import CandidateStream, GrowthPlan, Monitor, Record, finish, grow
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
 from kompakt.data import hash_rows
 from kompakt.estimators.base import MachineClassifier
+from kompakt.estimators.params import (
+    COUNT,
+    SWITCH,
+    ClassWeightParameters,
+    CodingParameters,
+    MachineParameters,
+    Rule,
+    ValidationParameters,
+    WarmStartParameters,
+    estimator,
+    or_none,
+    parameter,
+)
 from kompakt.kernels import Kernel, Precomputed, Sum, make_kernel
 from kompakt.losses import make_loss
-from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
@@ -36,84 +48,19 @@ def grid_values(values: Any, name: str) -> Array:
     return np.sort(grid)
 
 
-class SpSVC(MachineClassifier):
+@estimator
+class SpSVC(
+    ClassWeightParameters,
+    CodingParameters,
+    WarmStartParameters,
+    ValidationParameters,
+    MachineParameters,
+    MachineClassifier,
+):
     """Support vector classifier whose basis is grown greedily on the primal objective.
 
     Forward selection (Keerthi, Chapelle, DeCoste 2006): at each step a few random rows are tried as the next basis
     vector, the one that lowers the squared-hinge objective most is added, and the weights are re-optimised.
-
-    Parameters
-    ----------
-    n_basis : int or "auto", default=100
-        Number of basis vectors; "auto" picks it by cross-validation (`cv`), or on held-out rows when
-        `validation_fraction` is given, up to `max_basis`.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-        For the polynomial kernel of the paper normalise the rows first, with `sklearn.preprocessing.Normalizer`.
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the losses; 1 / lambda of the paper.
-    loss : {"squared_hinge", "huber", "least_squares"} or Loss, default=None
-        None means the squared hinge, and least squares for kernel matching pursuit.
-    epsilon : float, default=None
-        Shortfall at which the Huber-type loss becomes linear.
-    selection : str, default="sp2"
-        How the next vector is chosen: "sp1" (full re-fit with each candidate), "sp2" (best new weight with the others
-        fixed), "hybrid" ("sp1" while it is cheap), "random", "cholesky" (farthest from the span of the basis), "gsvc",
-        "bh", "mark" (largest derivative), "kmp" and "kmp_prefit" (matching pursuit on the least-squares loss).
-    n_candidates : int, default=10
-        Rows tried at each step.  Which ones depends on the step and `random_state` alone.
-    score_rows : {"active", "all"}, default="active"
-        Rows that count in the scores of "sp2", "mark" and "kmp".
-    pool_size : int, default=None
-        Try only this many rows, chosen once, whose kernel columns are computed in advance.
-    retraining : {"quarter_powers", "always", "powers", "adaptive"}, default="quarter_powers"
-        Sizes at which the weights are re-optimised with fresh active rows; between them one bordered system is solved.
-        "adaptive" also adapts the number of candidates.
-    plus_one : bool, default=False
-        Use the kernel 1 + k, which regularises the threshold, in place of an intercept.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-        How more than two classes become outputs on the shared basis.
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-    class_weight : dict or "balanced", default=None
-    tune : bool, default=False
-        Choose C and gamma (and n_basis, if it is "auto") by cross-validation over `C_grid` and `gamma_grid`.
-    C_grid, gamma_grid : array-like, default=None
-        None means 2^-7, ..., 2^7.
-    cv : int, splitter or list of splits, default=3
-    max_basis : int, default=100
-        Largest size when n_basis="auto".
-    validation_fraction : float, default=None
-        Share of the rows to hold out: growth stops when their error has not fallen for `n_iter_no_change` vectors, the
-        best size is kept, and the weights are fitted to all rows.
-    n_iter_no_change : int, default=20
-    cache : bool or "auto", default="auto"
-        Keep full kernel columns of rows that were tried, within `memory_budget`; "auto" does so when the whole kernel
-        matrix fits and rows will be tried more than once on average.
-    shrinking : bool, default=False
-        Leave out rows that stay far inside the margin; all rows are checked at the end.
-    refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
-    refine_iter : int, default=100
-        Iterations of refinement at most.
-    tol : float, default=1e-8
-        Relative norm of the gradient at which the last retraining ends.
-    max_iter : int, default=200
-        Newton steps per retraining.
-    max_time : float, default=None
-        Seconds after which growth stops.
-    warm_start : bool, default=False
-        Continue growing from the basis of the last fit, on the same rows.
-    memory_budget : int, default=None
-        Bytes for features and cached columns (None: 1 GiB).
-    n_jobs : int, default=None
-        Threads; None follows the BLAS limit in force.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -148,84 +95,81 @@ class SpSVC(MachineClassifier):
     (10, True)
     """
 
-    def __init__(
-        self,
-        n_basis: int | str = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = None,
-        epsilon: float | None = None,
-        selection: str = "sp2",
-        n_candidates: int = 10,
-        score_rows: str = "active",
-        pool_size: int | None = None,
-        retraining: str = "quarter_powers",
-        plus_one: bool = False,
-        coding: str = "one_vs_rest",
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        class_weight: Any = None,
-        tune: bool = False,
-        C_grid: Any = None,
-        gamma_grid: Any = None,
-        cv: Any = 3,
-        max_basis: int = 100,
-        validation_fraction: float | None = None,
-        n_iter_no_change: int = 20,
-        cache: Any = "auto",
-        shrinking: bool = False,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.score_rows = score_rows
-        self.pool_size = pool_size
-        self.retraining = retraining
-        self.plus_one = plus_one
-        self.coding = coding
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.class_weight = class_weight
-        self.tune = tune
-        self.C_grid = C_grid
-        self.gamma_grid = gamma_grid
-        self.cv = cv
-        self.max_basis = max_basis
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.cache = cache
-        self.shrinking = shrinking
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_basis: Any = parameter(
+        default=100,
+        kw_only=False,
+        note='"auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to '
+        "`max_basis`.",
+    )
+    kernel: Any = parameter(
+        default="rbf",
+        note="For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).",
+    )
+    C: float = parameter(default=1.0, note="1 / lambda of the paper.")
+    loss: Any = parameter(
+        default=None,
+        note='None means the squared hinge, and least squares for kernel matching pursuit; "hinge" is not possible.',
+    )
+    selection: Any = parameter(
+        default="sp2",
+        note='"sp1" (full re-fit with each candidate), "sp2" (best new weight with the others fixed), "hybrid" ("sp1" '
+        'while it is cheap), "random", "cholesky" (farthest from the span of the basis), "gsvc", "bh", "mark" (largest '
+        'derivative), "kmp" and "kmp_prefit" (matching pursuit on the least-squares loss).',
+    )
+    n_candidates: int = parameter(
+        default=10,
+        type="int",
+        text="Rows tried at each step. Which ones depends on the step and `random_state` alone.",
+        rule=COUNT,
+    )
+    score_rows: str = parameter(
+        default="active", type='{"active", "all"}', text='Rows that count in the scores of "sp2", "mark" and "kmp".'
+    )
+    pool_size: int | None = parameter(
+        default=None,
+        type="int",
+        text="Try only this many rows, chosen once, whose kernel columns are computed in advance.",
+        rule=or_none(COUNT),
+    )
+    retraining: str = parameter(
+        default="quarter_powers",
+        type='{"quarter_powers", "always", "powers", "adaptive"}',
+        text="Sizes at which the weights are re-optimised with fresh active rows; between them one bordered system is "
+        'solved. "adaptive" also adapts the number of candidates.',
+    )
+    plus_one: bool = parameter(
+        default=False,
+        type="bool",
+        text="Use the kernel 1 + k, which regularises the threshold, in place of an intercept.",
+        rule=SWITCH,
+    )
+    tune: Any = parameter(default=False, note='Over `C_grid` and `gamma_grid`; the size too if n_basis is "auto".')
+    C_grid: Any = parameter(default=None, type="array-like", text="None means 2^-7, ..., 2^7.")
+    gamma_grid: Any = parameter(default=None, type="array-like", text="None means 2^-7, ..., 2^7.")
+    cv: Any = parameter(default=3)
+    max_basis: int = parameter(default=100, type="int", text='Largest size when n_basis="auto".', rule=COUNT)
+    validation_fraction: float | None = parameter(
+        default=None,
+        note="None holds out none. Growth stops when their error has not fallen for `n_iter_no_change` vectors, the "
+        "best size is kept, and the weights are fitted to all rows.",
+    )
+    n_iter_no_change: int = parameter(
+        default=20, type="int", text="Vectors without a lower held-out error after which growth stops.", rule=COUNT
+    )
+    cache: Any = parameter(
+        default="auto",
+        type='bool or "auto"',
+        text='Keep full kernel columns of rows that were tried, within `memory_budget`; "auto" does so when the whole '
+        "kernel matrix fits and rows will be tried more than once on average.",
+        rule=Rule("True, False or 'auto'", lambda value: value in (True, False, "auto")),
+    )
+    shrinking: bool = parameter(
+        default=False,
+        type="bool",
+        text="Leave out rows that stay far inside the margin; all rows are checked at the end.",
+        rule=SWITCH,
+    )
+    warm_start: bool = parameter(default=False, note="On the same rows.")
 
     # -- what is minimised, and how -------------------------------------------------------------------
 
@@ -247,11 +191,6 @@ class SpSVC(MachineClassifier):
         intercept = bool(self.fit_intercept) and not self.plus_one
         n_classes = 0 if data.classes is None else len(data.classes)
         return Spec(kernel, loss, float(self.C), intercept, bool(self.penalize_intercept), self.coding, n_classes)
-
-    def _plan(self, data: Data, run: Run) -> Plan:
-        if self.cache not in (True, False, "auto"):
-            raise ValueError(f"cache must be True, False or 'auto'; got {self.cache!r}.")
-        return super()._plan(data, run)
 
     def _growth(self, fit: Fit) -> tuple[GrowthPlan, CandidateStream]:
         """How to grow, and which rows are tried."""
@@ -287,14 +226,14 @@ class SpSVC(MachineClassifier):
         kernel, C, size = best_point(errors, losses)
         found = kernels[kernel] + 1.0 if self.plus_one else kernels[kernel]
         fit.spec = replace(fit.spec, kernel=found, C=float(C_grid[C]))
-        if fit.n_basis is None and self.validation_fraction is None:
+        if fit.n_basis is None and not self.validation_fraction:
             fit.n_basis = size
         fit.attributes["cv_errors_"] = errors
 
     def _choose_size(self, fit: Fit) -> None:
         plan, _ = self._growth(fit)
         fit.n_basis = plan.n_basis
-        if self.validation_fraction is None:
+        if not self.validation_fraction:
             splits = splits_of(fit.data, self.cv, fit.run.key)
             errors = fit.run.step("sizes", lambda: size_errors(fit.data, fit.spec, plan, splits))
             chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12))
@@ -309,7 +248,7 @@ class SpSVC(MachineClassifier):
         columns = self._columns(fit, plan, stream)
         held: Array | None = None
         weights = everywhere = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-        if self.validation_fraction is not None:
+        if self.validation_fraction:
             share = float(self.validation_fraction)
             train, held = holdout(data.labels, share, classifier=True, random_state=fit.run.key)
             weights = everywhere.copy()

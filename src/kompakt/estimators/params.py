@@ -1,0 +1,433 @@
+"""The one table of parameters: type, meaning, constraint and default of every name that estimators share.
+
+A parameter is declared once, as a field of one of the small classes below; an estimator inherits those it has, and may
+give a field another default or one more sentence. The constructor and the section "Parameters" of the docstring are
+made from the fields by `estimator`, and `check_parameters` applies the constraints when a fit begins.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, TypeVar, dataclass_transform
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from kompakt.train.data import LARGEST
+
+T = TypeVar("T")
+Class = TypeVar("Class", bound=type)
+
+
+# -- constraints ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A constraint: the text behind "must be", whether a value keeps to it, and what to do where it does not."""
+
+    text: str
+    holds: Callable[[Any], bool]
+    remedy: str = ""
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def one_of(*choices: str) -> Rule:
+    """One of some names."""
+    return Rule(f"one of {choices}", lambda value: isinstance(value, str) and value in choices)
+
+
+def or_none(rule: Rule) -> Rule:
+    """None, or what the rule says."""
+    return Rule(f"None or {rule.text}", lambda value: value is None or rule.holds(value))
+
+
+POSITIVE = Rule("a positive, finite number", lambda value: is_number(value) and 0 < float(value) < np.inf)
+SWITCH = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+COUNT = Rule("a whole number of at least 1", is_count)
+SHARE = Rule("a number from 0 to below 1", lambda value: is_number(value) and 0 <= float(value) < 1)
+COST = Rule(
+    f"a positive, finite number between {1.0 / LARGEST:.0e} and {LARGEST:.0e}",
+    lambda value: is_number(value) and 1.0 / LARGEST <= float(value) <= LARGEST,
+    " Scale inputs and targets, and take a C nearer to 1.",
+)
+SIZE = Rule(
+    "a whole number of at least 1, or 'auto' where the size is chosen",
+    lambda value: value == "auto" if isinstance(value, str) else is_count(value),
+)
+SECONDS = Rule(
+    "None or a positive number of seconds",
+    lambda value: value is None or (isinstance(value, Real) and float(value) > 0),
+)
+FOLDS = Rule(
+    "at least 2 folds, a splitter or a list of splits",
+    lambda value: not isinstance(value, Integral) or is_count(value, 2),
+)
+BYTES = or_none(Rule("a whole number of bytes", lambda value: is_count(value, 0)))
+
+
+# -- declaring parameters ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What the table knows of a parameter."""
+
+    name: str
+    type: str
+    text: str
+    default: Any
+    rule: Rule | None
+    note: str  # a sentence of the estimator's own
+
+
+def parameter(
+    *, default: T, type: str = "", text: str = "", rule: Rule | None = None, note: str = "", kw_only: bool = True
+) -> T:
+    """A field that is a parameter: its type and meaning in words, its constraint, and a note of the estimator's own.
+
+    A class that inherits the field repeats it with what is different there: another default, a note.
+    """
+    known = {"type": type, "text": text, "rule": rule, "note": note}
+    metadata = {name: value for name, value in known.items() if value}
+    return field(default=default, kw_only=kw_only, metadata=metadata)  # type: ignore[no-any-return]
+
+
+def parameters_of(cls: type) -> dict[str, Parameter]:
+    """The parameters of an estimator by name, in the order of its constructor."""
+    found = {}
+    declared = [vars(base)["__dataclass_fields__"] for base in cls.__mro__ if "__dataclass_fields__" in vars(base)]
+    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):
+        known: dict[str, Any] = {}
+        for base in reversed(declared):
+            if own.name in base:
+                known |= base[own.name].metadata
+        default = None if own.default is MISSING else own.default
+        found[own.name] = Parameter(
+            own.name, known.get("type", ""), known.get("text", ""), default, known.get("rule"), known.get("note", "")
+        )
+    return found
+
+
+def _section(cls: type) -> str:
+    """The section "Parameters" of the docstring."""
+    lines = ["    Parameters", "    ----------"]
+    for one in parameters_of(cls).values():
+        default = f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
+        lines.append(f"    {one.name} : {one.type}, default={default}")
+        text = f"{one.text} {one.note}".strip()
+        lines += textwrap.wrap(text, 119, initial_indent=8 * " ", subsequent_indent=8 * " ", break_on_hyphens=False)
+    return "\n".join(lines) + "\n\n"
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
+def shared(cls: Class) -> Class:
+    """Make a class of parameters that estimators inherit."""
+    made: Class = dataclass(eq=False, repr=False, kw_only=True)(cls)  # type: ignore[assignment]
+    return made
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
+def estimator(cls: Class) -> Class:
+    """Make an estimator of a class with parameters: its constructor, which only stores, and its docstring."""
+    cls = shared(cls)
+    store = vars(cls)["__init__"]
+
+    @functools.wraps(store)
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        refuse_old_names(cls, values)
+        store(self, *args, **values)
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    head, mark, rest = (cls.__doc__ or "").partition("    Attributes\n    ----------\n")
+    cls.__doc__ = head + _section(cls) + mark + rest
+    return cls
+
+
+#: names that parameters had, and where they are now
+OLD_NAMES: dict[str, str] = {}
+
+
+def refuse_old_names(cls: type, values: dict[str, Any]) -> None:
+    """Say what has become of a parameter that an estimator had under another name."""
+    known = getattr(cls, "__dataclass_fields__", {})
+    for name in values:
+        if name in OLD_NAMES and name not in known:
+            raise TypeError(f"{cls.__name__} has no parameter {name!r} any more: {OLD_NAMES[name]}.")
+
+
+def check_parameters(machine: BaseEstimator) -> None:
+    """Apply the constraints of the table to the parameters of an estimator."""
+    known = parameters_of(type(machine))
+    for name, value in machine.get_params(deep=False).items():
+        rule = known[name].rule if name in known else None
+        if rule is not None and not rule.holds(value):
+            raise ValueError(f"{name} must be {rule.text}; got {value!r}.{rule.remedy}")
+
+
+# -- the table -----------------------------------------------------------------------------------------------
+# A class that inherits several of these has the parameters of the last one first.
+
+
+class Parameters(BaseEstimator):
+    """Base of the classes of parameters."""
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters by name, as in scikit-learn."""
+        refuse_old_names(type(self), params)
+        return super().set_params(**params)
+
+
+@shared
+class SizeParameters(Parameters):
+    """How many basis vectors."""
+
+    n_basis: Any = parameter(
+        default=100,
+        kw_only=False,
+        type='int or "auto"',
+        text="Number of basis vectors, at most.",
+        rule=SIZE,
+    )
+
+
+@shared
+class KernelParameters(Parameters):
+    """Which kernel."""
+
+    kernel: Any = parameter(
+        default="rbf",
+        type='{"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel',
+        text="The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.",
+    )
+    gamma: Any = parameter(
+        default="scale",
+        type='{"scale", "auto", "learn", "ard"}, float or array of shape (n_features,)',
+        text='Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" '
+        '1 / n_features. Where vectors are refined, "learn" (one width) and "ard" (one per feature) move with them, '
+        'from "scale" on; they need `refine`. None means "ard" where a Gaussian kernel is refined, else "scale".',
+    )
+    degree: int = parameter(default=3, type="int", text="Degree of the polynomial kernel.", rule=COUNT)
+    coef0: float = parameter(default=0.0, type="float", text="Constant term of the polynomial kernel.")
+
+
+@shared
+class CostParameters(Parameters):
+    """The cost of losses."""
+
+    C: float = parameter(
+        default=1.0,
+        type="float",
+        text="Cost of the losses: 1/2 beta' K beta + C sum_i s_i loss_i is minimised. `tune` searches for it.",
+        rule=COST,
+    )
+
+
+@shared
+class LossParameters(Parameters):
+    """What is summed over the rows."""
+
+    loss: Any = parameter(
+        default="squared_hinge",
+        type="str or Loss",
+        text='Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers '
+        '"least_squares", "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.',
+    )
+    epsilon: float | None = parameter(
+        default=None,
+        type="float",
+        text="Width of the insensitive zone of a loss, or where the Huber loss becomes linear; None takes the loss's "
+        "default.",
+    )
+    fit_intercept: bool = parameter(default=True, type="bool", text="Whether there is an intercept.", rule=SWITCH)
+    penalize_intercept: bool = parameter(
+        default=False,
+        type="bool",
+        text="Whether the intercept counts in the penalty; where it does, the result depends on where the targets lie.",
+        rule=SWITCH,
+    )
+
+
+@shared
+class SelectionParameters(Parameters):
+    """How basis vectors are chosen."""
+
+    selection: Any = parameter(
+        default="gram",
+        type="str, array of vectors or selector",
+        text="How basis vectors are chosen, by name or by an object with options.",
+    )
+
+
+@shared
+class RefineParameters(Parameters):
+    """Whether basis vectors move."""
+
+    refine: Any = parameter(
+        default=False,
+        type="bool",
+        text="Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out "
+        "rows check that it pays, and `refinement_` tells.",
+        rule=SWITCH,
+    )
+    refine_iter: int = parameter(default=100, type="int", text="Iterations of refinement at most.", rule=COUNT)
+
+
+@shared
+class TuneParameters(Parameters):
+    """What is searched for, and how errors are measured."""
+
+    tune: Any = parameter(
+        default=False,
+        type="bool",
+        text="Whether C and the width of the kernel are chosen by held-out error; sets `C_` and `gamma_`.",
+        rule=SWITCH,
+    )
+    cv: Any = parameter(
+        default=None,
+        type="int, splitter or list of splits",
+        text="How rows are held out where something is chosen by held-out error: a number of folds, a splitter of "
+        "scikit-learn, or the splits themselves.",
+    )
+
+
+@shared
+class StoppingParameters(Parameters):
+    """When solvers stop."""
+
+    tol: float = parameter(
+        default=1e-8,
+        type="float",
+        text="Norm of the gradient, relative to its parts, at which the weights are found.",
+        rule=POSITIVE,
+    )
+    max_iter: int = parameter(
+        default=200, type="int", text="Iterations for the weights at most; a fit that needs more warns.", rule=COUNT
+    )
+    max_time: float | None = parameter(
+        default=None,
+        type="float",
+        text="Seconds after which search, growth and refinement end with the best found so far.",
+        rule=SECONDS,
+    )
+
+
+@shared
+class WarmStartParameters(Parameters):
+    """Where a fit begins."""
+
+    warm_start: bool = parameter(default=False, type="bool", text="Go on from the basis of the last fit.", rule=SWITCH)
+
+
+@shared
+class ValidationParameters(Parameters):
+    """Rows that are held out once."""
+
+    validation_fraction: float | None = parameter(
+        default=None,
+        type="float",
+        text="Share of the rows held out once, to decide by their error; 0 holds out none, None is the method's own.",
+        rule=or_none(SHARE),
+    )
+
+
+@shared
+class ClassWeightParameters(Parameters):
+    """What a class weighs."""
+
+    class_weight: Any = parameter(
+        default=None,
+        type='dict or "balanced"',
+        text='Weights of the classes, by label; "balanced" gives all classes the same sum of weights.',
+    )
+
+
+@shared
+class CodingParameters(Parameters):
+    """How classes become outputs."""
+
+    coding: Any = parameter(
+        default="one_vs_rest",
+        type='{"one_vs_rest", "one_vs_one", "minimum_output"}',
+        text="How more than two classes become outputs on the shared basis.",
+    )
+
+
+@shared
+class RunParameters(Parameters):
+    """How a fit runs; the result does not depend on it, but for `random_state`."""
+
+    n_jobs: int | None = parameter(
+        default=None, type="int", text="Threads over row blocks; None follows the BLAS limit in force."
+    )
+    random_state: Any = parameter(
+        default=None,
+        type="int, RandomState or None",
+        text="Seed of whatever is drawn; the same seed gives the same model.",
+    )
+    verbose: int = parameter(
+        default=0, type="int", text="1 shows the main steps of a fit on standard error, 2 all of them."
+    )
+
+
+@shared
+class MemoryParameters(Parameters):
+    """How much memory a fit may take."""
+
+    memory_budget: int | None = parameter(
+        default=None,
+        type="int",
+        text="Bytes for stored kernel values and features (None: 1 GiB); what does not fit is computed by blocks.",
+        rule=BYTES,
+    )
+
+
+@shared
+class MachineParameters(
+    RunParameters,
+    MemoryParameters,
+    StoppingParameters,
+    TuneParameters,
+    RefineParameters,
+    SelectionParameters,
+    LossParameters,
+    CostParameters,
+    KernelParameters,
+    SizeParameters,
+):
+    """What the machines with a primal objective share."""
+
+
+@shared
+class ProjectionParameters(Parameters):
+    """How rows are chosen that others are projected on."""
+
+    epsilon: float = parameter(
+        default=0.0, type="float", text="Stop adding vectors when every row's representation error is below it."
+    )
+    pivot: str = parameter(
+        default="max",
+        type='{"max", "random"}',
+        text='"max" adds the row with the largest error; "random" draws a row with probability proportional to weight '
+        "times error, which gives a smaller mean error because the maximum is drawn to outliers.",
+        rule=one_of("max", "random"),
+    )
+    first: str = parameter(
+        default="random",
+        type='{"random", "norm"}',
+        text="First vector: random, or the one of largest norm.",
+        rule=one_of("random", "norm"),
+    )
