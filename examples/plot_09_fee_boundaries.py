@@ -19,7 +19,7 @@ machine = FEESVC(gamma=10.0, C=100.0, random_state=0)
 display = CandidateBoundariesDisplay.from_estimator(machine, X_train, y_train, steps=(3, 4, 6, 10), resolution=60)
 
 # %%
-# Growth stops `patience` steps after the lowest validation error, and the machine of that step is returned.
+# Growth stops 20 steps after the lowest validation error (`AutoSize` sets another number); that machine is returned.
 machine.fit(X_train, y_train)
 error = 100 * (1 - machine.score(X_test, y_test))
 print(f"{machine.n_basis_} vectors after {len(machine.history_)} sizes, test error {error:.2f} %")

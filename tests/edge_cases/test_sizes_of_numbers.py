@@ -23,6 +23,7 @@ from kompakt import (
     LocalSamplingSVC,
     ProjectedKernelFisher,
     ProjectedSVC,
+    Refinement,
     SpSVC,
 )
 
@@ -32,9 +33,9 @@ T = np.sin(2 * X[:, 0]) + X[:, 1]
 Y = (T > 0).astype(int)
 
 MACHINES = {
-    "CompactSVC": CompactSVC(15, refine_iter=10, random_state=0),
+    "CompactSVC": CompactSVC(15, refine=Refinement(10), random_state=0),
     "CompactSVC hinge": CompactSVC(15, refine=False, loss="hinge", random_state=0),
-    "CompactSVR": CompactSVR(15, refine_iter=10, random_state=0),
+    "CompactSVR": CompactSVR(15, refine=Refinement(10), random_state=0),
     "CompactSVR tube": CompactSVR(15, refine=False, loss="epsilon_insensitive", random_state=0),
     "SpSVC": SpSVC(15, random_state=0),
     "FEESVC": FEESVC(15, random_state=0),

@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from kompakt import FEESVC, FEESVR
+from kompakt import FEESVC, FEESVR, AutoSize, FEESelector, GridSearch, TwoGrids
 from kompakt.validation import holdout
 
 
@@ -19,7 +19,7 @@ def moons():
 
 def test_the_machine_at_the_best_step_is_returned(moons):
     X, y = moons
-    machine = FEESVC(C=10.0, patience=6, random_state=0).fit(X, y)
+    machine = FEESVC(AutoSize(n_iter_no_change=6), C=10.0, random_state=0).fit(X, y)
     errors = [record["validation_error"] for record in machine.history_]
     sizes = [record["n_basis"] for record in machine.history_]
     assert machine.n_basis_ == sizes[int(np.argmin(errors))]
@@ -42,7 +42,7 @@ def test_the_basis_starts_from_the_class_means(moons):
 
 def test_folds_store_their_best_size_and_the_machine_has_the_mean(moons):
     X, y = moons
-    machine = FEESVC(30, C=10.0, patience=5, cv=3, random_state=0).fit(X, y)
+    machine = FEESVC(AutoSize(30, n_iter_no_change=5), C=10.0, cv=3, random_state=0).fit(X, y)
     assert len(machine.fold_sizes_) == 3
     assert machine.n_basis_ == round(machine.fold_sizes_.mean())
     for fold in range(3):
@@ -94,7 +94,7 @@ def test_the_machine_satisfies_the_optimality_conditions(moons):
 def test_many_classes_share_one_basis():
     X, y = load_iris(return_X_y=True)
     for coding in ("one_vs_rest", "one_vs_one"):
-        machine = FEESVC(20, C=10.0, patience=5, coding=coding, random_state=0).fit(X, y)
+        machine = FEESVC(AutoSize(20, n_iter_no_change=5), C=10.0, coding=coding, random_state=0).fit(X, y)
         assert machine.dual_coef_.shape == (3, machine.n_basis_)
         assert_allclose(machine.basis_vectors_[:3].mean(axis=0), X.mean(axis=0), atol=0.3)
         assert machine.score(X, y) > 0.9
@@ -142,7 +142,8 @@ def test_a_precomputed_kernel_starts_from_rows_next_to_the_means(moons):
 @pytest.mark.parametrize("solver", ["newton", "irwls"])
 def test_both_trainers(moons, solver):
     X, y = moons
-    machine = FEESVC(10, C=5.0, solver=solver, growth_iter=40, validation_fraction=0, random_state=0).fit(X, y)
+    selection = FEESelector(solver=solver, growth_iter=40)
+    machine = FEESVC(10, C=5.0, selection=selection, validation_fraction=0, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.88
 
 
@@ -151,7 +152,7 @@ def test_regression(loss):
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (250, 1))
     y = np.sinc(X[:, 0]) + 0.05 * rng.normal(size=250)
-    machine = FEESVR(40, C=50.0, gamma=1.0, loss=loss, patience=5, random_state=0).fit(X, y)
+    machine = FEESVR(AutoSize(40, n_iter_no_change=5), C=50.0, gamma=1.0, loss=loss, random_state=0).fit(X, y)
     assert machine.n_basis_ < 30
     assert machine.score(X, y) > 0.95
     two = FEESVR(10, C=50.0, gamma=1.0, random_state=0).fit(X, np.column_stack([y, -y]))
@@ -161,7 +162,7 @@ def test_regression(loss):
 def test_tuning_sets_width_cost_and_size(moons):
     X, y = moons
     machine = FEESVC(
-        15, tune=True, cv=2, patience=3, sigma_exponents=[-1, 0], C_exponents=[0, 1], n_jobs=1, random_state=0
+        AutoSize(15, n_iter_no_change=3), cv=2, tune=TwoGrids([-1, 0], [0, 1]), n_jobs=1, random_state=0
     ).fit(X, y)
     assert machine.search_.n_trainings == 2 * (4 + 100)
     assert machine.n_basis_ == machine.search_.best.size
@@ -172,11 +173,20 @@ def test_tuning_sets_width_cost_and_size(moons):
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
-    [({"selection": "best"}, "selection"), ({"solver": "smo"}, "solver"), ({"patience": 0}, "patience")],
+    [({"selection": "best"}, "selection"), ({"tune": GridSearch()}, "tune must be True or False or TwoGrids")],
 )
 def test_wrong_words_are_named(moons, wrong, match):
     with pytest.raises(ValueError, match=match):
         FEESVC(**wrong).fit(*moons)
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [(FEESelector, {"solver": "smo"}), (FEESelector, {"n_candidates": 0}), (TwoGrids, {"rule": "best"})],
+)
+def test_wrong_options_are_named(options, values):
+    with pytest.raises(ValueError, match=f"{next(iter(values))} must be"):
+        options(**values)
 
 
 def test_refit_uses_the_held_out_rows_for_the_weights_only(moons):

@@ -18,15 +18,14 @@ from kompakt.estimators.base import (
     offered_if,
 )
 from kompakt.estimators.params import (
-    COUNT,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
     MachineParameters,
     ValidationParameters,
     WarmStartParameters,
+    auto_size,
     estimator,
-    or_none,
     parameter,
     shared,
 )
@@ -39,7 +38,7 @@ from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import holdout
+from kompakt.validation import AutoSize, holdout
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
@@ -52,7 +51,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     n_basis: Any = parameter(
         default=100,
         kw_only=False,
-        note='"auto" takes the smallest within one standard error of the best on a path of sizes.',
+        options={AutoSize: ("tol",)},
+        note='"auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.',
     )
     gamma: Any = parameter(
         default=None,
@@ -62,12 +62,6 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         default="gram",
         note='"gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of '
         'the inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.',
-    )
-    n_candidates: int | None = parameter(
-        default=None,
-        type="int",
-        text='Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.',
-        rule=or_none(COUNT),
     )
     refine: Any = parameter(
         default=True, note="Never worse than the start on the training objective or on held-out rows."
@@ -80,17 +74,11 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         note="By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.",
     )
     cv: Any = parameter(default=None, note='For `tune` and n_basis="auto"; None holds out a fifth of the rows once.')
-    size_tol: float | None = parameter(
-        default=None,
-        type="float",
-        text='With "auto": how much above the best validation error the chosen size may lie, instead of one standard '
-        "error.",
-    )
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        selector = make_selector(self.selection, self.n_candidates)
+        selector = make_selector(self.selection)
         plan = super()._plan(data, run)
         share = plan.validation_fraction if self.validation_fraction is None else float(self.validation_fraction)
         return replace(plan, selector=selector, validation_fraction=share)
@@ -143,9 +131,10 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
-        splits = self._splits(fit)
+        splits, auto = self._splits(fit), auto_size(self.n_basis)
+        tol = None if auto is None else auto.tol
         largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
-        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), self.size_tol)
+        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), tol)
         fit.n_basis = path.size
         if path.basis is not None:
             fit.spec = replace(fit.spec, kernel=path.kernel)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kompakt.basis.build import Machine, Plan
+from kompakt.basis.build import Machine
 from kompakt.basis.fee import (
+    SELECTIONS,
     FeeCandidates,
     FeeGrowth,
     FeePlan,
+    FEESelector,
     Observer,
     SemiparametricMachine,
     Trial,
@@ -26,12 +27,12 @@ from kompakt.data import hash_rows
 from kompakt.design import Design
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
-    COUNT,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
     MachineParameters,
     ValidationParameters,
+    auto_size,
     check_parameters,
     estimator,
     one_of,
@@ -41,12 +42,12 @@ from kompakt.estimators.params import (
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.search.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, search_fee
+from kompakt.search.fee import C_EXPONENTS, SIGMA_EXPONENTS, TwoGrids, search_fee
 from kompakt.solve import Problem, solve
-from kompakt.spec import Basis, Data
+from kompakt.spec import Basis
 from kompakt.train.data import prepare, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import Split, holdout
+from kompakt.validation import AutoSize, Split, holdout
 
 Array = np.ndarray
 
@@ -56,16 +57,18 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
     """What classifier and regressor share: choosing a size, growing to it, weights to the end."""
 
     n_basis: Any = parameter(
-        default=100, kw_only=False, note="The size itself is chosen by validation (`cv` or `validation_fraction`)."
+        default=100,
+        kw_only=False,
+        options={AutoSize: ("largest", "n_iter_no_change")},
+        note='The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth '
+        "stops 20 steps (`n_iter_no_change`) after the lowest error.",
     )
     selection: Any = parameter(
         default="fee",
+        rule=one_of(*SELECTIONS),
+        options={FEESelector: None},
         note='"fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation '
         'error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.',
-    )
-    n_candidates: int = parameter(default=10, type="int", text="Support vectors tried at each step.", rule=COUNT)
-    patience: int = parameter(
-        default=20, type="int", text="Steps without a lower validation error after which growth stops.", rule=COUNT
     )
     validation_fraction: float | None = parameter(
         default=None,
@@ -84,50 +87,21 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
     )
     tune: Any = parameter(
         default=False,
+        options={TwoGrids: None},
         note="By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel "
         "only.",
     )
-    sigma_exponents: Any = parameter(
-        default=None, type="array-like", text="First grid: sigma = 2^n sqrt(n_features), n = -6..3."
-    )
-    C_exponents: Any = parameter(default=None, type="array-like", text="First grid: C = 10^n, n = -4..5.")
-    tune_rule: str = parameter(
-        default="min",
-        type='{"min", "confirmed", "one_se"}',
-        text="Lowest cross-validation error, as in the paper; the lowest that the folds confirm on rows which had no "
-        "say in the choice of vectors (twice the trainings, far less deceived on small sets); or the smallest machine "
-        "within one standard error of that.",
-        rule=one_of(*RULES),
-    )
-    solver: str = parameter(
-        default="newton",
-        type='{"newton", "irwls"}',
-        text="Training while growing: Newton's method on slightly rounded kinks from a warm start, or the reweighted "
-        "least squares of the paper's Table 1, which is slow (set `growth_iter` to some hundred). The returned machine "
-        "is solved to the end in either case.",
-    )
-    growth_iter: int = parameter(default=20, type="int", text="Training steps per size while growing.", rule=COUNT)
     n_jobs: int | None = parameter(default=None, note="Processes too, in a search.")
 
-    def _plan(self, data: Data, run: Run) -> Plan:
-        if not isinstance(self.n_basis, Integral):
-            raise ValueError(
-                f"n_basis is the largest size, a whole number of at least 1; got {self.n_basis!r}. "
-                "The size itself is chosen by validation (cv or validation_fraction)."
-            )
-        return super()._plan(data, run)
+    def _size(self) -> int | str:
+        auto = auto_size(self.n_basis)
+        return int(self.n_basis) if auto is None else auto.largest or 100
 
     def _growth_plan(self, fit: Fit) -> FeePlan:
         assert fit.n_basis is not None
-        return FeePlan(
-            fit.n_basis,
-            self.selection,
-            int(self.n_candidates),
-            int(self.patience),
-            int(self.growth_iter),
-            solver=self.solver,
-            run=fit.run,
-        )
+        selector = FEESelector(self.selection) if isinstance(self.selection, str) else self.selection
+        steps = (auto_size(self.n_basis) or AutoSize()).n_iter_no_change
+        return selector.plan(fit.n_basis, int(steps or 20), fit.run)
 
     def _search(self, fit: Fit) -> None:
         """Sigma, C and the size by the paper's protocol, with `tune=True`."""
@@ -136,11 +110,12 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
             return
         if not isinstance(fit.spec.kernel, RBF):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
-        sigmas = SIGMA_EXPONENTS if self.sigma_exponents is None else self.sigma_exponents
-        costs = C_EXPONENTS if self.C_exponents is None else self.C_exponents
+        grids = self.tune if isinstance(self.tune, TwoGrids) else TwoGrids()
+        sigmas = SIGMA_EXPONENTS if grids.sigma_exponents is None else grids.sigma_exponents
+        costs = C_EXPONENTS if grids.C_exponents is None else grids.C_exponents
         plan = replace(plan, run=fit.run.inner())
         splits = splits_of(fit.data, 5 if self.cv is None else self.cv, fit.run.key)
-        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=self.tune_rule, n_jobs=self.n_jobs)
+        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=grids.rule, n_jobs=self.n_jobs)
         best = found.best
         fit.spec = replace(fit.spec, kernel=RBF(best.gamma), C=best.C)
         fit.n_basis = best.size
@@ -216,7 +191,7 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
 
     The basis starts from the class means.  At each step a few support vectors are tried as the next basis vector; the
     validation error of the machine that each would give is estimated from the present one with the weights of its
-    least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops `patience`
+    least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops some
     steps after the lowest validation error.
 
     Attributes
@@ -308,7 +283,7 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
                 found.append((m + 1, (shared + intercept[:, 0]).T, winner))
 
-            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self.n_basis)), look)
+            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self._size())), look)
         return found
 
 

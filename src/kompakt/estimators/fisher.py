@@ -14,7 +14,6 @@ from kompakt.data import Rows
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
-    FOLDS,
     POSITIVE,
     CodingParameters,
     KernelParameters,
@@ -76,7 +75,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     tune: Any = parameter(
         default=False, note="Here `reg` and the width; every fold is fitted without its rows. Sets `reg_`."
     )
-    cv: Any = parameter(default=5, rule=FOLDS)
+    cv: Any = parameter(default=None, note="That is 5 folds.")
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
@@ -133,7 +132,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """Rows to train on and rows held out; every class is in every training part."""
-        data, cv = fit.data, self.cv
+        data, cv = fit.data, 5 if self.cv is None else self.cv
         labels = data.labels
         assert labels is not None
         if isinstance(cv, Integral):
@@ -288,5 +287,5 @@ class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParam
     selection: Any = parameter(default="projection")
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
-        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
         return run.step("selection", lambda: selector.select(data, spec, int(self.n_basis), run), Basis), None

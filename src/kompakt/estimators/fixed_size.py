@@ -13,16 +13,13 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.codings import class_pairs
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
-    COUNT,
-    FOLDS,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
     MachineParameters,
-    Rule,
+    auto_size,
     estimator,
     one_of,
-    or_none,
     parameter,
     shared,
 )
@@ -32,7 +29,6 @@ from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.search.fixed_size import (
-    STRATEGIES,
     CrossValidation,
     columns_of,
     held_out,
@@ -41,11 +37,12 @@ from kompakt.search.fixed_size import (
     spread_order,
     tune_width_and_cost,
 )
+from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.solve import Solution
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import SIZE_RULES, fold_of_row, pick_size, shuffled_folds
+from kompakt.validation import AutoSize, fold_of_row, pick_size, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -65,7 +62,9 @@ class _FixedSize(MachineParameters, KernelMachine):
     n_basis: Any = parameter(
         default=100,
         kw_only=False,
-        note='"auto" picks among `sizes` by cross-validation, on nested sets that share one set of features.',
+        options={AutoSize: ("sizes", "rule")},
+        note='"auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number '
+        "of rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.",
     )
     kernel: Any = parameter(
         default="rbf", note="The linear kernel is solved in the input space, without prototypes (up to 2,000 features)."
@@ -81,26 +80,14 @@ class _FixedSize(MachineParameters, KernelMachine):
         'the criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "gram" (forward selection '
         'in Gram space), "projection" and "all" (every distinct row: the full LS-SVM) are names too.',
     )
-    n_candidates: int | None = parameter(
-        default=None, type="int", text='Candidates per round of "gram".', rule=or_none(COUNT)
-    )
-    tune: Any = parameter(default=False, note="By cross-validated error; sets `cv_results_`.")
-    search: str = parameter(
-        default="profile",
-        type='{"profile", "anneal", "grid", "random"}',
-        text='"profile" searches the width and reads C off a path of exact cross-validations at each; "anneal" is the '
-        "paper's search of both: coupled simulated annealing (90 evaluations), then the simplex method (70).",
-        rule=one_of(*STRATEGIES),
-    )
-    search_options: dict[str, Any] | None = parameter(
-        default=None,
-        type="dict",
-        text='Arguments of `kompakt.search.strategies` for the strategies other than "profile".',
+    tune: Any = parameter(
+        default=False,
+        options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None},
+        note="By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact "
+        "cross-validations at each; `Annealing()` is the paper's search of both.",
     )
     cv: Any = parameter(
-        default=10,
-        note="Each split must train on all rows that it does not validate.",
-        rule=FOLDS,
+        default=None, note="That is 10 folds. Each split must train on all rows that it does not validate."
     )
     cv_prototypes: str = parameter(
         default="drop",
@@ -111,25 +98,9 @@ class _FixedSize(MachineParameters, KernelMachine):
         "every fold among the other rows, at the cost of a selection and of features per fold.",
         rule=one_of("drop", "anew", "plain"),
     )
-    sizes: Any = parameter(
-        default=None,
-        type="list of int",
-        text='Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of '
-        "rows, to all rows, or to 1,000, whichever is least.",
-        rule=Rule(
-            "None or a list of positive whole numbers",
-            lambda value: value is None or bool(np.ndim(value) == 1 and len(value) and min(value) >= 1),
-        ),
-    )
-    size_rule: str = parameter(
-        default="best",
-        type='{"best", "one_se", "within"}',
-        text='How n_basis="auto" picks; see `kompakt.validation.pick_size`.',
-        rule=one_of(*SIZE_RULES),
-    )
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        return replace(super()._plan(data, run), selector=make_selector(self.selection, self.n_candidates))
+        return replace(super()._plan(data, run), selector=make_selector(self.selection))
 
     def _search(self, fit: Fit) -> None:
         """Prototypes first; then C and the width (`tune=True`) and the size (`n_basis="auto"`) on them."""
@@ -167,6 +138,8 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _folds(self, data: Data, run: Run) -> Any:
         """The number of folds, or the fold of every row where the user gives a splitter or splits of X."""
+        if self.cv is None:
+            return 10
         if isinstance(self.cv, Integral):
             return int(self.cv)
         if data.origin is not None:
@@ -175,7 +148,7 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _input_space(self, kernel: Kernel, n_features: int) -> bool:
         """Whether the weights of a linear kernel are found without prototypes."""
-        limit = _INPUT_SPACE if isinstance(self.n_basis, str) else max(_INPUT_SPACE, int(self.n_basis))
+        limit = _INPUT_SPACE if auto_size(self.n_basis) else max(_INPUT_SPACE, int(self.n_basis))
         return kernel.name == "linear" and n_features <= limit
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
@@ -183,8 +156,8 @@ class _FixedSize(MachineParameters, KernelMachine):
         rows = data.rows
         if self._input_space(spec.kernel, rows.n_features):
             return Basis(None, np.eye(rows.n_features, dtype=rows.dtype))
-        selector = make_selector(self.selection, self.n_candidates)
-        n_basis = max(self._sizes(rows.n_rows)) if isinstance(self.n_basis, str) else int(self.n_basis)
+        selector = make_selector(self.selection)
+        n_basis = max(self._sizes(rows.n_rows)) if auto_size(self.n_basis) else int(self.n_basis)
         found: Basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
         return found
 
@@ -196,8 +169,9 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _sizes(self, n_rows: int) -> list[int]:
         """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
-        if self.sizes is not None:
-            return sorted({int(size) for size in self.sizes})
+        auto = auto_size(self.n_basis)
+        if auto is not None and auto.sizes is not None:
+            return sorted({int(size) for size in auto.sizes})
         largest = min(_LARGEST_AUTO, n_rows, int(10 * np.sqrt(n_rows)))
         return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
 
@@ -217,13 +191,16 @@ class _FixedSize(MachineParameters, KernelMachine):
         validation = self._validation(fit, folds, anew)
         fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
         coarse = None if some is None else replace(fast, parts=self._validation(fit, folds, anew, some).parts)
+        strategy, options = "profile", {}
+        if isinstance(self.tune, Annealing | GridSearch | RandomSearch):
+            strategy, options = self.tune.strategy, self.tune.options()
         found = tune_width_and_cost(
             fast.errors,
             spec.kernel,
-            strategy=self.search,
+            strategy=strategy,
             evaluate_coarse=None if coarse is None else coarse.errors,
             run=run,
-            **(self.search_options or {}),
+            **options,
         )
         fit.n_kernel_evals += found.n_visits * fast.n_kernel_evals
         fit.n_kernel_evals += found.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
@@ -264,7 +241,8 @@ class _FixedSize(MachineParameters, KernelMachine):
         fit.n_kernel_evals += validation.n_kernel_evals
         at_best = np.argmin(errors, axis=1)
         of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
-        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], self.size_rule)
+        rule = (auto_size(self.n_basis) or AutoSize()).rule or "best"
+        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], rule)
         fit.spec = replace(spec, C=float(Cs[at_best[choice.index]]))
         fit.basis = fit.basis.take(np.arange(choice.size))
         path = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}

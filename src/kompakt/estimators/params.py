@@ -17,7 +17,9 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from kompakt.basis.refine import Refinement
 from kompakt.train.data import LARGEST
+from kompakt.validation import AutoSize
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type)
@@ -65,8 +67,7 @@ COST = Rule(
     " Scale inputs and targets, and take a C nearer to 1.",
 )
 SIZE = Rule(
-    "a whole number of at least 1, or 'auto' where the size is chosen",
-    lambda value: value == "auto" if isinstance(value, str) else is_count(value),
+    "a whole number of at least 1, 'auto'", lambda value: value == "auto" if isinstance(value, str) else is_count(value)
 )
 SECONDS = Rule(
     "None or a positive number of seconds",
@@ -81,6 +82,9 @@ BYTES = or_none(Rule("a whole number of bytes", lambda value: is_count(value, 0)
 
 # -- declaring parameters ------------------------------------------------------------------------------------
 
+#: classes of options that a parameter may be an object of, with the fields that the estimator uses (None: all)
+Options = dict[type, tuple[str, ...] | None]
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -91,17 +95,27 @@ class Parameter:
     text: str
     default: Any
     rule: Rule | None
+    options: Options
     note: str  # a sentence of the estimator's own
 
 
 def parameter(
-    *, default: T, type: str = "", text: str = "", rule: Rule | None = None, note: str = "", kw_only: bool = True
+    *,
+    default: T,
+    type: str = "",
+    text: str = "",
+    rule: Rule | None = None,
+    options: Options | None = None,
+    note: str = "",
+    kw_only: bool = True,
 ) -> T:
     """A field that is a parameter: its type and meaning in words, its constraint, and a note of the estimator's own.
 
+    Objects of the classes in `options` may be given instead.
+
     A class that inherits the field repeats it with what is different there: another default, a note.
     """
-    known = {"type": type, "text": text, "rule": rule, "note": note}
+    known = {"type": type, "text": text, "rule": rule, "options": options, "note": note}
     metadata = {name: value for name, value in known.items() if value}
     return field(default=default, kw_only=kw_only, metadata=metadata)  # type: ignore[no-any-return]
 
@@ -117,9 +131,20 @@ def parameters_of(cls: type) -> dict[str, Parameter]:
                 known |= base[own.name].metadata
         default = None if own.default is MISSING else own.default
         found[own.name] = Parameter(
-            own.name, known.get("type", ""), known.get("text", ""), default, known.get("rule"), known.get("note", "")
+            own.name,
+            known.get("type", ""),
+            known.get("text", ""),
+            default,
+            known.get("rule"),
+            known.get("options", {}),
+            known.get("note", ""),
         )
     return found
+
+
+def _with_options(text: str, options: Options) -> str:
+    names = [option.__name__ for option in options]
+    return " or ".join([", ".join([text, *names[:-1]]), names[-1]]) if names else text
 
 
 def _section(cls: type) -> str:
@@ -127,7 +152,7 @@ def _section(cls: type) -> str:
     lines = ["    Parameters", "    ----------"]
     for one in parameters_of(cls).values():
         default = f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
-        lines.append(f"    {one.name} : {one.type}, default={default}")
+        lines.append(f"    {one.name} : {_with_options(one.type, one.options)}, default={default}")
         text = f"{one.text} {one.note}".strip()
         lines += textwrap.wrap(text, 119, initial_indent=8 * " ", subsequent_indent=8 * " ", break_on_hyphens=False)
     return "\n".join(lines) + "\n\n"
@@ -158,7 +183,33 @@ def estimator(cls: Class) -> Class:
 
 
 #: names that parameters had, and where they are now
-OLD_NAMES: dict[str, str] = {}
+OLD_NAMES = {
+    "C_exponents": "give tune=TwoGrids(C_exponents=...)",
+    "C_grid": "give tune=GridSearch(C=...)",
+    "cache": "give selection=GrowthSelector(cache=...)",
+    "epsilon": "the error at which a projection stops is max_error",
+    "gamma_grid": "give tune=GridSearch(gamma=...)",
+    "growth_iter": "give selection=FEESelector(growth_iter=...)",
+    "max_basis": "give n_basis=AutoSize(largest=...)",
+    "max_iter": "the rounds of CGLQSVC are max_rounds",
+    "n_candidates": "give selection=GramSelector(n_candidates=...), GrowthSelector(...) or FEESelector(...)",
+    "n_iter_no_change": "give n_basis=AutoSize(n_iter_no_change=...)",
+    "patience": "it is n_iter_no_change, for FEESVC and FEESVR in n_basis=AutoSize(n_iter_no_change=...)",
+    "pool_size": "give selection=GrowthSelector(pool_size=...)",
+    "refine_iter": "give refine=Refinement(max_iter=...)",
+    "retraining": "give selection=GrowthSelector(retraining=...)",
+    "score_rows": "give selection=GrowthSelector(score_rows=...)",
+    "search": "give tune=Annealing(), GridSearch() or RandomSearch(); tune=True profiles the cost",
+    "search_options": "give them to tune=Annealing(...), GridSearch(...) or RandomSearch(...)",
+    "shrinking": "give selection=GrowthSelector(shrinking=...)",
+    "sigma_exponents": "give tune=TwoGrids(sigma_exponents=...)",
+    "size_rule": "give n_basis=AutoSize(rule=...)",
+    "size_tol": "give n_basis=AutoSize(tol=...)",
+    "sizes": "give n_basis=AutoSize(sizes=...)",
+    "solver": "give selection=FEESelector(solver=...)",
+    "tol": "the share by which an error must fall is min_improvement",
+    "tune_rule": "give tune=TwoGrids(rule=...)",
+}
 
 
 def refuse_old_names(cls: type, values: dict[str, Any]) -> None:
@@ -173,9 +224,29 @@ def check_parameters(machine: BaseEstimator) -> None:
     """Apply the constraints of the table to the parameters of an estimator."""
     known = parameters_of(type(machine))
     for name, value in machine.get_params(deep=False).items():
-        rule = known[name].rule if name in known else None
-        if rule is not None and not rule.holds(value):
-            raise ValueError(f"{name} must be {rule.text}; got {value!r}.{rule.remedy}")
+        rule, options = (known[name].rule, known[name].options) if name in known else (None, {})
+        if type(value) in options:
+            _refuse_unused(machine, name, value, options[type(value)])
+        elif rule is not None and not rule.holds(value):
+            raise ValueError(f"{name} must be {_with_options(rule.text, options)}; got {value!r}.{rule.remedy}")
+
+
+def _refuse_unused(machine: BaseEstimator, name: str, value: Any, used: tuple[str, ...] | None) -> None:
+    """Refuse options that an estimator does not look at."""
+    for one in fields(value):
+        given = getattr(value, one.name)
+        if used is not None and one.name not in used and given is not one.default and given != one.default:
+            raise ValueError(
+                f"{type(machine).__name__} does not use {one.name}={given!r} of {name}={type(value).__name__}; it uses "
+                f"{', '.join(used)}."
+            )
+
+
+def auto_size(n_basis: Any) -> AutoSize | None:
+    """How the size is chosen; None where it is given."""
+    if isinstance(n_basis, AutoSize):
+        return n_basis
+    return AutoSize() if isinstance(n_basis, str) else None
 
 
 # -- the table -----------------------------------------------------------------------------------------------
@@ -198,9 +269,9 @@ class SizeParameters(Parameters):
     n_basis: Any = parameter(
         default=100,
         kw_only=False,
-        type='int or "auto"',
+        type="int",
         text="Number of basis vectors, at most.",
-        rule=SIZE,
+        rule=COUNT,
     )
 
 
@@ -282,8 +353,8 @@ class RefineParameters(Parameters):
         text="Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out "
         "rows check that it pays, and `refinement_` tells.",
         rule=SWITCH,
+        options={Refinement: None},
     )
-    refine_iter: int = parameter(default=100, type="int", text="Iterations of refinement at most.", rule=COUNT)
 
 
 @shared
@@ -300,7 +371,8 @@ class TuneParameters(Parameters):
         default=None,
         type="int, splitter or list of splits",
         text="How rows are held out where something is chosen by held-out error: a number of folds, a splitter of "
-        "scikit-learn, or the splits themselves.",
+        "scikit-learn, or the splits themselves; None is the method's own.",
+        rule=FOLDS,
     )
 
 
@@ -410,13 +482,18 @@ class MachineParameters(
 ):
     """What the machines with a primal objective share."""
 
+    n_basis: Any = parameter(default=100, kw_only=False, type='int, "auto"', rule=SIZE)
+
 
 @shared
 class ProjectionParameters(Parameters):
     """How rows are chosen that others are projected on."""
 
-    epsilon: float = parameter(
-        default=0.0, type="float", text="Stop adding vectors when every row's representation error is below it."
+    max_error: float = parameter(
+        default=0.0,
+        type="float",
+        text="Stop adding vectors when every row's representation error is below it.",
+        rule=Rule("a finite number >= 0", lambda value: is_number(value) and 0 <= float(value) < np.inf),
     )
     pivot: str = parameter(
         default="max",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,7 @@ class GreedyProjection(
     >>> import numpy as np
     >>> from kompakt import GreedyProjection
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> projection = GreedyProjection(n_basis=50, epsilon=1e-3, random_state=0).fit(X)
+    >>> projection = GreedyProjection(n_basis=50, max_error=1e-3, random_state=0).fit(X)
     >>> projection.n_basis_ < 50, bool(projection.se_max_[-1] < 1e-3)
     (True, True)
     >>> projection.transform(X).shape == (200, projection.n_basis_)
@@ -216,7 +215,7 @@ class GreedyProjection(
         with block_threads(self.n_jobs):
             given = np.arange(min(len(old), limit))
             found = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=given)
-            if len(found.se_max) >= limit and found.se_max[-1] >= self.epsilon:
+            if len(found.se_max) >= limit and found.se_max[-1] >= self.max_error:
                 other = selector.project(rows, self.kernel_, limit, run, keep_features=False)
                 found = other if other.se_max[-1] < found.se_max[-1] else found
         self._publish(found, self.kernel_, union)
@@ -253,11 +252,9 @@ class GreedyProjection(
 
     def _check(self) -> None:
         check_parameters(self)
-        if not isinstance(self.n_basis, Integral):
-            raise ValueError(f"n_basis must be a whole number of at least 1; got {self.n_basis!r}.")
 
     def _selector(self) -> ProjectionSelector:
-        return ProjectionSelector(float(self.epsilon), self.pivot, self.first, self.batch, self.memory_budget)
+        return ProjectionSelector(float(self.max_error), self.pivot, self.first, self.batch, self.memory_budget)
 
     def _publish(self, found: Projection, kernel: Kernel, X: Any) -> None:
         """Set the fitted attributes; X are the rows that the vectors were chosen among."""
@@ -360,7 +357,7 @@ class ProjectedSVC(
         return Spec(kernel, Hinge(), float(self.C), coding=self.coding, n_classes=len(data.classes))
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
         if self.two_pass and not isinstance(selector, ProjectionSelector):
             raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
         plan = super()._plan(data, run)

@@ -224,13 +224,13 @@ class ReducedSVC(
         text="Whether each first subsample holds the classes in their shares.",
         rule=SWITCH,
     )
-    tol: float = parameter(
-        default=0.0,
+    min_improvement: float | None = parameter(
+        default=None,
         type="float",
-        text="Share of the validation error by which it must fall for the search to go on.",
-        rule=Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds),
+        text="Share of the validation error by which it must fall for the search to go on; None is the method's own.",
+        rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds)),
     )
-    patience: int = parameter(
+    n_iter_no_change: int = parameter(
         default=1, type="int", text="Rounds without such a fall after which the search ends.", rule=COUNT
     )
     validation_fraction: float | None = parameter(
@@ -458,6 +458,7 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
+    min_improvement: float | None = parameter(default=None, note="That is 0: any fall will do.")
     n_subsamples: Any = parameter(default="auto", type='int or "auto"', text="Number of subsamples.")
     min_subsample_size: Any = parameter(
         default="auto",
@@ -545,8 +546,8 @@ class LocalSamplingSVC(ReducedSVC):
             beta=beta,
             beta_step=float(self.beta_step),
             max_beta=float(self.max_beta),
-            tol=float(self.tol),
-            patience=int(self.patience),
+            tol=float(self.min_improvement or 0.0),
+            patience=int(self.n_iter_no_change),
             intensity=self.intensity,
             stratify=bool(self.stratify),
             reweight=bool(self.reweight),
@@ -609,8 +610,8 @@ class CGLQSVC(ReducedSVC):
         text="Share of the rows that joins anew in each round; None takes `delta`.",
         rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds),
     )
-    tol: float = parameter(default=0.01)
-    max_iter: int = parameter(default=10, type="int", text="Rounds at most.", rule=COUNT)
+    min_improvement: float | None = parameter(default=None, note="That is 0.01.")
+    max_rounds: int = parameter(default=10, type="int", text="Rounds at most.", rule=COUNT)
 
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
@@ -621,7 +622,7 @@ class CGLQSVC(ReducedSVC):
             held = problem.hold_out(self._share(), run.key)
             counts = np.unique(y[problem.pool], return_counts=True)[1]
             delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
-            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_iter)
+            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)
         result = cglq(
             X,
             y,
@@ -632,8 +633,8 @@ class CGLQSVC(ReducedSVC):
             delta=delta,
             n_neighbors=int(self.n_neighbors),
             fresh=fresh,
-            tol=float(self.tol),
-            patience=int(self.patience),
+            tol=0.01 if self.min_improvement is None else float(self.min_improvement),
+            patience=int(self.n_iter_no_change),
             max_iter=max_iter,
             stratify=bool(self.stratify),
         )

@@ -8,44 +8,32 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.build import Machine
-from kompakt.basis.columns import ColumnCache, KernelColumns
-from kompakt.basis.forward import CandidateStream, GrowthPlan, Monitor, Record, finish, grow
-from kompakt.basis.growing import GrowingMachine, require_memory
+from kompakt.basis.forward import CandidateStream, GrowthPlan, GrowthSelector, Monitor, Record, finish, grow
+from kompakt.basis.growing import GrowingMachine
+from kompakt.basis.scores import SELECTIONS
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
-from kompakt.data import hash_rows
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
-    COUNT,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
     MachineParameters,
-    Rule,
     ValidationParameters,
     WarmStartParameters,
+    auto_size,
     estimator,
-    or_none,
+    one_of,
     parameter,
 )
 from kompakt.kernels import Kernel, Precomputed, Sum, make_kernel
 from kompakt.losses import make_loss
+from kompakt.search.strategies import GridSearch
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import holdout, pick_size
+from kompakt.validation import AutoSize, holdout, pick_size
 
 Array = np.ndarray
-
-#: grid of the paper, section 4
-DEFAULT_GRID = 2.0 ** np.arange(-7, 8)
-
-
-def grid_values(values: Any, name: str) -> Array:
-    """The user's grid, or that of the paper, sorted."""
-    grid = DEFAULT_GRID if values is None else np.asarray(values, dtype=np.float64)
-    if grid.ndim != 1 or not len(grid) or not np.all(np.isfinite(grid)) or np.any(grid <= 0):
-        raise ValueError(f"{name} must be a list of positive, finite numbers; got {values!r}.")
-    return np.sort(grid)
 
 
 @estimator
@@ -98,8 +86,8 @@ class SpSVC(
     n_basis: Any = parameter(
         default=100,
         kw_only=False,
-        note='"auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to '
-        "`max_basis`.",
+        options={AutoSize: ("largest", "n_iter_no_change")},
+        note='"auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to 100.',
     )
     kernel: Any = parameter(
         default="rbf",
@@ -112,30 +100,10 @@ class SpSVC(
     )
     selection: Any = parameter(
         default="sp2",
-        note='"sp1" (full re-fit with each candidate), "sp2" (best new weight with the others fixed), "hybrid" ("sp1" '
-        'while it is cheap), "random", "cholesky" (farthest from the span of the basis), "gsvc", "bh", "mark" (largest '
-        'derivative), "kmp" and "kmp_prefit" (matching pursuit on the least-squares loss).',
-    )
-    n_candidates: int = parameter(
-        default=10,
-        type="int",
-        text="Rows tried at each step. Which ones depends on the step and `random_state` alone.",
-        rule=COUNT,
-    )
-    score_rows: str = parameter(
-        default="active", type='{"active", "all"}', text='Rows that count in the scores of "sp2", "mark" and "kmp".'
-    )
-    pool_size: int | None = parameter(
-        default=None,
-        type="int",
-        text="Try only this many rows, chosen once, whose kernel columns are computed in advance.",
-        rule=or_none(COUNT),
-    )
-    retraining: str = parameter(
-        default="quarter_powers",
-        type='{"quarter_powers", "always", "powers", "adaptive"}',
-        text="Sizes at which the weights are re-optimised with fresh active rows; between them one bordered system is "
-        'solved. "adaptive" also adapts the number of candidates.',
+        rule=one_of(*SELECTIONS),
+        options={GrowthSelector: None},
+        note='The rules are those of `GrowthSelector`, whose options are the paper\'s: "sp1", "sp2", "hybrid", '
+        '"random", "cholesky", "gsvc", "bh", "mark", "kmp" and "kmp_prefit".',
     )
     plus_one: bool = parameter(
         default=False,
@@ -143,31 +111,16 @@ class SpSVC(
         text="Use the kernel 1 + k, which regularises the threshold, in place of an intercept.",
         rule=SWITCH,
     )
-    tune: Any = parameter(default=False, note='Over `C_grid` and `gamma_grid`; the size too if n_basis is "auto".')
-    C_grid: Any = parameter(default=None, type="array-like", text="None means 2^-7, ..., 2^7.")
-    gamma_grid: Any = parameter(default=None, type="array-like", text="None means 2^-7, ..., 2^7.")
-    cv: Any = parameter(default=3)
-    max_basis: int = parameter(default=100, type="int", text='Largest size when n_basis="auto".', rule=COUNT)
+    tune: Any = parameter(
+        default=False,
+        options={GridSearch: ("C", "gamma")},
+        note='By a grid, 2^-7, ..., 2^7 for both; the size too if n_basis is "auto".',
+    )
+    cv: Any = parameter(default=None, note="That is 3 folds.")
     validation_fraction: float | None = parameter(
         default=None,
-        note="None holds out none. Growth stops when their error has not fallen for `n_iter_no_change` vectors, the "
+        note="None holds out none. Growth stops when their error has not fallen for 20 vectors (see `AutoSize`), the "
         "best size is kept, and the weights are fitted to all rows.",
-    )
-    n_iter_no_change: int = parameter(
-        default=20, type="int", text="Vectors without a lower held-out error after which growth stops.", rule=COUNT
-    )
-    cache: Any = parameter(
-        default="auto",
-        type='bool or "auto"',
-        text='Keep full kernel columns of rows that were tried, within `memory_budget`; "auto" does so when the whole '
-        "kernel matrix fits and rows will be tried more than once on average.",
-        rule=Rule("True, False or 'auto'", lambda value: value in (True, False, "auto")),
-    )
-    shrinking: bool = parameter(
-        default=False,
-        type="bool",
-        text="Leave out rows that stay far inside the margin; all rows are checked at the end.",
-        rule=SWITCH,
     )
     warm_start: bool = parameter(default=False, note="On the same rows.")
 
@@ -180,33 +133,27 @@ class SpSVC(
                     "plus_one=True is not possible with kernel='precomputed': add 1 to your kernel matrices."
                 )
             kernel = kernel + 1.0
-        matching = str(self.selection).startswith("kmp")
+        matching = self._selector().rule.startswith("kmp")
         name = "least_squares" if matching else "squared_hinge"
         loss = make_loss(name if self.loss is None else self.loss, classes=True, epsilon=self.epsilon)
         if matching and loss.name != "least_squares":
             raise ValueError(
-                f"selection={self.selection!r} is matching pursuit on the least-squares loss; got loss={self.loss!r}. "
-                "Leave loss=None, or use selection='sp2' ('sp1'), the same methods on other losses."
+                f"selection={self._selector().rule!r} is matching pursuit on the least-squares loss; got "
+                f"loss={self.loss!r}. Leave loss=None, or use 'sp2' ('sp1'), the same methods on other losses."
             )
         intercept = bool(self.fit_intercept) and not self.plus_one
         n_classes = 0 if data.classes is None else len(data.classes)
         return Spec(kernel, loss, float(self.C), intercept, bool(self.penalize_intercept), self.coding, n_classes)
 
+    def _selector(self) -> GrowthSelector:
+        return GrowthSelector(self.selection) if isinstance(self.selection, str) else self.selection
+
     def _growth(self, fit: Fit) -> tuple[GrowthPlan, CandidateStream]:
         """How to grow, and which rows are tried."""
-        stream = CandidateStream.of(hash_rows(fit.data.rows.X, fit.run.key), fit.run.key, self.pool_size)
-        wanted = int(self.max_basis) if fit.n_basis is None else fit.n_basis
-        plan = GrowthPlan(
-            n_basis=min(wanted, len(stream.rows)),
-            selection=self.selection,
-            n_candidates=int(self.n_candidates),
-            score_rows=self.score_rows,
-            retraining=self.retraining,
-            shrinking=bool(self.shrinking),
-            tol=fit.plan.tol,
-            max_iter=fit.plan.max_iter,
-            run=fit.run,
-        )
+        auto = auto_size(self.n_basis) or AutoSize()
+        stream = self._selector().stream(fit.data.rows, fit.run)
+        wanted = (auto.largest or 100) if fit.n_basis is None else fit.n_basis
+        plan = self._selector().plan(min(wanted, len(stream.rows)), fit.plan.tol, fit.plan.max_iter, fit.run)
         return plan, stream
 
     # -- C, gamma and size by cross-validation -------------------------------------------------------
@@ -214,12 +161,13 @@ class SpSVC(
     def _search(self, fit: Fit) -> None:
         if not self.tune:
             return
-        C_grid, gammas = grid_values(self.C_grid, "C_grid"), grid_values(self.gamma_grid, "gamma_grid")
+        grid = self.tune if isinstance(self.tune, GridSearch) else GridSearch()
+        C_grid, gammas = grid.values("C"), grid.values("gamma")
         kernels = [self._without_one(fit.spec.kernel)]
         if kernels[0].name in ("rbf", "laplacian", "poly") and isinstance(self.kernel, str):
             kernels = [make_kernel(self.kernel, gamma=g, coef0=self.coef0, degree=self.degree) for g in gammas]
         plan, _ = self._growth(fit)
-        splits = splits_of(fit.data, self.cv, fit.run.key)
+        splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
         errors, losses = fit.run.step(
             "search", lambda: tune_grid(fit.data, fit.spec, plan, splits, kernels, C_grid, plus_one=self.plus_one)
         )
@@ -234,7 +182,7 @@ class SpSVC(
         plan, _ = self._growth(fit)
         fit.n_basis = plan.n_basis
         if not self.validation_fraction:
-            splits = splits_of(fit.data, self.cv, fit.run.key)
+            splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
             errors = fit.run.step("sizes", lambda: size_errors(fit.data, fit.spec, plan, splits))
             chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12))
             fit.n_basis, fit.attributes["cv_errors_"] = chosen.size, chosen.mean_errors
@@ -245,7 +193,7 @@ class SpSVC(
         data, spec, rows = fit.data, fit.spec, fit.data.rows
         assert data.labels is not None
         plan, stream = self._growth(fit)
-        columns = self._columns(fit, plan, stream)
+        columns = self._selector().columns(rows, spec.kernel, stream, plan.n_basis, fit.run)
         held: Array | None = None
         weights = everywhere = np.ones(rows.n_rows) if rows.weights is None else rows.weights
         if self.validation_fraction:
@@ -254,9 +202,10 @@ class SpSVC(
             weights = everywhere.copy()
             weights[held] = 0.0
             stream = stream.within(train)
+        steps = (auto_size(self.n_basis) or AutoSize()).n_iter_no_change
         machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, self.memory_budget)
         before = self._continued(machine, data, plan.n_basis)
-        monitor = Monitor(data, spec, held, int(self.n_iter_no_change))
+        monitor = Monitor(data, spec, held, int(steps or 20))
         records = grow(machine, stream, plan, monitor, None if held is None else monitor.enough)
         interrupted = bool(records and records[-1].get("interrupted"))
         if held is not None and records and not interrupted:
@@ -269,23 +218,6 @@ class SpSVC(
         indices = np.array(machine.indices, dtype=np.intp)
         basis = Basis(indices, columns.vectors(indices))
         return Machine(spec, basis, machine.solution(), columns.n_evals, interrupted=interrupted)
-
-    def _columns(self, fit: Fit, plan: GrowthPlan, stream: CandidateStream) -> KernelColumns:
-        """Kernel access, with a cache where it is wanted; columns of a pool are computed at once."""
-        rows, n_distinct, pool = fit.data.rows, len(stream.rows), 0
-        if self.pool_size is not None:
-            require_memory(rows.n_rows, int(self.pool_size), self.memory_budget)
-            pool = n_distinct
-        left = (fit.run.budget - 8 * rows.n_rows * (plan.n_basis + 1)) // max(1, 8 * rows.n_rows)
-        slots = min(max(left, pool), n_distinct)
-        tries = plan.n_basis * (1 if plan.selection in ("random", "cholesky", "gsvc", "bh") else plan.n_candidates)
-        wanted = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
-        # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
-        wanted = wanted and slots > 0 and fit.run.checkpoint is None
-        columns = KernelColumns(rows, fit.spec.kernel, ColumnCache(rows.n_rows, slots) if pool or wanted else None)
-        if pool:
-            columns.columns(stream.rows)
-        return columns
 
     def _continued(self, machine: GrowingMachine, data: Data, n_basis: int) -> list[Record]:
         """Put the basis of the last fit back (warm start); returns its history."""

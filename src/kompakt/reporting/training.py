@@ -57,13 +57,14 @@ def search_of(estimator: Any) -> Search | None:
         chosen = next((i for i, point in enumerate(growth.points) if point is growth.best), int(np.argmin(error)))
         return Search(C, gamma, error, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
     elif grid is not None and np.ndim(grid) == 3:  # SpSVC: kernels x C x sizes, every pair at its best size
-        from kompakt.estimators.spsvc import grid_values
+        from kompakt.search.strategies import GridSearch
 
+        given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
         error = np.min(grid, axis=2).ravel()
-        gammas = grid_values(estimator.gamma_grid, "gamma_grid")[: len(grid)]
+        gammas = given.values("gamma")[: len(grid)]
         if len(grid) == 1 and getattr(estimator, "gamma_", None) is None:
             gammas = np.array([np.nan])
-        pairs = np.meshgrid(gammas, grid_values(estimator.C_grid, "C_grid"), indexing="ij")
+        pairs = np.meshgrid(gammas, given.values("C"), indexing="ij")
         gamma, C = (axis.ravel() for axis in pairs)
         how = f"{error.size:,} settings by cross-validation, each at its best size"
     else:
