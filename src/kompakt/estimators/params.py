@@ -120,6 +120,7 @@ def parameter(
     return field(default=default, kw_only=kw_only, metadata=metadata)  # type: ignore[no-any-return]
 
 
+@functools.cache
 def parameters_of(cls: type) -> dict[str, Parameter]:
     """The parameters of an estimator by name, in the order of its constructor."""
     found = {}
@@ -181,6 +182,17 @@ def estimator(cls: Class) -> Class:
     cls.__doc__ = head + _section(cls) + mark + rest
     return cls
 
+
+#: parameters whose default differs between estimators, and why
+OTHER_DEFAULTS = {
+    "gamma": "`CompactSVC` and `CompactSVR` learn their widths while they refine",
+    "loss": "every method has that of its paper",
+    "max_iter": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, which count smaller steps",
+    "n_basis": "`LocalSamplingSVC` and `CGLQSVC` train an exact SVM unless a number is given",
+    "refine": "the flagship refines",
+    "selection": "every method has that of its paper",
+    "tol": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, whose violation is another measure",
+}
 
 #: names that parameters had, and where they are now
 OLD_NAMES = {

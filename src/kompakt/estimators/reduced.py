@@ -206,7 +206,7 @@ class ReducedSVC(
     """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
 
     kernel: Any = parameter(
-        default="rbf", type='{"rbf", "poly", "linear", "sigmoid"} or callable', note="Of the exact SVM."
+        default="rbf", note='Here those of scikit-learn\'s SVC: "rbf", "poly", "linear", "sigmoid" or a callable.'
     )
     gamma: Any = parameter(default="scale", note="Of all rows, not of each subsample.")
     estimator: Any = parameter(
