@@ -27,11 +27,11 @@ display.figure_.set_layout_engine("constrained")
 
 # %%
 # The choice depends on one split of the rows, and the curve is flat around it: another split may choose a neighbour.
-# `size_tol` sets what "as good as the best" means, in units of the error, in place of one standard error.
+# `n_basis=AutoSize(tol=...)` sets what "as good as the best" means, in units of the error (else: one standard error).
 path = model.size_path_
 errors = np.asarray(path.errors).reshape(len(path.sizes), -1).mean(axis=1)
 for size, error in zip(path.sizes, errors, strict=True):
     print(f"{size:4d} vectors: validation error {100 * error:5.2f} %")
-for size_tol in (0.0, 0.002, 0.05):
-    chosen = next(size for size, error in zip(path.sizes, errors, strict=True) if error <= errors.min() + size_tol)
-    print(f"size_tol={size_tol}: {chosen} vectors")
+for tol in (0.0, 0.002, 0.05):
+    chosen = next(size for size, error in zip(path.sizes, errors, strict=True) if error <= errors.min() + tol)
+    print(f"tol={tol}: {chosen} vectors")

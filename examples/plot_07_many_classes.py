@@ -12,7 +12,7 @@ import time
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from kompakt import CompactSVC, FixedSizeLSSVC
+from kompakt import CompactSVC, FixedSizeLSSVC, Refinement
 
 digits = load_digits()
 X_train, X_test, y_train, y_test = train_test_split(
@@ -21,8 +21,8 @@ X_train, X_test, y_train, y_test = train_test_split(
 models = {}
 for coding in ("one_vs_rest", "one_vs_one", "minimum_output"):
     start = time.perf_counter()
-    model = CompactSVC(30, C=10.0, coding=coding, gamma="learn", refine_iter=40, random_state=0).fit(X_train, y_train)
-    models[coding] = model
+    model = CompactSVC(30, C=10.0, coding=coding, gamma="learn", refine=Refinement(40), random_state=0)
+    models[coding] = model.fit(X_train, y_train)
     print(
         f"{coding:15} {model.dual_coef_.shape[0]:3d} outputs, {model.n_basis_} vectors, "
         f"test error {100 * (1 - model.score(X_test, y_test)):.2f} %, fit {time.perf_counter() - start:.1f} s"

@@ -19,7 +19,7 @@ model = FEESVC(gamma=10.0, C=100.0, random_state=0)
 display = CandidateBoundariesDisplay.from_estimator(model, X_train, y_train, steps=(3, 4, 6, 10), resolution=60)
 
 # %%
-# Growth stops `patience` steps after the lowest validation error, and the model of that step is returned.
+# Growth stops 20 steps after the lowest validation error (`AutoSize` sets another number); that model is returned.
 model.fit(X_train, y_train)
 error = 100 * (1 - model.score(X_test, y_test))
 print(f"{model.n_basis_} vectors after {len(model.history_)} sizes, test error {error:.2f} %")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,60 @@ IntArray: TypeAlias = NDArray[np.intp]
 FloatArray: TypeAlias = NDArray[np.float64]
 Split: TypeAlias = tuple[IntArray, IntArray]
 SIZE_RULES = ("best", "one_se", "within")
+
+
+def require_counts(options: object, *names: str) -> None:
+    """Refuse fields of an object of options that are no whole numbers of at least 1; None where that is the default."""
+    for name in names:
+        value, nothing = getattr(options, name), getattr(type(options), name) is None
+        if nothing and value is None:
+            continue
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            choices = "None or a whole number" if nothing else "a whole number"
+            raise ValueError(f"{name} must be {choices} of at least 1; got {value!r}.")
+
+
+@dataclass(frozen=True)
+class AutoSize:
+    """Options of ``n_basis="auto"``: how the number of basis vectors is chosen by held-out error.
+
+    Every estimator uses some of the fields, as its own page says, and refuses the others; None is what it does by
+    itself.
+
+    Parameters
+    ----------
+    largest : int, default=None
+        Largest size that is tried.
+    n_iter_no_change : int, default=None
+        Vectors without a lower held-out error after which growth stops.
+    tol : float, default=None
+        How much above the best held-out error that of the chosen size may lie.
+    sizes : list of int, default=None
+        The sizes that are tried.
+    rule : {"best", "one_se", "within"}, default=None
+        How a size is picked from their errors; see `kompakt.validation.pick_size`.
+
+    Examples
+    --------
+    >>> from kompakt import AutoSize, SpSVC
+    >>> SpSVC(n_basis=AutoSize(largest=50)).n_basis.largest
+    50
+    """
+
+    largest: int | None = None
+    n_iter_no_change: int | None = None
+    tol: float | None = None
+    sizes: Sequence[int] | None = None
+    rule: str | None = None
+
+    def __post_init__(self) -> None:
+        require_counts(self, "largest", "n_iter_no_change")
+        if self.tol is not None and not (isinstance(self.tol, Real) and float(self.tol) >= 0):
+            raise ValueError(f"tol must be None or a number of at least 0; got {self.tol!r}.")
+        if self.sizes is not None and (np.ndim(self.sizes) != 1 or not len(self.sizes) or min(self.sizes) < 1):
+            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {self.sizes!r}.")
+        if self.rule is not None and self.rule not in SIZE_RULES:
+            raise ValueError(f"rule must be None or one of {SIZE_RULES}; got {self.rule!r}.")
 
 
 def shuffled_folds(

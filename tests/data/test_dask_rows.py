@@ -13,7 +13,16 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kompakt
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, ProjectedKernelFisher, SpSVC, open_rows
+from kompakt import (
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    ProjectedKernelFisher,
+    Refinement,
+    SpSVC,
+    open_rows,
+)
 from kompakt.data import dask as dask_rows
 from kompakt.data.dask import BlockError, DaskSource, _groups
 from kompakt.data.rows import ArrayRows, sum_blocks, tree_sum
@@ -28,7 +37,7 @@ distributed = pytest.importorskip("distributed")
 
 MACHINES = {
     "CompactSVC": CompactSVC(n_basis=12, refine=False, random_state=0, n_jobs=1),
-    "CompactSVC refined": CompactSVC(n_basis=5, refine_iter=3, random_state=0, n_jobs=1),
+    "CompactSVC refined": CompactSVC(n_basis=5, refine=Refinement(3), random_state=0, n_jobs=1),
     "CompactSVR": CompactSVR(n_basis=12, refine=False, random_state=0, n_jobs=1),
     "SpSVC": SpSVC(n_basis=8, random_state=0, n_jobs=1),
     "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=12, random_state=0, n_jobs=1),

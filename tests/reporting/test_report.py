@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, OneClassSVM
 
 import kompakt
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GridSearch, KernelFisher, LocalSamplingSVC, SpSVC, report
 from kompakt.kernels import Linear
 from kompakt.reporting.measure import measure, nested_models, reliability, subject_of
 from kompakt.reporting.training import search_of, timings_of
@@ -247,7 +247,7 @@ def test_reliability_of_probabilities():
 def test_searches_are_shown_with_their_choice(page):
     few = slice(0, 120)
     machines = [
-        SpSVC(5, tune=True, C_grid=[0.1, 10.0], gamma_grid=[0.5, 2.0], random_state=0),
+        SpSVC(5, tune=GridSearch(C=[0.1, 10.0], gamma=[0.5, 2.0]), random_state=0),
         FixedSizeLSSVC(6, tune=True, cv=3, random_state=0),
         CompactSVC("auto", tune=True, refine=False, random_state=0),
     ]

@@ -26,6 +26,7 @@ from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.kinks import Rounded
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
+from kompakt.validation import require_counts
 
 Array = np.ndarray
 #: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order
@@ -50,7 +51,7 @@ class GramSelector:
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.basis.gram import GramSelector
+    >>> from kompakt import GramSelector
     >>> GramSelector().candidates_for(100)
     400
     """
@@ -61,6 +62,9 @@ class GramSelector:
     settle: float = 0.005
     cache: dict[Any, Any] | None = None  # sums of the first round by kernel: they do not depend on C
     streams: ClassVar[bool] = True  # reads rows by passes, in bounded memory
+
+    def __post_init__(self) -> None:
+        require_counts(self, "n_candidates")
 
     def candidates_for(self, n_basis: int) -> int:
         """Number of candidates for a basis of this size."""

@@ -44,7 +44,7 @@ class ProjectionSelector:
 
     Parameters
     ----------
-    epsilon : float, default=0.0
+    max_error : float, default=0.0
         Stop when every row's error se(x) is below it.
     pivot : {"max", "random"}, default="max"
         Take the row with the largest error, or draw one with probability proportional to weight times error: the
@@ -72,7 +72,7 @@ class ProjectionSelector:
     [np.int64(0), np.int64(1)]
     """
 
-    epsilon: float = 0.0
+    max_error: float = 0.0
     pivot: str = "max"
     first: str = "random"
     batch: int | None = None
@@ -83,8 +83,8 @@ class ProjectionSelector:
             raise ValueError(f"pivot must be one of {PIVOTS}; got {self.pivot!r}.")
         if self.first not in FIRSTS:
             raise ValueError(f"first must be one of {FIRSTS}; got {self.first!r}.")
-        if not (np.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise ValueError(f"epsilon must be a finite number >= 0; got {self.epsilon!r}.")
+        if not (np.isfinite(self.max_error) and self.max_error >= 0):
+            raise ValueError(f"max_error must be a finite number >= 0; got {self.max_error!r}.")
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"batch must be None or a whole number of at least 1; got {self.batch!r}.")
 
@@ -173,10 +173,10 @@ class _State:
     # -- choosing ------------------------------------------------------------------------------------
 
     def finished(self) -> bool:
-        """Every row is represented: below epsilon, or down to rounding."""
+        """Every row is represented: below the largest error that is allowed, or down to rounding."""
         largest = float(self.errors.max(initial=0.0))
         _require_finite(largest)
-        return largest <= self.noise or largest < self.rule.epsilon
+        return largest <= self.noise or largest < self.rule.max_error
 
     def _room(self) -> int:
         return min(self.limit, self.rows.n_rows) - len(self.indices)
@@ -186,7 +186,7 @@ class _State:
         pool, bound = self._pool()
         room = min(self._room(), self.rule.batch or _BATCH)
         schur = self._schur(pool)
-        floor = max(self.noise, np.nextafter(self.rule.epsilon, -np.inf))
+        floor = max(self.noise, np.nextafter(self.rule.max_error, -np.inf))
         chosen: list[int] = []
         left = np.diag(schur).copy()
         columns = np.empty((min(room, len(pool)), len(pool)))

@@ -200,7 +200,9 @@ class RenyiSelector:
             state = generator.bit_generator.state
             for doubling in range(_MAX_WIDENINGS):
                 generator.bit_generator.state = state  # each width sees the same proposals
-                members, scores, info = self._swap(data.in_memory.X, pool, label, counts, h * 2.0**doubling, generator, run)
+                members, scores, info = self._swap(
+                    data.in_memory.X, pool, label, counts, h * 2.0**doubling, generator, run
+                )
                 evaluations += info["n_kernel_evals"]
                 info |= {"widened": 2.0**doubling, "n_kernel_evals": evaluations}
                 if self.on_blind == "warn" or not info["blind"]:

@@ -352,7 +352,7 @@ class CandidateBoundariesDisplay:
     >>> from kompakt import FEESVC
     >>> from kompakt.plots import CandidateBoundariesDisplay
     >>> X, y = make_moons(120, noise=0.2, random_state=0)
-    >>> estimator = FEESVC(C=10.0, patience=8, random_state=0)
+    >>> estimator = FEESVC(C=10.0, random_state=0)
     >>> display = CandidateBoundariesDisplay.from_estimator(estimator, X, y, steps=(3, 5), resolution=20)
     >>> [step.n_basis for step in display.steps]
     [3, 5]

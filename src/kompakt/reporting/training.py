@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.plots.curves import size_path_of
+from kompakt.search.strategies import GridSearch
 
 Array = np.ndarray
 
@@ -54,17 +55,16 @@ def search_of(estimator: Any) -> Search | None:
         return Search(C, gamma, error, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
     if grid is None or np.ndim(grid) != 3:
         return None
-    from kompakt.estimators.spsvc import grid_values
-
+    given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
     error = np.min(grid, axis=2).ravel()  # kernels x C x sizes, every pair at its best size
-    gammas, width = grid_values(estimator.gamma_grid, "gamma_grid")[: len(grid)], getattr(estimator, "gamma_", None)
+    gammas, width = given.values("gamma")[: len(grid)], getattr(estimator, "gamma_", None)
     if len(grid) == 1 and width is None:
         gammas = np.array([np.nan])
-    pairs = np.meshgrid(gammas, grid_values(estimator.C_grid, "C_grid"), indexing="ij")
+    pairs = np.meshgrid(gammas, given.values("C"), indexing="ij")
     gamma, C = (axis.ravel() for axis in pairs)
     distance = np.abs(np.log(C / estimator.C_))  # which was chosen is known by the values of the fit
     if np.isfinite(gamma).all():
-        distance = distance + np.abs(np.log(gamma / width))
+        distance = distance + np.abs(np.log(gamma / float(estimator.gamma_)))
     how = f"{error.size:,} settings by cross-validation, each at its best size"
     return Search(C, gamma, error, int(np.argmin(distance)), how)
 

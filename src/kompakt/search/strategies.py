@@ -6,8 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import count, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -311,6 +312,103 @@ def run_simplex(value: Evaluator, n_evaluations: int) -> None:
     with value.phase("simplex", n_evaluations):
         minimize(height, start, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(start), options=options)
         value.trials.stopped = "converged"
+
+
+@dataclass(frozen=True)
+class GridSearch:
+    """Search C and the kernel's width on a grid: a value of `tune`.
+
+    Parameters
+    ----------
+    C, gamma : array-like, default=None
+        The values (`SpSVC`); None means 2^-7, ..., 2^7.
+    n_points : int or pair of int, default=10
+        Points of the axes of C and of the width, which are even in their logarithms (fixed-size machines).
+
+    Examples
+    --------
+    >>> from kompakt import GridSearch, SpSVC
+    >>> SpSVC(10, tune=GridSearch(C=[1.0, 10.0])).tune.values("C").tolist()
+    [1.0, 10.0]
+    """
+
+    C: Any = None
+    gamma: Any = None
+    n_points: int | Sequence[int] = 10
+    strategy: ClassVar[str] = "grid"
+
+    def __post_init__(self) -> None:
+        for name in ("C", "gamma"):
+            self.values(name)
+
+    def values(self, name: str) -> FloatArray:
+        """The values of a parameter, sorted."""
+        given = getattr(self, name)
+        values = 2.0 ** np.arange(-7, 8) if given is None else np.asarray(given, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)) or np.any(values <= 0):
+            raise ValueError(f"{name} of GridSearch must be a list of positive, finite numbers; got {given!r}.")
+        return np.sort(values)
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `grid_search`."""
+        return {"n_points": self.n_points}
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Search C and the kernel's width by coupled simulated annealing, then the simplex method: a value of `tune`.
+
+    Parameters
+    ----------
+    n_anneal, n_simplex : int, default=90, 70
+        Evaluations of the two phases; the second may be 0.
+    n_starters : int, default=5
+        Number of coupled searchers.
+    look_ahead : int, default=4
+        Each searcher draws this many steps and tries the one that all evaluations so far make most promising; 1 tries
+        every step it draws, as in De Brabanter et al. 2010.
+
+    Examples
+    --------
+    >>> from kompakt import Annealing, FixedSizeLSSVC
+    >>> FixedSizeLSSVC(20, tune=Annealing(look_ahead=1)).tune.n_anneal
+    90
+    """
+
+    n_anneal: int = 90
+    n_simplex: int = 70
+    n_starters: int = 5
+    look_ahead: int = 4
+    strategy: ClassVar[str] = "anneal"
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `anneal_then_simplex`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Search C and the kernel's width by random points, then the simplex method: a value of `tune`.
+
+    Parameters
+    ----------
+    n_random, n_simplex : int, default=90, 70
+        Evaluations of the two phases; the second may be 0.
+
+    Examples
+    --------
+    >>> from kompakt import FixedSizeLSSVC, RandomSearch
+    >>> FixedSizeLSSVC(20, tune=RandomSearch(n_random=12, n_simplex=0)).tune.n_random
+    12
+    """
+
+    n_random: int = 90
+    n_simplex: int = 70
+    strategy: ClassVar[str] = "random"
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `random_then_simplex`."""
+        return asdict(self)
 
 
 SEARCHES: dict[str, Callable[..., None]] = {

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,6 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, cla
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
         return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
-    check_parameters(estimator)
     if y is None:
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
@@ -297,65 +296,6 @@ def resolve_gamma(
     return values if values.ndim else float(values)
 
 
-_POSITIVE = ("C", "tol")
-_SWITCHES = (
-    "refine", "tune", "calibrate", "fit_intercept", "penalize_intercept", "warm_start", "shared_basis", "shrinking",
-    "plus_one", "refit", "two_pass", "stratify", "reweight",
-)  # fmt: skip
-_COUNTS = (
-    "max_iter", "refine_iter", "n_candidates", "degree", "max_basis", "n_iter_no_change", "pool_size", "patience",
-    "growth_iter",
-)  # fmt: skip
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def check_parameters(estimator: Any, skip: Sequence[str] = ()) -> None:
-    """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over.
-
-    So are those in `skip`, which mean something else to the estimator.
-    """
-    given = estimator.get_params(deep=False)
-    parameters: dict[str, Any] = {name: value for name, value in given.items() if name not in skip}
-    for name in _POSITIVE:
-        value: Any = parameters.get(name, 1.0)
-        if not _is_number(value) or not 0 < float(value) < np.inf:
-            raise ValueError(f"{name} must be a positive, finite number; got {value!r}.")
-    C = float(parameters.get("C", 1.0))
-    if not 1.0 / LARGEST <= C <= LARGEST:
-        raise ValueError(
-            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and "
-            "take a C nearer to 1."
-        )
-    for name in _SWITCHES:
-        value = parameters.get(name, False)
-        if not isinstance(value, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False; got {value!r}.")
-    for name in _COUNTS:
-        value = parameters.get(name, 1)
-        if name in ("n_candidates", "pool_size") and value is None:
-            continue
-        if not _is_count(value, 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
-    n_basis = parameters.get("n_basis", 1)
-    if not (n_basis == "auto" if isinstance(n_basis, str) else _is_count(n_basis, 1)):
-        raise ValueError(
-            f"n_basis must be a whole number of at least 1, or 'auto' where the size is chosen; got {n_basis!r}."
-        )
-    max_time = parameters.get("max_time")
-    if max_time is not None and not (isinstance(max_time, Real) and float(max_time) > 0):
-        raise ValueError(f"max_time must be None or a positive number of seconds; got {max_time!r}.")
-    memory_budget = parameters.get("memory_budget")
-    if memory_budget is not None and not _is_count(memory_budget, 0):
-        raise ValueError(f"memory_budget must be None or a whole number of bytes; got {memory_budget!r}.")
-
-
 #: more labels than this are no classes
 _MOST_CLASSES = 10_000
 
@@ -514,7 +454,6 @@ def prepare_stream(
     estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
 ) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
-    check_parameters(estimator)
     rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
     weighted = source.has_weight and not all(fact.unit for fact in facts)
     kept = None
