@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 
 from kompakt.basis.build import Machine, Plan
 from kompakt.basis.fee import (
-    FeeCandidates,
     FeeGrowth,
     FeePlan,
     Observer,
@@ -101,7 +100,7 @@ class _FastEstimation(KernelMachine):
         machine, growth, train = self._grow(fit)
         data, kernel = fit.data, fit.spec.kernel
         n_vectors = min(len(machine.used_vectors), growth.size)
-        selected = train[np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)]
+        selected = np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)
         vectors = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
         if len(selected):
             vectors = np.concatenate([vectors, kernel.take_basis(data.rows, selected).astype(vectors.dtype)])
@@ -130,7 +129,7 @@ class _FastEstimation(KernelMachine):
         def grown(
             plan: FeePlan, split: Split, watch: Observer | None = None
         ) -> tuple[SemiparametricMachine, FeeGrowth]:
-            return grow_on(data, spec, plan, FeeCandidates(stream, split[0]), split, observe=watch)
+            return grow_on(data, spec, plan, stream, split, observe=watch)
 
         if self.cv is None and self.validation_fraction is not None and not self.tune:
             # one held-out part: the machine at its best step

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.build import Machine, Plan
-from kompakt.basis.columns import ColumnCache, KernelColumns
-from kompakt.basis.forward import CandidateStream, GrowthPlan, Monitor, Record, finish, grow
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, Monitor, Record, finish
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
 from kompakt.data import hash_rows
@@ -317,8 +317,8 @@ class SpSVC(MachineClassifier):
             stream = stream.within(train)
         machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, self.memory_budget)
         before = self._continued(machine, data, plan.n_basis)
-        monitor = Monitor(data, spec, held, int(self.n_iter_no_change))
-        records = grow(machine, stream, plan, monitor, None if held is None else monitor.enough)
+        plan = replace(plan, patience=None if held is None else int(self.n_iter_no_change))
+        records = Growth(machine, stream, plan, Monitor(data, spec, held)).grow()
         interrupted = bool(records and records[-1].get("interrupted"))
         if held is not None and records and not interrupted:
             # the size with the lowest validation error, its weights fitted to all rows
@@ -343,7 +343,7 @@ class SpSVC(MachineClassifier):
         wanted = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
         # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
         wanted = wanted and slots > 0 and fit.run.checkpoint is None
-        columns = KernelColumns(rows, fit.spec.kernel, ColumnCache(rows.n_rows, slots) if pool or wanted else None)
+        columns = KernelColumns(rows, fit.spec.kernel, max(1, slots) if pool or wanted else 0)
         if pool:
             columns.columns(stream.rows)
         return columns
@@ -371,7 +371,7 @@ class SpSVC(MachineClassifier):
                 f"got n_basis={n_basis}{'' if same else ' and other rows'}. Use warm_start=False to begin anew."
             )
         for index, diagonal in zip(indices.tolist(), machine.columns.diagonal(indices), strict=True):
-            machine.append(index, machine.columns.column(index), float(diagonal))
+            machine.append(index, machine.columns.columns(np.array([index]))[0], float(diagonal))
             machine.retrain()
         return list(self.history_)
 

@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from kompakt.basis.columns import KernelColumns
-from kompakt.basis.fee import (
-    FeeCandidates,
-    FeePlan,
-    FirstVectors,
-    MatrixColumns,
-    class_means,
-    grow_on,
-)
+from kompakt.basis.columns import KernelColumns, MatrixColumns
+from kompakt.basis.fee import FeePlan, FirstVectors, class_means, grow_on
 from kompakt.basis.forward import CandidateStream
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
@@ -273,16 +266,14 @@ class _Shared:
             to_vectors = [(kernel.pre(V, Z), kernel.pre(V, V)) for V in doubles]
         return cls(data, spec, plan, splits, stream, vectors, distances, to_vectors)
 
-    def kernel_values(self, kernel: RBF, fold: int) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
-        """Kernel values of a fold's training rows, and of the vectors its machines start from."""
-        train, held = self.splits[fold]
-        order = np.concatenate([train, held])
+    def kernel_values(self, kernel: RBF, fold: int) -> tuple[KernelColumns, FirstVectors]:
+        """Kernel values of the rows, and of the vectors that the machines of a fold start from."""
         if self.distances is None:
-            columns = KernelColumns(self.data.rows.subset(order), kernel)
+            columns = KernelColumns(self.data.rows, kernel)
             return columns, FirstVectors.of(columns, self.vectors[fold])
-        to_rows, among = self.to_vectors[fold]
-        first = FirstVectors(self.vectors[fold], kernel.finish(to_rows[:, order]), kernel.finish(among.copy()))
-        return MatrixColumns(kernel.finish(self.distances[np.ix_(train, order)])), first
+        to_rows, among = (kernel.finish(distances.copy()) for distances in self.to_vectors[fold])
+        matrix = kernel.finish(self.distances.copy())
+        return MatrixColumns(self.data.rows, matrix), FirstVectors(self.vectors[fold], to_rows, among)
 
 
 def _grid(shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool) -> tuple[list[Point], int, float]:
@@ -337,13 +328,12 @@ def _train(
     with block_threads(1):
         kernel = RBF(0.5 / sigma**2)
         values = shared.kernel_values(kernel, fold)
-        candidates = FeeCandidates(shared.stream, shared.splits[fold][0])
         for place, C in enumerate(costs):
             spec, plan = replace(shared.spec, kernel=kernel, C=float(C)), shared.plan
             if stored is not None:
                 plan = replace(plan, n_basis=min(plan.n_basis, int(stored[place])), patience=None)
             confirm = stored is not None
-            _, growth = grow_on(shared.data, spec, plan, candidates, shared.splits[fold], values, confirm=confirm)
+            _, growth = grow_on(shared.data, spec, plan, shared.stream, shared.splits[fold], values, confirm=confirm)
             errors.append(growth.error)
             sizes.append(growth.size)
             steps += len(growth.records)
