@@ -18,6 +18,7 @@ from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge
+from kompakt.run import Run
 from kompakt.search import fee
 from kompakt.search.fee import choose_point, one_se_limit, search_fee
 from kompakt.spec import Data, Spec
@@ -45,10 +46,11 @@ def test_two_grids_round_the_best(problem):
     )
 
 
-def test_kept_distances_and_columns_on_demand_agree(problem, monkeypatch):
+def test_kept_distances_and_columns_on_demand_agree(problem):
     kept = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
-    monkeypatch.setattr(fee, "_DISTANCE_BYTES", 0)
-    asked = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    data, spec, plan, splits = problem
+    plan = replace(plan, run=Run(memory_budget=100_000))  # less than the kernel matrices take
+    asked = search_fee(data, spec, plan, splits, [-2, -1], [0, 2], fine=False, n_jobs=1)
     for one, other in zip(kept.points, asked.points, strict=True):
         assert_allclose(one.errors, other.errors)
         assert one.sizes.tolist() == other.sizes.tolist()

@@ -7,6 +7,8 @@ then the column used longest ago makes room.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from kompakt.data import ArrayRows, RowBlock
@@ -116,3 +118,30 @@ class MatrixColumns(KernelColumns):
 
     def columns(self, indices: Array, rows: Array | None = None) -> Array:
         return self.matrix[indices] if rows is None else self.matrix[np.ix_(indices, rows)]
+
+
+class SharedKernels(NamedTuple):
+    """Kernel values of all rows for kernels that differ only in parameters that `Kernel.finish` applies.
+
+    Where their matrices fit in memory, they are made from one matrix of distances or products.
+    """
+
+    rows: ArrayRows
+    pre: Array | None
+
+    @classmethod
+    def of(cls, rows: ArrayRows, kernel: Kernel, budget: int) -> SharedKernels:
+        """For kernels like this one."""
+        n = rows.n_rows
+        if 3 * 8 * n * n > budget:
+            return cls(rows, None)
+        pre = kernel.pre(rows.take(np.arange(n)), kernel.take_basis(rows, np.arange(n))).astype(np.float64)
+        return cls(rows, 0.5 * (pre + pre.T))
+
+    def columns(self, kernel: Kernel, plus: float = 0.0) -> KernelColumns:
+        """The values of a kernel, and a constant on top."""
+        if self.pre is None:
+            return KernelColumns(self.rows, kernel + plus if plus else kernel, block_rows=1024)
+        K = kernel.finish(self.pre.copy())
+        np.fill_diagonal(K, kernel.diag(self.rows.take(np.arange(len(K)))))
+        return MatrixColumns(self.rows, K + plus if plus else K)

@@ -690,7 +690,7 @@ def grow_on(
     plan: FeePlan,
     stream: CandidateStream,
     split: Split,
-    values: tuple[KernelColumns, FirstVectors] | None = None,
+    columns: KernelColumns | None = None,
     *,
     observe: Observer | None = None,
     confirm: bool = False,
@@ -702,10 +702,9 @@ def grow_on(
     """
     train, held = split
     stream = stream.within(np.sort(train))
-    if values is None:
-        own = KernelColumns(data.rows, spec.kernel)
-        values = own, FirstVectors.of(own, class_means(data.rows, spec.kernel, data.labels, train))
-    columns, first = values
+    computed = KernelColumns(data.rows, spec.kernel)
+    first = FirstVectors.of(computed, class_means(data.rows, spec.kernel, data.labels, train))
+    columns = computed if columns is None else columns
     capacity = min(plan.n_basis, int(np.sum(stream.rows >= 0)) + len(first.vectors))
     machine = SemiparametricMachine(columns, spec, train, first, capacity, plan.solver, plan.run.memory_budget)
     judge = Judge.of(data, spec, held if len(held) else train)

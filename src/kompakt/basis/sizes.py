@@ -8,11 +8,12 @@ distances or products for all widths, and the machines of one matrix are grown s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns, MatrixColumns
+from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights, weighted_mean
 from kompakt.basis.growing import GrowingMachine, minimise_along
 from kompakt.data import ArrayRows, hash_rows
@@ -71,12 +72,9 @@ def fold_errors(
 def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split]) -> Array:
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     stream = stream_of(data, plan)
-
-    def errors_of(split: Split) -> Array:
-        columns = KernelColumns(data.rows, spec.kernel, block_rows=1024)
-        return fold_errors(data, spec, plan, stream, split, columns)[0]
-
-    results = plan.run.tracked(ordered_map(errors_of, splits), "folds", len(splits))
+    columns = KernelColumns(data.rows, spec.kernel, block_rows=1024)
+    found = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split, copy(columns))[0], splits)
+    results = plan.run.tracked(found, "folds", len(splits))
     return _pooled(data.rows, splits, np.stack(list(results)), axis=0)
 
 
@@ -103,33 +101,20 @@ def tune_grid(
     Kernels must differ only in parameters that `Kernel.finish` applies; `plus_one` adds 1 to each.  Grid points run in
     parallel; the result does not depend on the number of threads.
     """
-    rows, n, stream = data.rows, data.rows.n_rows, stream_of(data, plan)
-    pre: Array | None = None
-    if 3 * 8 * n * n <= plan.run.budget:
-        X = rows.take(np.arange(n))
-        pre = kernels[0].pre(X, kernels[0].take_basis(rows, np.arange(n))).astype(np.float64)
-        pre = 0.5 * (pre + pre.T)
+    rows, stream = data.rows, stream_of(data, plan)
+    shared = SharedKernels.of(rows, kernels[0], plan.run.budget)
     # side by side: one output, method 2, retraining always
     simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.run.deadline is None
     simple = simple and rows.n_outputs == 1
 
     def errors_of(kernel: Kernel) -> Array:
         """Validation errors and losses (2, nC, d_max)."""
-        K: Array | None = None
-        if pre is not None:
-            K = kernel.finish(pre.copy())
-            np.fill_diagonal(K, kernel.diag(X))
-            K += float(plus_one)
-            if simple:
-                return _side_by_side(data, spec, plan, splits, stream, K, C_grid)
-        used = kernel + 1.0 if plus_one else kernel
-
-        def point(at: tuple[float, Split]) -> Array:
-            columns = KernelColumns(rows, used, block_rows=1024) if K is None else MatrixColumns(rows, K)
-            return fold_errors(data, replace(spec, kernel=used, C=float(at[0])), plan, stream, at[1], columns)
-
-        errors = np.stack(list(ordered_map(point, [(C, split) for C in C_grid for split in splits])))
-        errors = errors.reshape(len(C_grid), len(splits), 2, -1)
+        columns = shared.columns(kernel, float(plus_one))
+        if simple and isinstance(columns, MatrixColumns):
+            return _side_by_side(data, spec, plan, splits, stream, columns.matrix, C_grid)
+        points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
+        found = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
+        errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
         return np.moveaxis(_pooled(rows, splits, errors, axis=1), 1, 0)
 
     both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
