@@ -26,7 +26,7 @@ from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
 from kompakt.kernels._exp import numba_available
-from kompakt.linalg import Factor, border, factorise, rank_one_changes
+from kompakt.linalg import Factor, border, factorise
 from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
@@ -627,15 +627,10 @@ class GrowingMachine:
         return changed
 
     def _change_hessian(self, h: int, rows: Array, change: Array) -> None:
-        """H after the curvature of some rows changed, and its factor: by rank-one changes while these are cheaper."""
+        """H after the curvature of some rows changed."""
         p, curvature = self.width, self.curvatures[h]
         lines, H = self.A[h if len(self.A) > 1 else 0, :p], self.H[h, :p, :p]
-        factor = self.factors[h]
         self.factors[h] = None
-        if factor is not None and len(rows) <= p // 8 and not self._flat(h):
-            scaled = lines[:, rows].T * np.sqrt(np.abs(change))[:, None]
-            self.factors[h] = rank_one_changes(factor, scaled[change > 0], scaled[change < 0])
-            self.training += 2.0 * len(rows) * p * p
         if len(rows) > 0.7 * np.count_nonzero(curvature):
             rows = np.flatnonzero(curvature)
             change = curvature[rows]
