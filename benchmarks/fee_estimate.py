@@ -40,7 +40,7 @@ class Growth:
 
     def __init__(self, name: str, solver: str, n_rows: int = 500) -> None:
         from kompakt.basis.columns import KernelColumns
-        from kompakt.basis.fee import FeeCandidates, FirstVectors, Judge, SemiparametricMachine, class_means
+        from kompakt.basis.fee import FirstVectors, Judge, SemiparametricMachine, class_means
         from kompakt.basis.forward import CandidateStream
         from kompakt.data import ArrayRows, hash_rows
         from kompakt.kernels import RBF
@@ -55,13 +55,13 @@ class Growth:
         self.y = np.where(labels == 1, 1.0, -1.0)
         rows, self.kernel = ArrayRows(X, self.y[:, None]), RBF(0.5 / (4.0**exponent * X.shape[1]))
         self.vectors = class_means(rows, self.kernel, labels, train)
-        columns = KernelColumns(rows.subset(np.concatenate([train, held])), self.kernel)
+        columns = KernelColumns(rows, self.kernel)
         first = FirstVectors.of(columns, self.vectors)
         self.X, self.train, self.held = X, train, held
         data, spec = Data(rows, labels=labels), Spec(self.kernel, Hinge(), C, n_classes=2)
-        self.machine = SemiparametricMachine(data, spec, train, columns, first, 40, solver)
+        self.machine = SemiparametricMachine(columns, spec, train, first, 40, solver)
         self.machine.append_vectors()
-        self.candidates = FeeCandidates(CandidateStream.of(hash_rows(X, 0), 0), train)
+        self.stream = CandidateStream.of(hash_rows(X, 0), 0).within(train)
         self.judge = Judge.of(data, spec, held)
         self.max_iter = 100 if solver == "irwls" else 50
 
@@ -70,20 +70,19 @@ class Growth:
         from kompakt.basis.fee import estimate
 
         self.machine.train(self.max_iter)
-        drawn = self.candidates.draw(len(self.machine.indices), 10, self.machine.active)
-        trial = self.machine.try_rows(drawn)
-        return trial, estimate(self.machine, trial)
+        machine = self.machine
+        trial = machine.try_rows(self.stream.draw_among(len(machine.indices), 10, machine.active, machine.taken))
+        return trial, estimate(machine, trial, self.held)
 
     def add(self, trial: Any, F: np.ndarray) -> None:
         from kompakt.basis.fee import pick
 
         winner = pick(*self.judge.errors(F))
-        self.machine.append_row(int(trial.indices[winner]), trial, winner)
-        self.candidates.take(trial.indices[[winner]])
+        self.machine.join(int(trial.indices[winner]), trial.columns[winner], float(trial.diagonal[winner]))
 
     @property
     def basis(self) -> np.ndarray:
-        chosen = self.X[self.train[np.array(self.machine.indices, dtype=int)]]
+        chosen = self.X[np.array(self.machine.indices, dtype=int)]
         return np.concatenate([self.vectors[self.machine.used_vectors], chosen])
 
 
@@ -121,8 +120,8 @@ def direct(growth: Growth, index: int, a: np.ndarray) -> np.ndarray:
         return np.exp(-gamma * np.sum((A[:, None].astype(np.longdouble) - B[None]) ** 2, axis=-1))
 
     X, train, held = growth.X, growth.train, growth.held
-    basis = np.concatenate([growth.basis, X[train[[index]]]])
-    root = np.sqrt(a.astype(np.longdouble))
+    basis = np.concatenate([growth.basis, X[[index]]])
+    root = np.sqrt(a[train].astype(np.longdouble))
     weighted = root[:, None] * np.column_stack([np.ones(len(train)), values(X[train], basis)])
     below = np.column_stack([np.zeros(len(basis)), extended_cholesky(values(basis, basis))])
     target = np.concatenate([root * growth.y[train], np.zeros(len(basis))])
@@ -136,7 +135,7 @@ def exactness(name: str, n_steps: int) -> dict[str, Any]:
     for _ in range(n_steps):
         trial, F = growth.step()
         fit = growth.machine.fits()[0]
-        a = np.zeros(len(growth.train))
+        a = np.zeros(len(growth.X))
         a[fit.rows] = fit.root**2
         largest = max(largest, float(a.max()))
         for place, index in enumerate(trial.indices):
@@ -155,9 +154,9 @@ def retrained_errors(growth: Growth, trial: Any) -> np.ndarray:
     errors = []
     for place, index in enumerate(trial.indices):
         machine = deepcopy(growth.machine)
-        machine.append_row(int(index), trial, place)
+        machine.join(int(index), trial.columns[place], float(trial.diagonal[place]))
         machine.train(growth.max_iter)
-        errors.append(float(growth.judge.errors(machine.validation_outputs[None])[0][0]))
+        errors.append(float(growth.judge.errors(machine.f[None, :, growth.held])[0][0]))
     return np.array(errors)
 
 

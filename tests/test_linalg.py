@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import LinAlgError
 
 from kompakt.kernels import RBF
-from kompakt.linalg import border, factorise, multiply_upper, rank_one_changes
+from kompakt.linalg import border, factorise, multiply_upper
 
 
 def definite(m=8, seed=0):
@@ -73,28 +73,6 @@ def test_border_by_a_dependent_column_lifts_it_and_says_so():
     assert 1e-12 <= grown.jitter < 1e-10
     together = np.block([[A, A[:, :1]], [A[:1], A[:1, :1]]])
     assert_allclose(grown.R.T @ grown.R, together, atol=1e-10)
-
-
-def test_rank_one_changes(engine):
-    rng = np.random.default_rng(2)
-    A = definite(8)
-    added, removed = rng.normal(size=(3, 8)), rng.normal(size=(2, 8))
-    base = A + removed.T @ removed
-    factor = factorise(base)
-    before = factor.R.copy()
-    changed = rank_one_changes(factor, added, removed)
-    assert_allclose(changed.R, factorise(A + added.T @ added).R, rtol=1e-9, atol=1e-11)
-    assert np.array_equal(factor.R, before), "the given factor is left alone"
-    only_added = rank_one_changes(factor, added, np.empty((0, 8)))
-    assert_allclose(only_added.R.T @ only_added.R, base + added.T @ added, rtol=1e-10)
-    only_removed = rank_one_changes(factor, np.empty((0, 8)), removed)
-    assert_allclose(only_removed.R.T @ only_removed.R, A, rtol=1e-9, atol=1e-10)
-
-
-def test_a_removal_that_breaks_the_matrix_is_refused(engine):
-    factor = factorise(np.eye(4))
-    assert rank_one_changes(factor, np.empty((0, 4)), 2.0 * np.eye(4)[:1]) is None
-    assert rank_one_changes(factor, np.empty((0, 4)), np.eye(4)[:1]) is None
 
 
 @pytest.mark.parametrize("m", [1, 127, 128, 300])

@@ -1,15 +1,11 @@
-"""Cholesky factors that grow, change by rank one, and report the jitter they needed."""
+"""Cholesky factors that grow, and report the jitter they needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, solve_triangular
-
-from kompakt.parallel import numba_available
 
 Array = np.ndarray
 
@@ -143,56 +139,3 @@ def border(factor: Factor, columns: Array, corner: Array, noise: float = 0.0) ->
     R[:m, m:] = upper
     R[m:, m:] = R22
     return Factor(R, jitter)
-
-
-def rank_one_changes(factor: Factor, added: Array, removed: Array) -> Factor | None:
-    """Factor of A + V'V - U'U for few rows V = added (k, m), U = removed (l, m); None if a removal breaks it.
-
-    Each row costs O(m^2), so it pays while k + l is well below m / 3; callers decide by cost.
-    """
-    R = np.array(factor.R, order="C")
-    rotate = _rotation()
-    for rows, sign in ((added, 1.0), (removed, -1.0)):
-        for row in np.atleast_2d(rows):
-            if len(row) and not rotate(R, np.array(row, dtype=np.float64), sign):
-                return None
-    return Factor(R, factor.jitter)
-
-
-def _rotate_rows(R: Array, x: Array, sign: float) -> bool:
-    """R'R + sign * x x' in place, row after row (Givens rotations, hyperbolic when removing)."""
-    for k in range(len(x)):
-        square = R[k, k] * R[k, k] + sign * x[k] * x[k]
-        if square <= 1e-14 * R[k, k] * R[k, k]:
-            return False
-        root = np.sqrt(square)
-        c = root / R[k, k]
-        s = x[k] / R[k, k]
-        R[k, k] = root
-        for j in range(k + 1, len(x)):
-            R[k, j] = (R[k, j] + sign * s * x[j]) / c
-            x[j] = c * x[j] - s * R[k, j]
-    return True
-
-
-def _rotate_vectorised(R: Array, x: Array, sign: float) -> bool:
-    for k in range(len(x)):
-        square = R[k, k] * R[k, k] + sign * x[k] * x[k]
-        if square <= 1e-14 * R[k, k] * R[k, k]:
-            return False
-        root = np.sqrt(square)
-        c, s = root / R[k, k], x[k] / R[k, k]
-        R[k, k] = root
-        R[k, k + 1 :] = (R[k, k + 1 :] + sign * s * x[k + 1 :]) / c
-        x[k + 1 :] = c * x[k + 1 :] - s * R[k, k + 1 :]
-    return True
-
-
-@cache
-def _rotation() -> Callable[[Array, Array, float], bool]:
-    if not numba_available():
-        return _rotate_vectorised
-    import numba
-
-    compiled: Callable[[Array, Array, float], bool] = numba.njit(nogil=True, cache=True)(_rotate_rows)
-    return compiled

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan
 from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.spec import Spec
@@ -23,11 +23,16 @@ def machine_for(X, y, kernel, loss, C, weights=None, capacity=30, memory_budget=
     return GrowingMachine.on_rows(columns, Spec(kernel, loss, C, **intercept), capacity, weights, memory_budget)
 
 
+def column(machine, index):
+    """The kernel values that a row brings when it joins the basis."""
+    return machine.columns.columns(np.array([index]))[0]
+
+
 def grown(machine, size, selection="sp2", key=1, **options):
     """The machine after growing, trained to the end, and its records."""
     stream = CandidateStream.of(hash_rows(machine.columns.rows.X, key), key)
     plan = GrowthPlan(machine.n_basis + size, selection, retraining="always", **options)
-    return machine, grow(machine, stream, plan)
+    return machine, Growth(machine, stream, plan).grow()
 
 
 def objective(K, kernel_of_basis, y, s, loss, C, beta, b, penalised=0.0):

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.basis.naive import data, grown, machine_for
+from tests.basis.naive import column, data, grown, machine_for
 
-from kompakt.basis.columns import ColumnCache, KernelColumns
+from kompakt.basis import forward
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import (
     CandidateStream,
+    Growth,
     GrowthPlan,
     GrowthSelector,
     Schedule,
     expected_best_of_half,
-    grow,
 )
 from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
@@ -118,7 +119,7 @@ def test_adaptive_growth_retrains_less_than_always_and_ends_nearly_as_low():
     for retraining in ("always", "adaptive"):
         machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0, capacity=60)
         stream = CandidateStream.of(hash_rows(X, 1), 1)
-        records = grow(machine, stream, GrowthPlan(60, n_candidates=10, retraining=retraining))
+        records = Growth(machine, stream, GrowthPlan(60, n_candidates=10, retraining=retraining)).grow()
         ends[retraining] = (records[-1]["objective"], sum(record["retrained"] for record in records))
     assert ends["adaptive"][1] < ends["always"][1] == 60
     assert ends["adaptive"][0] < 1.02 * ends["always"][0]
@@ -128,7 +129,7 @@ def test_stale_gain_is_what_a_newton_step_promises():
     X, y, _ = data(300)
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0)
     for index in range(12):
-        if not machine.append(index, machine.columns.column(index), 1.0):
+        if not machine.append(index, column(machine, index), 1.0):
             machine.retrain(1e-14, thorough=True)
     A, p = machine.lines, machine.penalty[: machine.width]
     slopes = machine.cost * machine.loss.gradient(machine.y, machine.f)
@@ -149,7 +150,7 @@ def test_kernel_evaluations_per_step(kappa):
     stream = CandidateStream.of(hash_rows(X, 1), 1)
     for d in range(30):
         n_active, before = len(machine.active), kernel.count
-        grow(machine, stream, GrowthPlan(d + 1, n_candidates=kappa, retraining="always"))
+        Growth(machine, stream, GrowthPlan(d + 1, n_candidates=kappa, retraining="always")).grow()
         assert kernel.count - before <= kappa * (n_active + d) + 400 + d + 1
     assert kernel.count == machine.columns.n_evals
 
@@ -166,8 +167,7 @@ def test_cache_keeps_columns_and_changes_nothing():
     results = {}
     for slots in (0, 3, 100):
         kernel = Counting(0.5)
-        cache = ColumnCache(100, slots) if slots else None
-        columns = KernelColumns(ArrayRows(X, y), kernel, cache, 16)
+        columns = KernelColumns(ArrayRows(X, y), kernel, slots, 16)
         machine = GrowingMachine.on_rows(columns, Spec(kernel, SquaredHinge(), 3.0), 40)
         grown(machine, 40)
         results[slots] = machine.indices, float(machine.objective()[0]), kernel.count
@@ -177,14 +177,15 @@ def test_cache_keeps_columns_and_changes_nothing():
     assert results[3][2] > results[100][2]
 
 
-def test_hybrid_begins_with_method_1_and_leaves_it_when_it_becomes_dear():
+def test_hybrid_begins_with_method_1_and_leaves_it_when_it_becomes_dear(monkeypatch):
     X, y, _ = data(500)
     records = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0, capacity=60), 60, selection="hybrid")[1]
     methods = [record["method"] for record in records]
     switch = methods.index("sp2")
     assert 0 < switch < 59
     assert set(methods[switch:]) == {"sp2"}
-    dear, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 30, selection="hybrid", hybrid_share=1e9)
+    monkeypatch.setattr(forward, "_HYBRID_SHARE", 1e9)
+    dear, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 30, selection="hybrid")
     sp1, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 30, selection="sp1")
     assert dear.indices == sp1.indices
 
@@ -211,5 +212,5 @@ def test_deadline_stops_growth_with_a_sound_machine():
     X, y, _ = data()
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0)
     stream = CandidateStream.of(hash_rows(X, 1), 1)
-    records = grow(machine, stream, GrowthPlan(20, run=Run(deadline=0.0)))
+    records = Growth(machine, stream, GrowthPlan(20, run=Run(deadline=0.0))).grow()
     assert len(records) == machine.n_basis == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
-from tests.basis.naive import data, full_fit, grown, machine_for
+from tests.basis.naive import column, data, full_fit, grown, machine_for
 
 from kompakt.basis import growing
 from kompakt.basis.growing import minimise_along
@@ -74,7 +74,7 @@ def test_factors_stay_right_while_the_pieces_are_kept(way):
     X, y, _ = data(200)
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 5.0, capacity=40)
     for index in range(40):
-        sound = machine.append(index, machine.columns.column(index), 1.0)
+        sound = machine.append(index, column(machine, index), 1.0)
         if index % 7 == 0:
             machine.retrain()
         check_hessian(machine)
@@ -96,7 +96,7 @@ def test_zero_weights_are_followed_and_not_trained_on():
         best = full_fit(RBF(0.5).block(X[20:], basis), RBF(0.5).gram(basis), y[20:, 0], s[20:], SquaredHinge(), 3.0)
     else:
         for index in machine.indices:
-            other.append(index - 20, other.columns.column(index - 20), 1.0)
+            other.append(index - 20, column(other, index - 20), 1.0)
         other.retrain(1e-10, thorough=True)
         best = float(other.objective()[0])
     assert_allclose(float(machine.objective()[0]), best, rtol=1e-8)
@@ -163,7 +163,7 @@ def test_precomputed_kernel_grows_like_the_kernel_itself():
     K = RBF(0.5).gram(X)
     given = machine_for(K, y, Precomputed(K), SquaredHinge(), 3.0)
     for index in direct.indices:
-        given.append(index, given.columns.column(index), float(given.columns.diagonal(np.array([index]))[0]))
+        given.append(index, column(given, index), float(given.columns.diagonal(np.array([index]))[0]))
     given.retrain(1e-10, thorough=True)
     assert_allclose(given.objective(), direct.objective(), rtol=1e-8)
 
@@ -211,7 +211,7 @@ def line_problem(seed, B=3, k=4, n=50, groups=2):
 @pytest.mark.parametrize("seed", range(3))
 def test_minimum_along_a_line_equals_brute_force(way, loss, seed):
     y, f, s, columns, a, q, C, group = line_problem(seed)
-    t, decrease = minimise_along(loss, y, f, s, columns, a, q, C, group=group)
+    t, decrease = minimise_along(loss, y, f, C[:, None] * s, columns, a, q, group=group)
     for b in range(len(y)):
         for j in range(columns.shape[1]):
             c = columns[group[b], j]
@@ -230,7 +230,7 @@ def test_starts_that_overshoot(way):
     y, f, s = np.ones((1, 2)), np.array([[2.0, -1000.0]]), np.ones((1, 2))
     columns = np.array([[[1.0, 1e-3]]])
     t, decrease = minimise_along(
-        SquaredHinge(), y, f, s, columns, np.zeros((1, 1)), np.full((1, 1), 1e-9), 1.0, tol=1e-9
+        SquaredHinge(), y, f, s, columns, np.zeros((1, 1)), np.full((1, 1), 1e-9), tol=1e-9
     )
     slope = 1e-9 * t[0, 0] - 1e-3 * max(0.0, 1001.0 - 1e-3 * t[0, 0]) - max(0.0, 1.0 - 2.0 - t[0, 0])
     assert abs(slope) < 1e-6
@@ -240,6 +240,6 @@ def test_starts_that_overshoot(way):
 def test_no_slope_no_step(way):
     y, f, s = np.ones((1, 3)), np.full((1, 3), 5.0), np.ones((1, 3))
     zero, one = np.zeros((1, 1)), np.ones((1, 1))
-    t, decrease = minimise_along(SquaredHinge(), y, f, s, np.ones((1, 1, 3)), zero, one, 1.0)
+    t, decrease = minimise_along(SquaredHinge(), y, f, s, np.ones((1, 1, 3)), zero, one)
     assert t[0, 0] == 0.0
     assert decrease[0, 0] == 0.0

@@ -4,16 +4,24 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
-from tests.basis.naive import data, full_fit, grown, machine_for
+from tests.basis.naive import column, data, full_fit, grown, machine_for
 
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan
-from kompakt.basis.scores import TRIALS, WholeRows, score_sp1
+from kompakt.basis.scores import SCORES, WholeRows, candidates, score_sp1
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 
 LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 KERNELS = {"k": RBF(0.5), "1 + k": 1 + RBF(0.5)}
+
+
+def scores_of(name, machine, indices, score_rows="active"):
+    return SCORES[name](machine, candidates(machine, indices, "all" if name == "sp1" else score_rows))
+
+
+def refits(machine, indices, race=False):
+    return score_sp1(machine, candidates(machine, indices, "all"), race)
 
 
 @pytest.fixture(params=list(KERNELS))
@@ -43,7 +51,7 @@ def outputs_of(machine, kernel, X):
 def test_sp2_is_the_best_new_weight(state, loss, score_rows):
     make, X, y, s, kernel, _ = state
     machine, tried = make(loss)
-    got = TRIALS["sp2"](machine, tried, score_rows)
+    got = scores_of("sp2", machine, tried, score_rows)
     beta, f, basis = outputs_of(machine, kernel, X)
     expected = np.zeros(len(tried))
     for position, row in enumerate(tried):
@@ -62,33 +70,33 @@ def test_sp2_is_the_best_new_weight(state, loss, score_rows):
                 return penalty + 3.0 * np.sum((s * gain)[counts])
 
             expected[position] -= minimize_scalar(phi, bracket=(-0.5, 0.5), options={"xtol": 1e-11}).fun
-    assert_allclose(got.scores, expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(got, expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_sp1_is_a_full_refit(state, loss):
     make, X, y, s, kernel, intercept = state
     machine, tried = make(loss)
-    got = score_sp1(machine, tried)
+    got = refits(machine, tried)
     before = float(np.sum(machine.objective()))
     for position, row in enumerate(tried):
         basis = X[[*machine.indices, row]]
         K, K_basis = kernel.block(X, basis), kernel.gram(basis)
         after = sum(full_fit(K, K_basis, y[:, output], s, loss, 3.0, intercept) for output in range(2))
-        assert_allclose(got.scores[position], before - after, rtol=1e-5, atol=1e-6 * before)
+        assert_allclose(got[position], before - after, rtol=1e-5, atol=1e-6 * before)
 
 
 def test_sp1_holds_while_the_active_set_is_stale():
     X, y, s = data()
     machine = machine_for(X, y, RBF(0.5), SquaredHinge(), 10.0, s)
     for index in range(6):  # never retrained: the machine is not at its optimum
-        machine.append(index, machine.columns.column(index), 1.0)
-    got = score_sp1(machine, np.array([20, 30]))
+        machine.append(index, column(machine, index), 1.0)
+    got = refits(machine, np.array([20, 30]))
     before = float(np.sum(machine.objective()))
     for position, row in enumerate((20, 30)):
         basis = X[[*range(6), row]]
         after = full_fit(RBF(0.5).block(X, basis), RBF(0.5).gram(basis), y[:, 0], s, SquaredHinge(), 10.0)
-        assert_allclose(got.scores[position], before - after, rtol=1e-5)
+        assert_allclose(got[position], before - after, rtol=1e-5)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -99,18 +107,18 @@ def test_racing_candidates_end_with_the_same_winner(loss, C):
     for size in range(0, 30, 3):
         grown(machine, size - machine.n_basis)
         tried = np.array([row for row in range(300) if row not in machine.taken][::6])
-        full, raced = score_sp1(machine, tried), score_sp1(machine, tried, race=True)
-        assert np.argmax(raced.scores) == np.argmax(full.scores)
-        assert_allclose(raced.scores.max(), full.scores.max(), rtol=1e-6)
-        assert np.all(raced.scores <= full.scores * (1 + 1e-6))
+        full, raced = refits(machine, tried), refits(machine, tried, race=True)
+        assert np.argmax(raced) == np.argmax(full)
+        assert_allclose(raced.max(), full.max(), rtol=1e-6)
+        assert np.all(raced <= full * (1 + 1e-6))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_mark_is_the_derivative(state, loss):
     make, X, y, s, kernel, _ = state
     machine, tried = make(loss, outputs=1)
-    got = TRIALS["mark"](machine, tried, "all")
-    active = TRIALS["mark"](machine, tried, "active")
+    got = scores_of("mark", machine, tried, "all")
+    active = scores_of("mark", machine, tried, "active")
     beta, f, basis = outputs_of(machine, kernel, X)
     target = y[:, 0]
 
@@ -121,20 +129,20 @@ def test_mark_is_the_derivative(state, loss):
         return penalty + 3.0 * np.sum(s * loss.value(target, at))
 
     slopes = np.array([(objective(row, 1e-5) - objective(row, -1e-5)) / 2e-5 for row in tried])
-    assert_allclose(got.scores, np.abs(slopes), rtol=1e-5, atol=1e-5)
-    assert_allclose(active.scores, got.scores, rtol=1e-10)  # other rows have no slope
+    assert_allclose(got, np.abs(slopes), rtol=1e-5, atol=1e-5)
+    assert_allclose(active, got, rtol=1e-10)  # other rows have no slope
 
 
 def test_kmp_is_matching_pursuit_on_least_squares(state):
     make, X, y, s, kernel, _ = state
     machine, tried = make(LeastSquares(), outputs=1)
-    got = TRIALS["kmp"](machine, tried)
+    got = scores_of("kmp", machine, tried)
     beta, f, basis = outputs_of(machine, kernel, X)
     for position, row in enumerate(tried):
         column, cross = kernel.block(X, X[[row]])[:, 0], kernel.block(X[[row]], basis)[0]
         slope = cross @ beta[:, 0] - 3.0 * np.sum(s * column * (y[:, 0] - f[:, 0]))
         curvature = kernel.diag(X[[row]])[0] + 3.0 * np.sum(s * column**2)
-        assert_allclose(got.scores[position], 0.5 * slope**2 / curvature, rtol=1e-9)
+        assert_allclose(got[position], 0.5 * slope**2 / curvature, rtol=1e-9)
 
 
 def brute_distances(kernel, X, indices):
@@ -190,8 +198,8 @@ def test_a_step_takes_the_best_candidate(name):
     stream = CandidateStream.of(hash_rows(X, 1), 1)
     growth = Growth(machine, stream, GrowthPlan(6, name, 7, retraining="always"))
     for step in range(6):
-        tried = TRIALS[name](machine, stream.draw(step, 7, machine.taken), "active")
-        best = tried.indices[np.argmax(tried.scores)]
+        tried = stream.draw(step, 7, machine.taken)
+        best = tried[np.argmax(scores_of(name, machine, tried))]
         growth.step()
         assert machine.indices[-1] == best
 
@@ -207,5 +215,7 @@ def test_rows_in_the_span_are_never_chosen():
     X[30:] = X[:30] + 0.0  # every row twice
     machine, _ = grown(machine_for(X, y, RBF(0.5), SquaredHinge(), 3.0), 8)
     twins = np.array([(row + 30) % 60 for row in machine.indices])
-    assert np.all(np.isneginf(TRIALS["sp2"](machine, twins).scores))
-    assert np.all(np.isneginf(TRIALS["sp1"](machine, twins).scores))
+    for score_rows in ("active", "all"):
+        assert np.all(candidates(machine, twins, score_rows).distances == 0)
+    grown(machine, 8)
+    assert not set(twins.tolist()) & set(machine.indices)

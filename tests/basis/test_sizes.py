@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose
 from tests.basis.naive import data, machine_for
 
 from kompakt.basis import growing
-from kompakt.basis.forward import GrowthPlan, grow
-from kompakt.basis.sizes import best_point, fold_errors, fold_weights, grow_batch, size_errors, stream_of, tune_grid
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.forward import Growth, GrowthPlan, training_weights
+from kompakt.basis.sizes import best_point, fold_errors, grow_batch, size_errors, stream_of, tune_grid
 from kompakt.data import ArrayRows
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
@@ -33,7 +34,9 @@ class Problem:
 
     def fold_errors(self, fold, other=None, **spec):
         at = self.data if other is None else other
-        return fold_errors(at, replace(self.spec, **spec), self.plan, stream_of(at, self.plan), self.splits[fold])
+        spec = replace(self.spec, **spec)
+        columns = KernelColumns(at.rows, spec.kernel)
+        return fold_errors(at, spec, self.plan, stream_of(at, self.plan), self.splits[fold], columns)
 
     def tune(self, kernels, C, *, run=None, plus_one=True):
         plan = self.plan if run is None else replace(self.plan, run=run)
@@ -52,9 +55,8 @@ def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, interce
     C = np.array([0.1, 3.0, 50.0])
     streams = [stream_of(at.data, at.plan).within(np.sort(train)) for train, _ in at.splits]
     candidates = np.array([[stream.draw(step, 6, set()) for step in range(8)] for stream in streams])
-    weights = np.stack([fold_weights(at.data.rows, split) for split in at.splits])
-    options = {"fit_intercept": intercept, "score_rows": score_rows}
-    together = grow_batch(kernel.gram(X), y[:, 0], weights, C, candidates, loss, **options)
+    weights = np.stack([training_weights(at.data.rows, train) for train, _ in at.splits])
+    together = grow_batch(kernel.gram(X), y[:, 0], weights, C, candidates, at.spec, score_rows)
     for fold in range(3):
         for c, cost in enumerate(C):
             machine = machine_for(X, y, kernel, loss, cost, weights[fold], fit_intercept=intercept)
@@ -65,7 +67,7 @@ def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, interce
                 alone.append(machine.f[0].copy())
                 return {}
 
-            grow(machine, streams[fold], at.plan, note)
+            Growth(machine, streams[fold], at.plan, note).grow()
             # the last state is noted twice: after its step and after the end
             assert_allclose(together[:, fold, c], alone[:8], atol=2e-6)
 

@@ -6,19 +6,19 @@ from numpy.testing import assert_allclose
 
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
-    FeeCandidates,
+    FeeGrowth,
     FeePlan,
     FirstVectors,
     Judge,
     SemiparametricMachine,
     class_means,
-    grow_fee,
 )
 from kompakt.basis.forward import CandidateStream
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge
+from kompakt.run import Run
 from kompakt.search import fee
 from kompakt.search.fee import choose_point, one_se_limit, search_fee
 from kompakt.spec import Data, Spec
@@ -46,10 +46,11 @@ def test_two_grids_round_the_best(problem):
     )
 
 
-def test_kept_distances_and_columns_on_demand_agree(problem, monkeypatch):
+def test_kept_distances_and_columns_on_demand_agree(problem):
     kept = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
-    monkeypatch.setattr(fee, "_DISTANCE_BYTES", 0)
-    asked = search_fee(*problem, [-2, -1], [0, 2], fine=False, n_jobs=1)
+    data, spec, plan, splits = problem
+    plan = replace(plan, run=Run(memory_budget=100_000))  # less than the kernel matrices take
+    asked = search_fee(data, spec, plan, splits, [-2, -1], [0, 2], fine=False, n_jobs=1)
     for one, other in zip(kept.points, asked.points, strict=True):
         assert_allclose(one.errors, other.errors)
         assert one.sizes.tolist() == other.sizes.tolist()
@@ -97,13 +98,18 @@ def test_confirmed_errors_are_those_of_a_machine_that_never_saw_the_rows(problem
     for point in confirmed.points[::4]:
         kernel = RBF(point.gamma)
         for (train, held), error in zip(splits, point.confirmed, strict=True):
-            rows = ArrayRows(X[train])
+            rows = data.subset(train).rows  # without the rows of the fold
             vectors = class_means(rows, kernel, data.labels[train], np.arange(len(train)))
             columns = KernelColumns(rows, kernel)
             first = FirstVectors.of(columns, vectors)
-            machine = SemiparametricMachine(data, replace(spec, C=point.C), train, columns, first, point.size)
-            plan = FeePlan(point.size, patience=None)
-            grow_fee(machine, FeeCandidates(stream, train), plan, Judge.of(data, spec, train))
+            everything = np.arange(len(train))
+            machine = SemiparametricMachine(columns, replace(spec, C=point.C), everything, first, point.size)
+            own = stream.within(train)
+            place = np.full(len(X), -1)
+            place[train] = everything
+            own = replace(own, rows=np.where(own.rows >= 0, place[own.rows], -1), distinct=own.distinct[train])
+            judge = Judge.of(data.subset(train), spec, everything)
+            FeeGrowth(machine, own, FeePlan(point.size, patience=None), judge).grow()
             basis = np.concatenate([vectors[machine.used_vectors], X[train[machine.indices]]])
             beta = np.linalg.solve(machine.factor_R, machine.theta[0, 1 : machine.width])
             scores = machine.theta[0, 0] + kernel.block(X[held], basis) @ beta

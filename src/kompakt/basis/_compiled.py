@@ -66,7 +66,7 @@ def _minimise(r, z, weight, n, a, q, base, ramps, tol):  # type: ignore[no-untyp
 
 
 @numba.njit(**_OPTIONS)
-def minimise(y, f, s, columns, group, linear, quadratic, C, regression, base, ramps, tol, t, decrease):  # type: ignore[no-untyped-def]
+def minimise(y, f, s, columns, group, linear, quadratic, regression, base, ramps, tol, t, decrease):  # type: ignore[no-untyped-def]
     """Fill t and decrease (B, k): B machines, k directions each; see `growing.minimise_along`."""
     n = y.shape[1]
     rows = np.empty(n, dtype=np.int64)
@@ -77,7 +77,7 @@ def minimise(y, f, s, columns, group, linear, quadratic, C, regression, base, ra
             if s[b, i] != 0.0:
                 rows[m] = i
                 r[m] = y[b, i] - f[b, i] if regression else 1.0 - y[b, i] * f[b, i]
-                weight[m] = C[b] * s[b, i]
+                weight[m] = s[b, i]
                 m += 1
         for j in range(columns.shape[1]):
             for i in range(m):

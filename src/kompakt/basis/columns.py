@@ -1,50 +1,23 @@
 """Kernel values that growth asks for, counted, and kept where a cache is given.
 
-Growth needs two shapes: the column of a chosen row against all rows, and candidates against the active rows.  With a
-cache, the full columns of candidates that were tried are kept (Keerthi et al. 2006, section 3.3) until its memory is
-full; then the column used longest ago makes room.
+Growth needs two shapes: the columns of rows against all rows, and of candidates against the active rows.  With a cache,
+the full columns of candidates that were tried are kept (Keerthi et al. 2006, section 3.3) until its memory is full;
+then the column used longest ago makes room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from kompakt.data import ArrayRows, RowBlock
+from kompakt.data.rows import blocks
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
+from kompakt.parallel import ordered_map
 
 Array = np.ndarray
-
-
-class ColumnCache:
-    """Full kernel columns by row number, in a block of memory of fixed size.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis.columns import ColumnCache
-    >>> cache = ColumnCache(n_rows=3, n_slots=1)
-    >>> cache.get(5, lambda: np.ones(3)); cache.get(5, lambda: np.zeros(3))
-    array([1., 1., 1.])
-    array([1., 1., 1.])
-    """
-
-    def __init__(self, n_rows: int, n_slots: int) -> None:
-        self._store = np.empty((max(1, n_slots), n_rows))
-        self._slot: dict[int, int] = {}  # in the order of last use
-
-    def get(self, index: int, compute: Callable[[], Array]) -> Array:
-        """The column; one that is not there is computed, in place of the one used longest ago when full."""
-        slot = self._slot.pop(index, None)
-        if slot is None:
-            full = len(self._slot) == len(self._store)
-            slot = self._slot.pop(next(iter(self._slot))) if full else len(self._slot)
-            self._store[slot] = compute()
-        self._slot[index] = slot
-        found: Array = self._store[slot]
-        return found
 
 
 class KernelColumns:
@@ -54,26 +27,39 @@ class KernelColumns:
     ----------
     rows : ArrayRows
     kernel : Kernel
-    cache : ColumnCache, optional
+    n_cached : int
+        Number of full columns to keep.
     block_rows : int, optional
         Rows per block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.basis.columns import KernelColumns
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.kernels import Linear
+    >>> columns = KernelColumns(ArrayRows(np.arange(3.0)[:, None]), Linear(), n_cached=1)
+    >>> columns.columns(np.array([2])).tolist(), columns.columns(np.array([2]), rows=np.array([1])).tolist()
+    ([[0.0, 2.0, 4.0]], [[2.0]])
+    >>> columns.n_evals
+    3
     """
 
-    def __init__(
-        self, rows: ArrayRows, kernel: Kernel, cache: ColumnCache | None = None, block_rows: int | None = None
-    ) -> None:
-        self.rows, self.kernel, self.cache = rows, kernel, cache
-        self.n_evals = 0
+    def __init__(self, rows: ArrayRows, kernel: Kernel, n_cached: int = 0, block_rows: int | None = None) -> None:
+        self.rows, self.kernel, self.n_evals = rows, kernel, 0
         self._block_rows = choose_block_rows(rows.n_features) if block_rows is None else block_rows
-        self._live = rows
-        self._live_index: Array | None = None
-        self._gathered: tuple[Array | None, ArrayRows] = (None, rows)
+        self._live: tuple[Array | None, ArrayRows] = (None, rows)
+        self._chosen: tuple[Array | None, ArrayRows] = (None, rows)
+        self._cache = np.empty((n_cached, rows.n_rows))
+        self._slots: dict[int, int] = {}  # of the columns in the cache, in the order of last use
 
-    def narrow(self, live: Array | None) -> None:
-        """Compute columns for these rows only (shrinking); None for all rows."""
-        self._live_index = live
-        self._live = self.rows if live is None else ArrayRows(self.rows.X[live], offset=self.rows.offset)
-        self._gathered = (None, self._live)
+    def some(self, rows: Array) -> ArrayRows:
+        """Some of the rows, without targets."""
+        return ArrayRows(self.rows.X[rows], offset=self.rows.offset)
+
+    def narrow(self, live: Array) -> None:
+        """Compute columns for these rows only (shrinking)."""
+        self._live = live, self.some(live)
 
     def vectors(self, indices: Array) -> Array:
         """Rows as basis vectors."""
@@ -87,46 +73,75 @@ class KernelColumns:
             return np.asarray(self.kernel.training[numbers, numbers], dtype=np.float64).ravel()
         return np.asarray(self.kernel.diag(self.rows.take(np.asarray(indices))), dtype=np.float64)
 
-    def column(self, index: int) -> Array:
-        """The live rows against one row, (n_live,)."""
-        if self.cache is None:
-            return self._values(self._live, self.vectors(np.array([index])))[:, 0]
-        full = self._cached(index)
-        return full.copy() if self._live_index is None else full[self._live_index]
+    def columns(self, indices: Array, rows: Array | None = None) -> Array:
+        """The live rows, or some rows by number, against several rows: (k, n)."""
+        if len(self._cache):
+            chosen = self._live[0] if rows is None else rows
+            return np.stack([self._cached(int(index))[slice(None) if chosen is None else chosen] for index in indices])
+        if rows is not None and self._chosen[0] is not rows:  # the active rows stay the same between retrainings
+            self._chosen = rows, self.some(rows)
+        return self.values((self._live if rows is None else self._chosen)[1], self.vectors(indices))
 
-    def columns(self, indices: Array) -> Array:
-        """The live rows against several rows, transposed: (k, n_live)."""
-        if self.cache is None:
-            return np.ascontiguousarray(self._values(self._live, self.vectors(indices)).T)
-        return np.stack([self.column(int(index)) for index in indices])
-
-    def block(self, rows: Array, indices: Array) -> Array:
-        """Some rows (numbers in all rows) against several rows, transposed: (k, len(rows))."""
-        if self.cache is not None:
-            return np.stack([self._cached(int(index))[rows] for index in indices])
-        if self._gathered[0] is not rows:  # the active rows stay the same between retrainings
-            X = self.rows.X[rows]
-            self._gathered = (rows, ArrayRows(X, offset=self.rows.offset))
-        return np.ascontiguousarray(self._values(self._gathered[1], self.vectors(indices)).T)
-
-    def pairs(self, rows: Array, vectors: Array) -> Array:
-        """Some rows against given vectors, (len(rows), m)."""
-        return self._values(ArrayRows(self.rows.X[rows], offset=self.rows.offset), vectors)
-
-    def against(self, vectors: Array) -> Array:
-        """All rows against given vectors, transposed: (m, n)."""
-        return np.ascontiguousarray(self._values(self.rows, vectors).T)
-
-    def _cached(self, index: int) -> Array:
-        assert self.cache is not None
-        return self.cache.get(index, lambda: self._values(self.rows, self.vectors(np.array([index])))[:, 0])
-
-    def _values(self, source: ArrayRows, vectors: Array) -> Array:
-        self.n_evals += source.n_rows * len(vectors)
-        values = np.empty((source.n_rows, len(vectors)))
+    def values(self, rows: ArrayRows, vectors: Array) -> Array:
+        """Rows against given vectors, (m, n)."""
+        self.n_evals += rows.n_rows * len(vectors)
+        values = np.empty((rows.n_rows, len(vectors)))
 
         def one(block: RowBlock) -> None:
             values[block.start : block.stop] = self.kernel.block(block.X, vectors)
 
-        source.for_each(one, self._block_rows)
-        return values
+        for _ in ordered_map(one, list(blocks(rows, self._block_rows, (0, rows.n_rows)))):
+            pass
+        return np.ascontiguousarray(values.T)
+
+    def _cached(self, index: int) -> Array:
+        """A full column; one that is not there is computed, in place of the one used longest ago when full."""
+        slot = self._slots.pop(index, None)
+        if slot is None:
+            full = len(self._slots) == len(self._cache)
+            slot = self._slots.pop(next(iter(self._slots))) if full else len(self._slots)
+            self._cache[slot] = self.values(self.rows, self.vectors(np.array([index])))[0]
+        self._slots[index] = slot
+        found: Array = self._cache[slot]
+        return found
+
+
+class MatrixColumns(KernelColumns):
+    """Kernel values that are read from the matrix of all rows, which many machines share."""
+
+    def __init__(self, rows: ArrayRows, matrix: Array) -> None:
+        super().__init__(rows, Precomputed(matrix))
+        self.matrix = matrix
+
+    def diagonal(self, indices: Array) -> Array:
+        return self.matrix[indices, indices]
+
+    def columns(self, indices: Array, rows: Array | None = None) -> Array:
+        return self.matrix[indices] if rows is None else self.matrix[np.ix_(indices, rows)]
+
+
+class SharedKernels(NamedTuple):
+    """Kernel values of all rows for kernels that differ only in parameters that `Kernel.finish` applies.
+
+    Where their matrices fit in memory, they are made from one matrix of distances or products.
+    """
+
+    rows: ArrayRows
+    pre: Array | None
+
+    @classmethod
+    def of(cls, rows: ArrayRows, kernel: Kernel, budget: int) -> SharedKernels:
+        """For kernels like this one."""
+        n = rows.n_rows
+        if 3 * 8 * n * n > budget:
+            return cls(rows, None)
+        pre = kernel.pre(rows.take(np.arange(n)), kernel.take_basis(rows, np.arange(n))).astype(np.float64)
+        return cls(rows, 0.5 * (pre + pre.T))
+
+    def columns(self, kernel: Kernel, plus: float = 0.0) -> KernelColumns:
+        """The values of a kernel, and a constant on top."""
+        if self.pre is None:
+            return KernelColumns(self.rows, kernel + plus if plus else kernel, block_rows=1024)
+        K = kernel.finish(self.pre.copy())
+        np.fill_diagonal(K, kernel.diag(self.rows.take(np.arange(len(K)))))
+        return MatrixColumns(self.rows, K + plus if plus else K)

@@ -1,6 +1,6 @@
 """Growing by fast error estimation (Navia-Vazquez and Diaz-Morales 2010, Table 1), and by SGMA and GSVC.
 
-The basis starts from class means and goes on with training rows; validation rows are followed but not trained on.  A
+The basis starts from class means and goes on with training rows; validation rows have weight 0 and are followed.  A
 step trains the machine, looks at its validation error, draws candidates among its support vectors and adds one: the one
 whose machine, estimated with the weights a_i fixed, has the lowest validation error (`fee`); the one that represents
 the support vectors best (`sgma`); or the support vector least like the basis (`gsvc`).
@@ -24,8 +24,8 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import CandidateStream, Record
-from kompakt.basis.growing import GrowingMachine, require_memory
+from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, training_weights
+from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import WholeRows
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import choose_block_rows
@@ -75,6 +75,7 @@ class Judge:
     """
 
     spec: Spec
+    rows: Array  # (n,), their numbers
     targets: Array  # (L, n)
     share: Array  # (n,), of the total weight
     labels: Array | None  # (n,) class indices
@@ -87,7 +88,7 @@ class Judge:
         mass = np.ones(data.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
         targets = np.ascontiguousarray(data.rows.targets[rows].T, dtype=np.float64)
         labels = None if data.labels is None else data.labels[rows]
-        return cls(spec, targets, mass[rows] / mass[rows].sum(), labels)
+        return cls(spec, rows, targets, mass[rows] / mass[rows].sum(), labels)
 
     def errors(self, F: Array) -> tuple[Array, Array]:
         """Error and mean shortfall of the margin of every machine, (k,) each."""
@@ -217,10 +218,11 @@ class WeightedFit:
         change = self._solve(h.T).T
         return np.column_stack([self.theta - change * new[:, None], new])
 
-    def bordered_predictions(self, columns: Array, A: Array, others: Array) -> Array:
-        """Predictions at other rows, (k, n): A (p, n) their features, others (k, n) their new ones."""
+    def bordered_predictions(self, columns: Array, A: Array, rows: Array) -> Array:
+        """Predictions at some rows, (k, len(rows)), whose present features are in A (p, P)."""
         h, new = self.border(columns)
-        return self.theta @ A + new[:, None] * (others - h @ self._solve(A, transposed=True))
+        A = A[:, rows]
+        return self.theta @ A + new[:, None] * (columns[:, rows] - h @ self._solve(A, transposed=True))
 
 
 def _qr(transposed: Array) -> tuple[Array, Array]:
@@ -261,37 +263,18 @@ def _qr_by_parts(weighted: Array, bottom: Array) -> tuple[Array, Array]:
 # -- kernel values and first vectors ------------------------------------------------------------------------
 
 
-@dataclass
-class MatrixColumns:
-    """Kernel values of one fold, read from a matrix (P, P + H) that many machines share.
-
-    The training rows against all of them and, after them, the validation rows; as `KernelColumns` computes them.
-    """
-
-    matrix: Array
-    n_evals: int = 0
-
-    def columns(self, indices: Array) -> Array:
-        """Some training rows against training rows and validation rows, (k, P + H)."""
-        return self.matrix[indices]
-
-    def diagonal(self, indices: Array) -> Array:
-        """k(x, x) of training rows."""
-        return self.matrix[indices, indices]
-
-
 class FirstVectors(NamedTuple):
     """The vectors that the basis starts from, and their kernel values."""
 
     vectors: Array  # (m, d), in the rows' (centred) coordinates
-    values: Array  # (m, P + H): against the training rows and, after them, the validation rows
+    values: Array  # (m, n): against all rows
     gram: Array  # (m, m)
 
     @classmethod
     def of(cls, columns: KernelColumns, vectors: Array) -> FirstVectors:
         """Vectors against the rows that these columns are of."""
         columns.n_evals += len(vectors) ** 2
-        return cls(vectors, columns.against(vectors), columns.kernel.gram(vectors))
+        return cls(vectors, columns.values(columns.rows, vectors), columns.kernel.gram(vectors))
 
 
 def class_means(rows: ArrayRows, kernel: Kernel, labels: Array | None, train: Array) -> Array:
@@ -327,21 +310,20 @@ def _mean(rows: ArrayRows, group: Array, weights: Array) -> Array:
 
 
 class SemiparametricMachine(GrowingMachine):
-    """A growing machine that starts from given vectors, takes any loss, and keeps the features of validation rows.
+    """A growing machine that starts from given vectors and takes any loss.
 
     Two trainers reach the same machine: Newton's method on the loss with narrowly rounded kinks (a few cheap steps from
     a warm start), and the reweighted least squares of Table 1 (`solver="irwls"`), from the least-squares fit at every
-    size.  Rows are numbered as `columns` has them: training rows first, then validation rows.
+    size.
 
     Parameters
     ----------
-    data : Data
-        Rows with targets and weights.
+    columns : KernelColumns
+        Of rows with targets.
     spec : Spec
         Loss, C and intercept; kernel values come from `columns`.
     train : ndarray of shape (P,)
-        Numbers of the training rows.
-    columns : KernelColumns or MatrixColumns
+        Numbers of the training rows; the others are followed but not trained on.
     first_vectors : FirstVectors
     capacity : int
         Number of basis vectors to reserve memory for.
@@ -351,38 +333,30 @@ class SemiparametricMachine(GrowingMachine):
 
     def __init__(
         self,
-        data: Data,
+        columns: KernelColumns,
         spec: Spec,
         train: Array,
-        columns: KernelColumns | MatrixColumns,
         first_vectors: FirstVectors,
         capacity: int,
         solver: str = "newton",
         memory_budget: int | None = None,
     ) -> None:
-        rows, given, loss = data.rows, data.rows.weights, spec.loss
+        rows, loss = columns.rows, spec.loss
         assert rows.targets is not None
-        y = np.ascontiguousarray(rows.targets[train].T, dtype=np.float64)
-        weights = np.ones((1, len(train))) if given is None else np.ascontiguousarray(np.atleast_2d(given[train].T))
-        self.plain_loss, self.weights, self.first_vectors = loss, weights, first_vectors
+        weights = training_weights(rows, train)
+        self.plain_loss, self.weights, self.first_vectors = loss, np.atleast_2d(weights.T), first_vectors
         self.rounds = isinstance(loss, PiecewiseLinear)
         self.solver = solver if self.rounds else "newton"
         # what a width is a share of: the margin, or the targets' spread
+        y = rows.targets.T
         self.scales = np.ones(len(y))
         if not loss.for_classes or loss.for_regression:
-            mass = np.broadcast_to(weights, y.shape)
+            mass = np.broadcast_to(self.weights, y.shape)
             mean = np.sum(mass * y, axis=1) / np.sum(mass, axis=1)
             spread = np.sqrt(np.sum(mass * (y - mean[:, None]) ** 2, axis=1) / np.sum(mass, axis=1))
             self.scales = np.where(spread > 0.0, spread, 1.0)
         self.widths = _WIDTH * self.scales
-        super().__init__(
-            columns, y, weights, self._rounded(_WIDTH), spec.C, capacity=capacity, fit_intercept=spec.fit_intercept,
-            penalize_intercept=spec.penalize_intercept, memory_budget=memory_budget,
-            noise=float(np.finfo(rows.dtype).eps),
-        )  # fmt: skip
-        require_memory(first_vectors.values.shape[1], self.A.shape[1], memory_budget)
-        self.n_validation = first_vectors.values.shape[1] - y.shape[1]
-        self.B = np.ones((self.A.shape[1], self.n_validation))  # features of the validation rows
+        super().__init__(columns, replace(spec, loss=self._rounded(_WIDTH)), capacity, weights, memory_budget)
         self.used_vectors: list[int] = []  # first vectors in the basis
         self.cold = True
         self._fits: list[WeightedFit] = []
@@ -390,11 +364,6 @@ class SemiparametricMachine(GrowingMachine):
     def _rounded(self, share: float) -> Loss:
         loss = self.plain_loss
         return Rounded(loss, share * self.scales[:, None]) if isinstance(loss, PiecewiseLinear) else loss
-
-    @property
-    def validation_outputs(self) -> Array:
-        """Predictions of the validation rows, (L, H)."""
-        return self.theta[:, : self.width] @ self.B[: self.width]
 
     @property
     def active(self) -> Array:
@@ -408,7 +377,6 @@ class SemiparametricMachine(GrowingMachine):
     def append_vectors(self) -> None:
         """Put the first vectors into the basis; one that lies in the span of those before it is left out."""
         _, values, gram = self.first_vectors
-        P = self.y.shape[1]
         for number in range(len(gram)):
             if self.n_basis == len(self.R):
                 break
@@ -416,32 +384,19 @@ class SemiparametricMachine(GrowingMachine):
             phi = solve_triangular(self.factor_R, side, trans="T", check_finite=False) if len(side) else side
             square = self.distances(phi, gram[number, number])
             if square > 0.0:
-                pivot = np.sqrt(square)
-                self.B[self.width] = (values[number, P:] - phi @ self.B[self.first : self.width]) / pivot
-                self.border(values[[number], :P], phi[None], np.array([pivot]))
+                self.border(values[[number]], phi[None], np.sqrt([square]))
                 self.used_vectors.append(number)
 
-    def append_row(self, index: int, trial: Trial | None = None, place: int = 0) -> None:
-        """Add a training row to the basis; where it was tried, as candidate `place` of the trial."""
-        trial = self.try_rows(np.array([index]), in_span=True) if trial is None else trial
-        phi = self.A[0, self.first : self.width, index].copy()
-        self.B[self.width] = trial.validation_lines[place]
-        self.border(trial.lines[place : place + 1], phi[None], trial.pivots[place : place + 1], whitened=True)
-        self.indices.append(int(index))
-
-    def try_rows(self, indices: Array, in_span: bool = False) -> Trial:
-        """Candidates with the features that they would add; without those `in_span`, which equal a basis vector."""
-        P, basis = self.y.shape[1], slice(self.first, self.width)
-        Phi = self.A[0, basis, indices]
-        distances = self.distances(Phi, self.columns.diagonal(indices))
-        columns = self.columns.columns(indices)
-        free = distances > 0.0
+    def try_rows(self, indices: Array) -> Trial:
+        """Candidates with the features that they would add, without those that lie in the span of the basis."""
+        Phi, diagonal = self.features(indices), self.columns.diagonal(indices)
+        distances, columns = self.distances(Phi, diagonal), self.columns.columns(indices)
         self.scoring += columns.size * (self.n_basis + 1.0)
-        if not (in_span or free.all()):
-            indices, Phi, distances, columns = indices[free], Phi[free], distances[free], columns[free]
-        pivots = np.sqrt(np.maximum(distances, np.finfo(float).tiny)) if in_span else np.sqrt(distances)
-        lines = self.whitened(columns[:, :P], Phi, pivots)
-        return Trial(indices, lines, (columns[:, P:] - Phi @ self.B[basis]) / pivots[:, None], pivots)
+        free = distances > 0.0
+        if not free.all():
+            indices, Phi, diagonal, columns = indices[free], Phi[free], diagonal[free], columns[free]
+        pivots = np.sqrt(distances[free])
+        return Trial(indices, columns, diagonal, self.whitened(columns, Phi, pivots), pivots)
 
     # -- training ------------------------------------------------------------------------------------
 
@@ -510,6 +465,7 @@ class SemiparametricMachine(GrowingMachine):
                 break
         # the factor of the weights that produced the machine, as eq. (10) asks
         self._fits.append(fit)
+        self._value = None
         return settled
 
 
@@ -520,22 +476,18 @@ class Trial(NamedTuple):
     """Candidates of one step that do not lie in the span of the basis, and the lines they would append."""
 
     indices: Array  # (k,) row numbers
-    lines: Array  # (k, P), at the training rows
-    validation_lines: Array  # (k, H)
+    columns: Array  # (k, n), kernel values
+    diagonal: Array  # (k,), k(x, x)
+    lines: Array  # (k, n)
     pivots: Array  # (k,), distances from the span of the basis
 
 
-def estimate(machine: SemiparametricMachine, trial: Trial, *, validation: bool = True) -> Array:
-    """Predictions of every candidate's machine with the weights a_i fixed (eq. 14 to 17), (k, L, n).
-
-    At the validation rows, or at the training rows.
-    """
-    p = machine.width
-    A, new = (machine.B[:p], trial.validation_lines) if validation else (machine.lines, trial.lines)
-    F = np.empty((len(trial.indices), machine.n_outputs, A.shape[1]))
+def estimate(machine: SemiparametricMachine, trial: Trial, rows: Array) -> Array:
+    """Predictions of every candidate's machine at some rows with the weights a_i fixed (eq. 14 to 17), (k, L, n)."""
+    F = np.empty((len(trial.indices), machine.n_outputs, len(rows)))
     for output, fit in enumerate(machine.fits()):
-        F[:, output] = fit.bordered_predictions(trial.lines, A, new)
-        machine.scoring += len(new) * (2.0 * len(fit.rows) + A.shape[1]) * p
+        F[:, output] = fit.bordered_predictions(trial.lines, machine.lines, rows)
+        machine.scoring += len(F) * (2.0 * len(fit.rows) + len(rows)) * machine.width
     return F
 
 
@@ -666,148 +618,126 @@ class FeePlan:
             raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
 
 
-class FeeCandidates:
-    """Candidate rows of every step: support vectors of the present machine (Table 1, step 2.1), from one stream.
-
-    Machines that share a stream (folds, values of C) try the same rows in the same order, as far as these are support
-    vectors of theirs.
-
-    Parameters
-    ----------
-    stream : CandidateStream
-        Of all rows.
-    train : ndarray of shape (P,)
-        Numbers of the training rows among them; candidates are places in this list.
-    """
-
-    def __init__(self, stream: CandidateStream, train: Array) -> None:
-        # which distinct row each training row equals
-        self.distinct = np.unique(stream.hashes, return_inverse=True)[1][train]
-        rows = stream.within(train).rows
-        place = np.full(len(stream.hashes), -1, dtype=np.intp)
-        place[train] = np.arange(len(train))
-        self.stream = replace(stream, rows=np.where(rows >= 0, place[rows], -1))
-        self.taken = np.zeros(len(rows), dtype=bool)  # distinct rows
-
-    @property
-    def n_rows(self) -> int:
-        """Number of distinct training rows."""
-        return int(np.sum(self.stream.rows >= 0))
-
-    def draw(self, step: int, count: int, support: Array) -> Array:
-        """Up to `count` training rows among the support vectors (row numbers) that are not taken."""
-        free = np.zeros(len(self.taken), dtype=bool)
-        free[self.distinct[support]] = True
-        return self.stream.draw_among(step, count, free & ~self.taken)
-
-    def take(self, indices: Array) -> None:
-        """Rows that are not to be drawn again, nor rows equal to them."""
-        self.taken[self.distinct[indices]] = True
-
-
 #: sees machine, candidates and winner of a step
 Observer = Callable[[SemiparametricMachine, Trial, int], None]
 
 
-@dataclass(frozen=True)
-class FeeGrowth:
-    """What a growth found: one record per size, the best size, and the coordinates of its machine."""
+class FeeGrowth(GrowthLoop):
+    """Table 1 from step 0, and what it found.
 
-    records: list[Record]
-    size: int
-    error: float
-    coordinates: Array  # (L, first + size)
-    interrupted: bool = False
-
-
-def grow_fee(
-    machine: SemiparametricMachine,
-    candidates: FeeCandidates,
-    plan: FeePlan,
-    judge: Judge,
-    observe: Observer | None = None,
-    guide: Judge | None = None,
-) -> FeeGrowth:
-    """Table 1 from step 0: grow until the error has not fallen for `patience` steps, or to the plan's size.
-
-    The judge sees the validation rows, or the training rows where there are none.  `observe` is handed the machine, its
-    candidates and the winner's place among them before each vector is added (not with `gsvc`, which tries none).  A
-    `guide` judges the candidates by the training rows instead, as if there were no validation rows: then the judge's
-    error is of rows that had no say in the choice of vectors.
+    Parameters
+    ----------
+    machine : SemiparametricMachine
+        Without vectors.
+    stream : CandidateStream
+        Within the training rows; candidates are support vectors of the present machine (step 2.1).
+    plan : FeePlan
+    judge : Judge
+        Of the validation rows, or of the training rows where there are none: says when to stop.
+    guide : Judge, optional
+        Judges the candidates instead.  With one of the training rows the judge's error is of rows that had no say in
+        the choice of vectors.
+    observe : callable, optional
+        Is handed the machine, its candidates and the winner's place among them before each vector is added (not with
+        `gsvc`, which tries none).
     """
-    start = time.perf_counter()
-    machine.append_vectors()
-    candidates.taken[:] = False  # machines of one fold share them
-    whole: WholeRows | None = None
-    if plan.selection == "gsvc":
-        rows = candidates.stream.rows
-        whole = WholeRows("gsvc", machine, rows[rows >= 0])
-        whole.added(machine.first_vectors.values[machine.used_vectors][:, : machine.y.shape[1]])
-    validation = machine.n_validation > 0
-    records: list[Record] = []
-    best: tuple[float, int, Array] | None = None
-    estimated, n_tried = None, 0
-    try:
-        with plan.run.task("growth", plan.n_basis - machine.n_basis + 1) as step:
+
+    machine: SemiparametricMachine
+
+    def __init__(
+        self,
+        machine: SemiparametricMachine,
+        stream: CandidateStream,
+        plan: FeePlan,
+        judge: Judge,
+        guide: Judge | None = None,
+        observe: Observer | None = None,
+    ) -> None:
+        # FEE growth is short: a checkpoint keeps nothing of it
+        super().__init__(machine, plan.n_basis, plan.patience, replace(plan.run, checkpoint=None))
+        self.stream, self.plan, self.judge, self.guide, self.observe = stream, plan, judge, guide or judge, observe
+        machine.append_vectors()
+        self.untrained = True
+        self.error_name = "validation_error" if not np.any(machine.weights[:, judge.rows]) else "train_error"
+        self.whole: WholeRows | None = None
+        if plan.selection == "gsvc":
+            self.whole = WholeRows("gsvc", machine, stream.rows[stream.rows >= 0])
+            self.whole.added(machine.first_vectors.values[machine.used_vectors])
+
+    @property
+    def size(self) -> int:
+        """Size of the best machine."""
+        assert self.best is not None
+        return self.best.n_basis
+
+    @property
+    def coordinates(self) -> Array:
+        """Coordinates of the best machine, (L, first + size)."""
+        assert self.best is not None
+        return self.best.theta
+
+    @property
+    def error(self) -> float:
+        """Its error."""
+        found: float = self.records[self.size - self.records[0]["n_basis"]][self.error_name]
+        return found
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the growth."""
+        return "interrupted" in self.records[-1]
+
+    def step(self) -> Record | None:
+        machine, plan = self.machine, self.plan
+        estimated, n_tried = None, 0
+        if self.whole is not None and not self.untrained:
+            chosen = self.whole.choose()
+            if chosen is None:
+                return None
+            column = machine.columns.columns(np.array([chosen[0]]))
+            machine.join(chosen[0], column[0], chosen[1])
+            self.whole.added(column)
+            n_tried = 1
+        elif not self.untrained:
+            if plan.selection == "fee" and len(machine.fits()) < machine.n_outputs:
+                return None
             while True:
-                machine.train(plan.max_iter, plan.tol)
-                F = machine.validation_outputs if validation else machine.f
-                error = float(judge.errors(F[None])[0][0])
-                records.append(
-                    {
-                        "n_basis": machine.n_basis,
-                        "estimated_error": estimated,
-                        "validation_error" if validation else "train_error": error,
-                        "n_candidates": n_tried,
-                        "converged": machine.converged,
-                        "time": time.perf_counter() - start,
-                    }
-                )
-                if best is None or error < best[0] - 1e-12 * max(1.0, abs(best[0])) or plan.patience is None:
-                    best = (error, machine.n_basis, machine.theta[:, : machine.width].copy())
-                waited = plan.patience is not None and machine.n_basis - best[1] >= plan.patience
-                if step() or machine.n_basis >= plan.n_basis or waited or plan.run.late:
+                step = len(machine.indices)
+                indices = self.stream.draw_among(step, plan.n_candidates, machine.active, machine.taken)
+                if not len(indices):
+                    return None
+                trial, n_tried = machine.try_rows(indices), len(indices)
+                if len(trial.indices):
                     break
-                if whole is not None:
-                    index = whole.choose()
-                    if index is None:
-                        break
-                    n_tried = 1
-                    machine.append_row(index)
-                    whole.added(machine.columns.columns(np.array([index]))[:, : machine.y.shape[1]])
-                    continue
-                if plan.selection == "fee" and len(machine.fits()) < machine.n_outputs:
-                    break
-                trial, n_tried = _draw(machine, candidates, plan)
-                if trial is None:
-                    break
-                if plan.selection == "sgma":
-                    scores = score_sgma(machine, trial)
-                    winner = int(np.flatnonzero(scores >= scores.max() * (1.0 - 1e-9))[0])
-                else:
-                    by_validation = validation and guide is None
-                    errors, shortfalls = (guide or judge).errors(estimate(machine, trial, validation=by_validation))
-                    winner = pick(errors, shortfalls)
-                    estimated = float(errors[winner])
-                if observe is not None:
-                    observe(machine, trial, winner)
-                machine.append_row(int(trial.indices[winner]), trial, winner)
-                candidates.take(trial.indices[[winner]])
-    except KeyboardInterrupt:
-        if best is None or not plan.run.keeps_on_interrupt():
-            raise
-        records[-1]["interrupted"] = True
-        return FeeGrowth(records, best[1], best[0], best[2], interrupted=True)
-    return FeeGrowth(records, best[1], best[0], best[2])
+                machine.taken.update(indices.tolist())  # all of them lie in the span of the basis, now and later
+            if plan.selection == "sgma":
+                scores = score_sgma(machine, trial)
+                winner = int(np.flatnonzero(scores >= scores.max() * (1.0 - 1e-9))[0])
+            else:
+                errors, shortfalls = self.guide.errors(estimate(machine, trial, self.guide.rows))
+                winner = pick(errors, shortfalls)
+                estimated = float(errors[winner])
+            if self.observe is not None:
+                self.observe(machine, trial, winner)
+            machine.join(int(trial.indices[winner]), trial.columns[winner], float(trial.diagonal[winner]))
+        machine.train(plan.max_iter, plan.tol)
+        return {
+            "n_basis": machine.n_basis,
+            "estimated_error": estimated,
+            self.error_name: float(self.judge.errors(machine.f[None, :, self.judge.rows])[0][0]),
+            "n_candidates": n_tried,
+            "converged": machine.converged,
+            "time": time.perf_counter() - self.started,
+        }
 
 
 def grow_on(
     data: Data,
     spec: Spec,
     plan: FeePlan,
-    candidates: FeeCandidates,
+    stream: CandidateStream,
     split: Split,
-    values: tuple[KernelColumns | MatrixColumns, FirstVectors] | None = None,
+    columns: KernelColumns | None = None,
     *,
     observe: Observer | None = None,
     confirm: bool = False,
@@ -817,25 +747,16 @@ def grow_on(
     Kernel values that are not given are computed.  To `confirm` an error, the candidates are judged on the training
     rows alone.
     """
-    rows, (train, held) = data.in_memory, split
-    if values is None:
-        order = np.concatenate([train, held])
-        part = rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order)
-        own = KernelColumns(part, spec.kernel)
-        values = own, FirstVectors.of(own, class_means(rows, spec.kernel, data.labels, train))
-    capacity = min(plan.n_basis, candidates.n_rows + len(values[1].vectors))
-    machine = SemiparametricMachine(data, spec, train, *values, capacity, plan.solver, plan.run.memory_budget)
+    train, held = split
+    stream = stream.within(np.sort(train))
+    rows = data.in_memory
+    computed = KernelColumns(rows, spec.kernel)
+    first = FirstVectors.of(computed, class_means(rows, spec.kernel, data.labels, train))
+    columns = computed if columns is None else columns
+    capacity = min(plan.n_basis, int(np.sum(stream.rows >= 0)) + len(first.vectors))
+    machine = SemiparametricMachine(columns, spec, train, first, capacity, plan.solver, plan.run.memory_budget)
     judge = Judge.of(data, spec, held if len(held) else train)
     guide = Judge.of(data, spec, train) if confirm else None
-    return machine, grow_fee(machine, candidates, replace(plan, n_basis=capacity), judge, observe, guide)
-
-
-def _draw(machine: SemiparametricMachine, candidates: FeeCandidates, plan: FeePlan) -> tuple[Trial | None, int]:
-    """Support vectors to try and how many were drawn; None when there is none left that would change anything."""
-    while True:
-        indices = candidates.draw(len(machine.indices), plan.n_candidates, machine.active)
-        trial = machine.try_rows(indices) if len(indices) else None
-        if trial is None or len(trial.indices):
-            return trial, len(indices)
-        # all of them lie in the span of the basis, now and later
-        candidates.take(indices)
+    growth = FeeGrowth(machine, stream, replace(plan, n_basis=capacity), judge, guide, observe)
+    growth.grow()
+    return machine, growth

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import ColumnCache, KernelColumns
-from kompakt.basis.growing import GrowingMachine, require_memory
-from kompakt.basis.scores import SELECTIONS, TRIALS, WHOLE, WholeRows
+from kompakt.basis.columns import KernelColumns
+from kompakt.basis.growing import GrowingMachine, Snapshot, require_memory
+from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, SquaredHinge
@@ -50,6 +51,8 @@ class CandidateStream:
         Seed.
     hashes : ndarray of shape (n,)
         Keyed hashes of all rows.
+    distinct : ndarray of shape (n,)
+        Which distinct row every row equals, in the order of the hash.
     orders : dict
         Orders of all positions by step, as `draw_among` needs them; machines of the same stream share them.
 
@@ -67,13 +70,14 @@ class CandidateStream:
     rows: Array
     key: int
     hashes: Array
+    distinct: Array
     orders: dict[int, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, hashes: Array, key: int, pool_size: int | None = None) -> CandidateStream:
         """The stream over the distinct rows with these hashes; `pool_size` keeps only the smallest hashes."""
-        _, first = np.unique(hashes, return_index=True)
-        return cls(first[:pool_size], key, hashes)
+        _, first, distinct = np.unique(hashes, return_index=True, return_inverse=True)
+        return cls(first[:pool_size], key, hashes, distinct)
 
     def within(self, allowed: Array) -> CandidateStream:
         """The same stream restricted to some rows: an equal row that is allowed stands in for one that is not."""
@@ -117,8 +121,11 @@ class CandidateStream:
         rest = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
         yield from rng.permutation(rest).tolist()
 
-    def draw_among(self, step: int, count: int, free: Array) -> Array:
-        """Up to `count` row numbers at a step among the distinct rows that a mask (n_distinct,) leaves free."""
+    def draw_among(self, step: int, count: int, among: Array, taken: set[int]) -> Array:
+        """Up to `count` row numbers at a step that are not taken, and equal to one of the rows `among`."""
+        free = np.zeros(len(self.rows), dtype=bool)
+        free[self.distinct[among]] = True
+        free[self.distinct[list(taken)]] = False
         order = self.orders.get(step)
         if order is None:
             order = self.orders[step] = np.random.default_rng([self.key, step]).permutation(len(self.rows))
@@ -224,6 +231,10 @@ def _smooth(old: float, new: float) -> float:
     return new if not old else 0.7 * old + 0.3 * new
 
 
+#: `hybrid` tries method 1 while its work stays below this share of what method 2 needs for the whole growth
+_HYBRID_SHARE = 1.0
+
+
 # -- the growth ---------------------------------------------------------------------------------------------
 
 
@@ -244,8 +255,8 @@ class GrowthPlan:
     retraining : {"quarter_powers", "always", "powers", "adaptive"}
     shrinking : bool
         Leave out rows that stay far inside the margin; all rows are checked at the end.
-    hybrid_share : float
-        `hybrid` tries method 1 while its work stays below this share of what method 2 needs for the whole growth.
+    patience : int, optional
+        Stop so many steps after the lowest validation error; None grows to `n_basis`.
     tol : float
         Relative gradient at which the last retraining ends; those before it stop at 1e-5.
     max_iter : int
@@ -267,7 +278,7 @@ class GrowthPlan:
     score_rows: str = "active"
     retraining: str = "quarter_powers"
     shrinking: bool = False
-    hybrid_share: float = 1.0
+    patience: int | None = None
     tol: float = 1e-8
     max_iter: int = 200
     run: Run = field(default_factory=Run)
@@ -285,60 +296,6 @@ class GrowthPlan:
         Schedule(self.retraining, self.n_candidates)
 
 
-def grow(
-    machine: GrowingMachine,
-    stream: CandidateStream,
-    plan: GrowthPlan,
-    measure: Callable[[GrowingMachine], dict[str, float]] | None = None,
-    stop: Callable[[list[Record]], bool] | None = None,
-) -> list[Record]:
-    """Grow the machine in place to the plan's size; returns one record per step.
-
-    Growth ends early when every row left lies in the span of the basis, at the deadline, or when `stop` says so, given
-    the records so far.  What `measure` returns after every step joins its record.  The last retraining is complete,
-    whatever the schedule.
-    """
-    growth = Growth(machine, stream, plan)
-    records: list[Record] = []
-    run = plan.run
-    place = run.progress("growth")
-    if place.last is not None:
-        records = growth.set_state(place.last)
-    last: tuple[int, Array, Array] | None = None
-    try:
-        with run.task("growth", plan.n_basis - machine.n_basis) as step:
-            while machine.n_basis < plan.n_basis:
-                if machine.n_basis and run.late:
-                    break
-                record = growth.step()
-                if record is None:
-                    logger.info("growth ends at %d basis vectors: all other rows lie in their span.", machine.n_basis)
-                    break
-                if measure is not None:
-                    record.update(measure(machine))
-                records.append(record)
-                last = machine.snapshot()
-                if step() or (stop is not None and stop(records)):
-                    break
-                if place.due():
-                    place.save(growth.state(records))
-        finish(machine, plan)
-    except KeyboardInterrupt:
-        if last is None or not run.keeps_on_interrupt():
-            raise
-        machine.back_to(last)
-        del records[machine.n_basis - records[0]["n_basis"] + 1 :]
-        records[-1]["interrupted"] = True
-        return records
-    if records:
-        # the last record describes the machine that is handed over
-        records[-1].update(objective=float(np.sum(machine.objective())), retrained=True)
-        if measure is not None:
-            records[-1].update(measure(machine))
-        records[-1]["n_kernel_evals"] = machine.columns.n_evals
-    return records
-
-
 def finish(machine: GrowingMachine, plan: GrowthPlan) -> None:
     """Train to the end and check the rows that were left out."""
     for _ in range(50):
@@ -347,31 +304,131 @@ def finish(machine: GrowingMachine, plan: GrowthPlan) -> None:
             break
 
 
-class Growth:
-    """The parts of a growth that change from step to step."""
+def lowest(records: list[Record]) -> int:
+    """Place of the lowest validation error, the first of those that differ by rounding alone."""
+    errors = np.array([record["validation_error"] for record in records])
+    return int(np.flatnonzero(errors <= errors.min() + 1e-12 * max(1.0, abs(float(errors.min()))))[0])
 
-    def __init__(self, machine: GrowingMachine, stream: CandidateStream, plan: GrowthPlan) -> None:
-        self.machine, self.stream, self.plan = machine, stream, plan
+
+class GrowthLoop(ABC):
+    """Add basis vectors one by one until the plan's size, a deadline, Ctrl-C, or its patience ends it.
+
+    Attributes
+    ----------
+    records : list of dict
+        One per step.
+    best : Snapshot or None
+        The machine with the lowest validation error; without patience, the last one.
+    """
+
+    def __init__(self, machine: GrowingMachine, n_basis: int, patience: int | None, run: Run) -> None:
+        self.machine, self.n_basis, self.patience, self.run = machine, n_basis, patience, run
+        self.records: list[Record] = []
+        self.best: Snapshot | None = None
+        self.started = time.perf_counter()
+        self.untrained = False  # whether the first step only trains the vectors that are there
+
+    @abstractmethod
+    def step(self) -> Record | None:
+        """Add one vector and train; None when no row is left that would change anything."""
+
+    def complete(self) -> None:  # noqa: B027  (a growth need not)
+        """What is done after the last step."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, as plain values and arrays."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Make a growth that has just begun what it was."""
+
+    def grow(self) -> list[Record]:
+        """Grow the machine in place; returns the records."""
+        machine, run = self.machine, self.run
+        place = run.progress("growth")
+        if place.last is not None:
+            self.set_state(place.last)
+        records, last = self.records, None
+        try:
+            with run.task("growth", self.n_basis - machine.n_basis + self.untrained) as step:
+                while machine.n_basis < self.n_basis or self.untrained:
+                    if machine.n_basis and run.late and not self.untrained:
+                        break
+                    record = self.step()
+                    if record is None:
+                        logger.info("growth ends at %d basis vectors: no row is left to add.", machine.n_basis)
+                        break
+                    self.untrained = False
+                    records.append(record)
+                    last = machine.snapshot()
+                    waited = 0 if self.patience is None else len(records) - 1 - lowest(records)
+                    if not waited:
+                        self.best = last
+                    if step() or (self.patience is not None and waited >= self.patience):
+                        break
+                    if place.due():
+                        place.save(self.state())
+            self.complete()
+        except KeyboardInterrupt:
+            if last is None or not run.keeps_on_interrupt():
+                raise
+            machine.back_to(last)
+            del records[machine.n_basis - records[0]["n_basis"] + 1 :]
+            records[-1]["interrupted"] = True
+        return records
+
+
+class Growth(GrowthLoop):
+    """Growth by one of `SELECTIONS` (Keerthi et al. 2006).
+
+    What `measure` returns after every step joins its record.  The last retraining is complete, whatever the schedule.
+    """
+
+    def __init__(
+        self,
+        machine: GrowingMachine,
+        stream: CandidateStream,
+        plan: GrowthPlan,
+        measure: Callable[[GrowingMachine], dict[str, float]] | None = None,
+    ) -> None:
+        super().__init__(machine, plan.n_basis, plan.patience, plan.run)
+        self.stream, self.plan, self.measure = stream, plan, measure
         self.schedule = Schedule(plan.retraining, plan.n_candidates)
         self.method = "sp1" if plan.selection == "hybrid" else plan.selection
         self.whole: WholeRows | None = None
         if plan.selection in WHOLE:
             self.whole = WholeRows(plan.selection, machine, stream.rows[stream.rows >= 0])
         self.inside: Array | None = None  # rows far inside at the last retraining
-        self.started = time.perf_counter()
         self.objective = float(np.sum(machine.objective()))
         self.spent = 0.0  # work of method 1 in a hybrid
 
     def step(self) -> Record | None:
-        """Add one vector; None when no row is left that would change anything."""
         machine, plan = self.machine, self.plan
         scoring, training = machine.scoring, machine.training
-        chosen = self._choose()
-        if chosen is None:
-            return None
-        index, column, diagonal, scores = chosen
+        column, scores = None, np.empty(0)
+        if self.method in SCORES:
+            score_rows = "all" if self.method in ("sp1", "kmp_prefit") else plan.score_rows
+            while True:
+                indices = self.stream.draw(machine.n_basis, self.schedule.n_candidates, machine.taken)
+                if not len(indices):
+                    return None
+                tried = candidates(machine, indices, score_rows)
+                scores = np.where(tried.distances > 0, SCORES[self.method](machine, tried), -np.inf)
+                best = float(np.max(scores))
+                if np.isfinite(best):
+                    break
+                machine.taken.update(indices.tolist())  # all of them lie in the span of the basis, now and later
+            # equal to rounding: the first in the order of the stream, which does not depend on the order of the rows
+            winner = int(np.flatnonzero(scores >= best - 1e-9 * abs(best))[0])
+            index, diagonal = int(indices[winner]), float(tried.diagonal[winner])
+            column = tried.K[winner] if score_rows == "all" else None
+        else:
+            chosen = self._next_row() if self.whole is None else self.whole.choose()
+            if chosen is None:
+                return None
+            index, diagonal = chosen
         if column is None:
-            column = machine.columns.column(index)
+            column = machine.columns.columns(np.array([index]))[0]
             machine.scoring += len(column) * machine.columns.rows.n_features
         sound = machine.append(index, column, diagonal)
         if self.whole is not None:
@@ -390,7 +447,7 @@ class Growth:
             n, d, m = machine.columns.rows.n_rows, machine.columns.rows.n_features, plan.n_basis
             one = plan.n_candidates * len(machine.active) * (d + 20.0) + n * d
             self.spent += spent
-            self.method = "sp1" if self.spent + spent <= plan.hybrid_share * (m * one + 2.0 * n * m * m) else "sp2"
+            self.method = "sp1" if self.spent + spent <= _HYBRID_SHARE * (m * one + 2.0 * n * m * m) else "sp2"
         return {
             "n_basis": machine.n_basis,
             "objective": self.objective,
@@ -400,38 +457,29 @@ class Growth:
             "retrained": retrained,
             "n_kernel_evals": machine.columns.n_evals,
             "time": time.perf_counter() - self.started,
+            **({} if self.measure is None else self.measure(machine)),
         }
 
-    def _choose(self) -> tuple[int, Array | None, float, Array] | None:
-        """Row number, its column if it is known, k(x, x), and the scores that were compared."""
+    def _next_row(self) -> tuple[int, float] | None:
+        """The next distinct row in the order of the hash that is not in the span of the basis, and its k(x, x)."""
         machine = self.machine
-        if self.whole is not None:
-            index = self.whole.choose()
-            return None if index is None else (index, None, float(self.whole.diagonal[index]), np.empty(0))
-        if self.method == "random":
-            # the next distinct row in the order of the hash that is not in the span of the basis
-            for row in self.stream.rows.tolist():
-                if row >= 0 and row not in machine.taken:
-                    one = np.array([row])
-                    diagonal = machine.columns.diagonal(one)
-                    if machine.distances(machine.features(one), diagonal)[0] > 0:
-                        return row, None, float(diagonal[0]), np.empty(0)
-                    machine.taken.add(row)
-            return None
-        while True:
-            indices = self.stream.draw(machine.n_basis, self.schedule.n_candidates, machine.taken)
-            if not len(indices):
-                return None
-            _, scores, diagonal, columns = TRIALS[self.method](machine, indices, self.plan.score_rows)
-            best = float(np.max(scores))
-            if np.isfinite(best):
-                break
-            # all of them lie in the span of the basis, now and later
-            machine.taken.update(indices.tolist())
-        # equal to rounding: the first in the order of the stream, which does not depend on the order of the rows
-        winner = int(np.flatnonzero(scores >= best - 1e-9 * abs(best))[0])
-        column = None if columns is None else columns[winner]
-        return int(indices[winner]), column, float(diagonal[winner]), scores
+        for row in self.stream.rows.tolist():
+            if row >= 0 and row not in machine.taken:
+                one = np.array([row])
+                diagonal = machine.columns.diagonal(one)
+                if machine.distances(machine.features(one), diagonal)[0] > 0:
+                    return row, float(diagonal[0])
+                machine.taken.add(row)
+        return None
+
+    def complete(self) -> None:
+        machine = self.machine
+        finish(machine, self.plan)
+        if self.records:  # the last record describes the machine that is handed over
+            self.records[-1].update(objective=float(np.sum(machine.objective())), retrained=True)
+            if self.measure is not None:
+                self.records[-1].update(self.measure(machine))
+            self.records[-1]["n_kernel_evals"] = machine.columns.n_evals
 
     def _shrink(self) -> None:
         """Leave out rows that were well beyond the margin at two retrainings in a row (section 3.4)."""
@@ -449,35 +497,44 @@ class Growth:
                 numbers, far = numbers[~again], far[~again]
         self.inside = numbers[far]
 
-    def state(self, records: list[Record]) -> dict[str, Any]:
-        """The machine, the schedule and what the selection remembers, as plain arrays."""
+    def state(self) -> dict[str, Any]:
         whole, schedule = self.whole, vars(self.schedule).items()
         return {name: getattr(self, name) for name in _KEPT} | {
             "machine": self.machine.state(),
-            "records": records,
             "schedule": {key: value for key, value in schedule if isinstance(value, int | float)},
             "whole": None if whole is None else (whole.diagonal, whole.squares, whole.likeness),
         }
 
-    def set_state(self, state: dict[str, Any]) -> list[Record]:
-        """Make a growth that has just begun what it was; returns its records."""
+    def set_state(self, state: dict[str, Any]) -> None:
         self.machine.set_state(state["machine"])
         vars(self.schedule).update(state["schedule"])
         if self.whole is not None:
             self.whole.diagonal, self.whole.squares, self.whole.likeness = state["whole"]
         for name in _KEPT:
             setattr(self, name, state[name])
-        records: list[Record] = state["records"]
-        return records
 
 
 #: attributes of a growth that a checkpoint keeps as they are
-_KEPT = ("method", "inside", "objective", "spent")
+_KEPT = ("method", "inside", "objective", "spent", "records")
+
+
+def training_weights(rows: ArrayRows, train: Array) -> Array:
+    """Row weights with 0 for all rows that are not trained on."""
+    given = rows.weights
+    weights = np.zeros((rows.n_rows,) if given is None else given.shape)
+    weights[train] = 1.0 if given is None else given[train]
+    return weights
+
+
+def weighted_mean(data: Data, rows: Array, values: Array) -> float:
+    """Mean of the values of some rows, by the weights that all outputs share."""
+    given = data.rows.weights
+    return float(np.average(values, weights=given[rows] if given is not None and given.ndim == 1 else None))
 
 
 @dataclass(frozen=True)
 class Monitor:
-    """Errors of a growing machine on its training rows and on rows that are held out, and when to stop for them.
+    """Errors of a growing machine on its training rows and on rows that are held out.
 
     Parameters
     ----------
@@ -486,34 +543,23 @@ class Monitor:
     spec : Spec
     held_out : ndarray, optional
         Numbers of the rows that are held out.
-    patience : int
-        Steps without a lower validation error after which growth stops.
     """
 
     data: Data
     spec: Spec
     held_out: Array | None = None
-    patience: int = 20
 
     def __call__(self, machine: GrowingMachine) -> dict[str, float]:
         """Errors of the machine as it stands; rows that were shrunk away are far on the right side."""
-        labels, given = self.data.labels, self.data.rows.weights
-        assert labels is not None
-        weight = given if given is not None and given.ndim == 1 else np.ones(len(labels))
-        outside = np.zeros(len(labels), dtype=bool)
-        if self.held_out is not None:
-            outside[self.held_out] = True
+        assert self.data.labels is not None
         live = slice(None) if machine.live is None else machine.live
-        wrong = weight[live] * (self.spec.decode(machine.f.T) != labels[live])
-        errors = {"train_error": float(wrong[~outside[live]].sum() / weight[~outside].sum())}
-        if self.held_out is not None:
-            errors["validation_error"] = float(wrong[outside[live]].sum() / weight[outside].sum())
-        return errors
-
-    def enough(self, records: list[Record]) -> bool:
-        """Whether the validation error has not fallen for `patience` steps."""
-        errors = [record["validation_error"] for record in records]
-        return len(errors) - 1 - int(np.argmin(errors)) >= self.patience
+        wrong, inside = np.zeros(len(self.data.labels)), np.ones(len(self.data.labels), dtype=bool)
+        wrong[live] = self.spec.decode(machine.f.T) != self.data.labels[live]
+        if self.held_out is None:
+            return {"train_error": weighted_mean(self.data, inside, wrong)}
+        inside[self.held_out] = False
+        errors = {"train_error": inside, "validation_error": ~inside}
+        return {name: weighted_mean(self.data, rows, wrong[rows]) for name, rows in errors.items()}
 
 
 # -- as a selector ------------------------------------------------------------------------------------------
@@ -607,7 +653,7 @@ class GrowthSelector:
         wanted = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
         # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
         wanted = wanted and slots > 0 and run.checkpoint is None
-        columns = KernelColumns(rows, kernel, ColumnCache(rows.n_rows, slots) if pool or wanted else None)
+        columns = KernelColumns(rows, kernel, max(1, slots) if pool or wanted else 0)
         if pool:
             columns.columns(stream.rows)
         return columns
@@ -627,7 +673,7 @@ class GrowthSelector:
         capacity = min(int(n_basis), len(stream.rows))
         columns = self.columns(rows, spec.kernel, stream, capacity, run)
         machine = GrowingMachine.on_rows(columns, spec, capacity, memory_budget=run.memory_budget)
-        objectives = [record["objective"] for record in grow(machine, stream, self.plan(capacity, run=run))]
+        objectives = [record["objective"] for record in Growth(machine, stream, self.plan(capacity, run=run)).grow()]
         indices = np.array(machine.indices, dtype=np.intp)
         return Basis(
             indices=indices,

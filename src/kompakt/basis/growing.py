@@ -26,7 +26,7 @@ from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
 from kompakt.design import choose_block_rows
 from kompakt.kernels._exp import numba_available
-from kompakt.linalg import Factor, border, factorise, rank_one_changes
+from kompakt.linalg import Factor, border, factorise
 from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
 from kompakt.run import DEFAULT_BUDGET, Run
@@ -123,14 +123,13 @@ def minimise_along(
     columns: Array,
     linear: Array,
     quadratic: Array,
-    C: Array | float,
     *,
     group: Array | None = None,
     tol: float = 1e-6,
 ) -> tuple[Array, Array]:
     """Minimisers t and decreases -phi(t) >= 0 of the objective along directions, both (B, k): B machines, k each.
 
-    phi(t) = a t + q t^2 / 2 + C sum_i s_i [loss(y_i, f_i + t c_i) - loss(y_i, f_i)] is the objective of Keerthi et al.
+    phi(t) = a t + q t^2 / 2 + sum_i s_i [loss(y_i, f_i + t c_i) - loss(y_i, f_i)] is the objective of Keerthi et al.
     2006, eq. 7, as a function of one new weight t: column c, a and q from the regulariser.  The same function is the
     line search of Newton's method.  Its derivative increases and is piecewise linear, so Newton's method inside a
     bracket ends at the exact minimiser after finitely many steps.
@@ -140,12 +139,11 @@ def minimise_along(
     loss : Loss
         Piecewise quadratic.
     y, f, s : ndarray of shape (B, n)
-        Targets, predictions and weights; a row of weight 0 takes no part.
+        Targets, predictions and costs; a row of cost 0 takes no part.
     columns : ndarray of shape (G, k, n)
         Directions; those of machine b are ``columns[group[b]]``, and `group` None means group b (or 0, if G is 1).
     linear, quadratic : ndarray of shape (B, k)
         a and q; q must be positive.
-    C : float or ndarray of shape (B,)
     tol : float
         A direction is done when its derivative is this small against that at 0.  The relative error of the decrease is
         about its square.
@@ -156,7 +154,7 @@ def minimise_along(
     >>> from kompakt.basis.growing import minimise_along
     >>> from kompakt.losses import SquaredHinge
     >>> one = np.ones((1, 1))
-    >>> t, decrease = minimise_along(SquaredHinge(), one, 0 * one, one, one[None], 0 * one, one, 1.0)
+    >>> t, decrease = minimise_along(SquaredHinge(), one, 0 * one, one, one[None], 0 * one, one)
     >>> float(t[0, 0]), float(decrease[0, 0])
     (0.5, 0.25)
     """
@@ -164,14 +162,12 @@ def minimise_along(
     k = columns.shape[1]
     if group is None:
         group = np.arange(B) if len(columns) == B else np.zeros(B, dtype=np.intp)
-    C = np.array(np.broadcast_to(np.asarray(C, dtype=np.float64), (B,)))
     t, decrease = np.zeros((B, k)), np.zeros((B, k))
     if isinstance(loss, LeastSquares):  # one step, by matrix products
         for number in np.unique(group):
             own = group == number
-            cost = C[own, None] * s[own]
-            slope = linear[own] + (cost * loss.gradient(y[own], f[own])) @ columns[number].T
-            curvature = quadratic[own] + cost @ np.square(columns[number]).T
+            slope = linear[own] + (s[own] * loss.gradient(y[own], f[own])) @ columns[number].T
+            curvature = quadratic[own] + s[own] @ np.square(columns[number]).T
             t[own], decrease[own] = -slope / curvature, 0.5 * np.square(slope) / curvature
         return t, decrease
     fast, pieces = compiled(), pieces_of(loss, B)
@@ -180,7 +176,7 @@ def minimise_along(
         y, f, s, columns = (np.require(part, np.float64, ["C", "W"]) for part in (y, f, s, columns))
         linear, quadratic = (np.require(part, np.float64, ["C", "W"]) for part in (linear, quadratic))
         group = np.require(group, np.intp, ["C", "W"])
-        fast.minimise(y, f, s, columns, group, linear, quadratic, C, *pieces, tol, t, decrease)
+        fast.minimise(y, f, s, columns, group, linear, quadratic, *pieces, tol, t, decrease)
         return t, decrease
     width = max(1, (1 << 18) // max(1, n))  # directions at a time: their rows stay in cache
     for b in range(B):
@@ -188,7 +184,7 @@ def minimise_along(
         for start in range(0, k, width):
             part = slice(start, start + width)
             t[b, part], decrease[b, part] = _minimise_arrays(
-                own, y[b], f[b], C[b] * s[b], columns[group[b], part], linear[b, part], quadratic[b, part], tol
+                own, y[b], f[b], s[b], columns[group[b], part], linear[b, part], quadratic[b, part], tol
             )
     return t, decrease
 
@@ -257,64 +253,65 @@ class RowBlocks:
             pass
 
 
+class Snapshot(NamedTuple):
+    """A machine at one size: lines of A and R never change once they are there, so these are enough."""
+
+    n_basis: int
+    theta: Array  # (L, width)
+    objective: Array  # (L,)
+
+
 class GrowingMachine:
     """State of a growth: everything about the machine found so far, or about a batch of machines of the same size.
 
     Parameters
     ----------
-    columns : KernelColumns or None
-        Kernel values of the rows; a batch is handed its columns and has none.
-    y : ndarray of shape (L, n)
-        Targets of every output, or of every machine of a batch.
-    weights : ndarray of shape (1, n) or (L, n)
-        Row weights; rows of weight 0 are followed but not trained on, which is how validation errors come for free.
-    loss : Loss
-        Piecewise quadratic.
-    C : float or ndarray of shape (L,)
+    columns : KernelColumns
+        Kernel values of the rows, and their targets (n, L): of every output, or of every machine of a batch.
+    spec : Spec
+        Loss, piecewise quadratic, C and intercept.
     capacity : int
         Number of basis vectors to reserve memory for.
-    fit_intercept, penalize_intercept : bool
+    weights : ndarray of shape (n,) or (n, L), optional
+        In place of those of the rows; rows of weight 0 are followed but not trained on, which is how validation errors
+        come for free.
     memory_budget : int, optional
         Bytes that the features may take; None means 1 GiB.
-    noise : float
-        Relative rounding error of the kernel values.
     batch : bool
-        Whether every problem has a basis of its own.
+        Whether every problem has a basis of its own; its kernel values are handed over.
     """
 
     def __init__(
         self,
-        columns: Any,
-        y: Array,
-        weights: Array,
-        loss: Loss,
-        C: Array | float,
-        *,
+        columns: KernelColumns,
+        spec: Spec,
         capacity: int,
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
+        weights: Array | None = None,
         memory_budget: int | None = None,
-        noise: float = float(np.finfo(np.float64).eps),
         batch: bool = False,
     ) -> None:
-        if not loss.piecewise_quadratic:
+        if not spec.loss.piecewise_quadratic:
             raise ValueError(
-                f"growth needs a loss that is piecewise quadratic (squared_hinge, huber, least_squares); got {loss!r}."
+                "growth needs a loss that is piecewise quadratic (squared_hinge, huber, least_squares); "
+                f"got {spec.loss!r}."
             )
-        L, n = y.shape
-        self.columns, self.y, self.noise = columns, y, noise
-        self.first = int(fit_intercept)  # number of lines of A before the basis
+        rows = columns.rows
+        assert rows.targets is not None
+        self.columns, self.noise, self.C = columns, float(np.finfo(rows.dtype).eps), spec.C
+        self.y = np.ascontiguousarray(rows.targets.T, dtype=np.float64)
+        L, n = self.y.shape
+        self.first = int(spec.fit_intercept)  # number of lines of A before the basis
         width = capacity + self.first
         if not batch:
             require_memory(n, width, memory_budget)
-        self.C = np.reshape(np.asarray(C, dtype=np.float64), (-1, 1))
-        self.cost = self.C * weights  # (1 or L, n)
+        given = rows.weights if weights is None else weights
+        self.cost = self._costs(np.ones(n) if given is None else given)  # (1 or L, n)
         self._all = self.y, self.cost  # of all rows, where `y` and `cost` are of the live ones
         self.live: Array | None = None  # row numbers that are followed; None: all
         self.A = np.empty((L if batch else 1, width, n))
         self.A[:, : self.first] = 1.0
         self.penalty = np.ones(width)
-        self.penalty[: self.first] = float(penalize_intercept)
+        self.penalty[: self.first] = float(spec.penalize_intercept)
         self.blocks = RowBlocks(n, choose_block_rows(width))
         self.n_basis = 0
         self.indices: list[int] = []
@@ -322,7 +319,7 @@ class GrowingMachine:
         self.R = np.zeros((capacity, capacity))
         self.theta = np.zeros((L, width))
         self.f, self.slopes, self.curvatures = np.zeros((L, n)), np.zeros((L, n)), np.zeros((L, n))
-        shared = isinstance(loss, LeastSquares) and len(self.cost) == 1 and not batch
+        shared = isinstance(spec.loss, LeastSquares) and len(self.cost) == 1 and not batch
         self.H = np.tile(np.diag(self.penalty), (1 if shared else L, 1, 1))
         self.factors: list[Factor | None] = [None] * len(self.H)
         # multiply-adds by purpose: counted, not timed, so that the same key gives the same basis under any load
@@ -333,7 +330,7 @@ class GrowingMachine:
         self._exact = np.zeros(L, dtype=bool)  # whether theta minimises the objective with the pieces kept
         self._value: Array | None = None  # the objective, where it is known
         self._active: Array | None = None
-        self.set_loss(loss)
+        self.set_loss(spec.loss)
 
     @classmethod
     def on_rows(
@@ -344,19 +341,14 @@ class GrowingMachine:
         weights: Array | None = None,
         memory_budget: int | None = None,
     ) -> GrowingMachine:
-        """A machine for the targets (n, L) of the rows, its intercept trained; `weights` stand in for the rows' own."""
-        rows = columns.rows
-        assert rows.targets is not None
-        given = rows.weights if weights is None else weights
-        s = np.ones((1, rows.n_rows)) if given is None else np.atleast_2d(np.asarray(given, dtype=np.float64).T)
-        y = np.ascontiguousarray(rows.targets.T, dtype=np.float64)
-        machine = cls(
-            columns, y, np.ascontiguousarray(s), spec.loss, spec.C, capacity=capacity,
-            fit_intercept=spec.fit_intercept, penalize_intercept=spec.penalize_intercept,
-            memory_budget=memory_budget, noise=float(np.finfo(rows.dtype).eps),
-        )  # fmt: skip
+        """A machine whose intercept is trained."""
+        machine = cls(columns, spec, capacity, weights, memory_budget)
         machine.retrain()
         return machine
+
+    def _costs(self, weights: Array) -> Array:
+        """C s for weights (n,) or (n, L), (1 or L, n)."""
+        return self.C * np.ascontiguousarray(np.atleast_2d(np.asarray(weights, dtype=np.float64).T))
 
     def set_loss(self, loss: Loss) -> None:
         """Minimise another loss from now on."""
@@ -405,8 +397,8 @@ class GrowingMachine:
         Phi = self.A[0, self.first : self.width, place]
         if not known.all() and self.n_basis:
             basis = self.columns.vectors(np.array(self.indices))
-            raw = self.columns.pairs(np.asarray(indices)[~known], basis)
-            Phi[~known] = solve_triangular(self.factor_R, raw.T, trans="T", check_finite=False).T
+            raw = self.columns.values(self.columns.some(np.asarray(indices)[~known]), basis)
+            Phi[~known] = solve_triangular(self.factor_R, raw, trans="T", check_finite=False).T
         return Phi
 
     def distances(self, Phi: Array, diagonal: Array) -> Array:
@@ -449,14 +441,9 @@ class GrowingMachine:
         be retrained.
         """
         before = self.objective()
-        phi = self.features(np.array([index]))
-        square = float(diagonal) - float(phi[0] @ phi[0])
-        pivot = np.sqrt(max(square, self.noise * (self.n_basis + 1) * float(diagonal)))
         old, exact = [self.factor(problem) for problem in range(len(self.H))], self._exact.copy()
-        self.border(column[None], phi, np.array([pivot]))
+        self.join(index, column, diagonal)
         gradient = self.slopes @ self.A[0, self.width - 1]
-        self.indices.append(int(index))
-        self.taken.add(int(index))
         p, everything = self.width, np.arange(len(self.y))
         step = np.zeros((len(self.y), p))
         for h, factor in enumerate(old):
@@ -475,17 +462,21 @@ class GrowingMachine:
             self._shorten(everything, theta, f, step, poor)
         return bool(self._exact.all())
 
-    def border(self, columns: Array, phi: Array, pivot: Array, *, whitened: bool = False) -> None:
-        """Append a line to A and border R and H: one column (n,), one row of features (m,) and one pivot per basis.
+    def join(self, index: int, column: Array, diagonal: float) -> None:
+        """Add a row to the basis with weight 0; see `append`."""
+        phi = self.features(np.array([index]))
+        square = float(diagonal) - float(phi[0] @ phi[0])
+        pivot = np.sqrt(max(square, self.noise * (self.n_basis + 1) * float(diagonal)))
+        self.border(column[None], phi, np.array([pivot]))
+        self.indices.append(int(index))
+        self.taken.add(int(index))
 
-        Columns that are `whitened` are lines of A already.
-        """
+    def border(self, columns: Array, phi: Array, pivot: Array) -> None:
+        """Append a line to A and border R and H: one column (n,), one row of features (m,) and one pivot per basis."""
         m, p, A, curvatures = self.n_basis, self.width, self.A, self.curvatures[: len(self.H)]
 
         def one(rows: slice) -> tuple[Array, ...]:
-            new = columns[:, rows]
-            if not whitened:
-                new = (new - np.matmul(phi[:, None], A[:, self.first : p, rows])[:, 0]) / pivot[:, None]
+            new = (columns[:, rows] - np.matmul(phi[:, None], A[:, self.first : p, rows])[:, 0]) / pivot[:, None]
             A[:, p, rows] = new
             weighted, lines = curvatures[:, rows] * new, A[:, : p + 1, rows]
             return (weighted @ lines[0].T if len(A) == 1 else np.matmul(lines, weighted[:, :, None])[:, :, 0],)
@@ -504,7 +495,7 @@ class GrowingMachine:
     def keep_machines(self, which: Array) -> None:
         """Go on with some machines of a batch."""
         self._all = self._all[0][which], self._all[1][which]
-        for name in ("C", "y", "cost", "A", "theta", "f", "slopes", "curvatures", "H", "optimality", "_exact"):
+        for name in ("y", "cost", "A", "theta", "f", "slopes", "curvatures", "H", "optimality", "_exact"):
             setattr(self, name, getattr(self, name)[which])
         self.factors = [self.factors[i] for i in which]
         self.set_loss(self.loss.take_outputs(which))
@@ -601,7 +592,7 @@ class GrowingMachine:
         t, _ = minimise_along(
             self._own_loss(problems), self.y[problems], f, np.broadcast_to(self._part(self.cost, problems), f.shape),
             change[:, None], np.sum(penalised * theta, axis=1)[:, None],
-            np.sum(penalised * step, axis=1)[:, None] + 1e-300, 1.0, tol=1e-6,
+            np.sum(penalised * step, axis=1)[:, None] + 1e-300,
         )  # fmt: skip
         sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
         self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)
@@ -636,15 +627,10 @@ class GrowingMachine:
         return changed
 
     def _change_hessian(self, h: int, rows: Array, change: Array) -> None:
-        """H after the curvature of some rows changed, and its factor: by rank-one changes while these are cheaper."""
+        """H after the curvature of some rows changed."""
         p, curvature = self.width, self.curvatures[h]
         lines, H = self.A[h if len(self.A) > 1 else 0, :p], self.H[h, :p, :p]
-        factor = self.factors[h]
         self.factors[h] = None
-        if factor is not None and len(rows) <= p // 8 and not self._flat(h):
-            scaled = lines[:, rows].T * np.sqrt(np.abs(change))[:, None]
-            self.factors[h] = rank_one_changes(factor, scaled[change > 0], scaled[change < 0])
-            self.training += 2.0 * len(rows) * p * p
         if len(rows) > 0.7 * np.count_nonzero(curvature):
             rows = np.flatnonzero(curvature)
             change = curvature[rows]
@@ -679,7 +665,7 @@ class GrowingMachine:
     def stale_gain(self) -> float:
         """What one Newton step would gain now, g' H^-1 g / 2: it comes from rows that left their piece alone."""
         moved = self.cost * self.loss.gradient(self.y, self.f) - self.slopes
-        rows = np.flatnonzero(np.any(np.abs(moved) > 1e-12 * np.max(self.C), axis=0))
+        rows = np.flatnonzero(np.any(np.abs(moved) > 1e-12 * self.C, axis=0))
         gradient = moved[:, rows] @ self.lines[:, rows].T
         halves = [self.factor(problem).solve_transposed(gradient[problem]) for problem in range(len(self.y))]
         return 0.5 * sum(float(half @ half) for half in halves)
@@ -688,7 +674,7 @@ class GrowingMachine:
 
     def set_weights(self, weights: Array) -> None:
         """Other weights (n,) or (n, L) of all rows, as when validation rows join the training at the end."""
-        self._all = self._all[0], self.C * np.atleast_2d(np.asarray(weights, dtype=np.float64).T)
+        self._all = self._all[0], self._costs(weights)
         self.cost = self._all[1] if self.live is None else np.take(self._all[1], self.live, axis=1)
         self.rebuild()
 
@@ -749,11 +735,10 @@ class GrowingMachine:
 
     # -- handing over --------------------------------------------------------------------------------
 
-    def snapshot(self) -> tuple[int, Array, Array]:
-        """Size, coordinates and objective: lines of A and R never change once they are there, so these are enough."""
-        return self.n_basis, self.theta[:, : self.width].copy(), self.objective()
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.n_basis, self.theta[:, : self.width].copy(), self.objective())
 
-    def back_to(self, last: tuple[int, Array, Array]) -> None:
+    def back_to(self, last: Snapshot) -> None:
         """Be what the snapshot says, for `solution` only: growth broke off at an unknown place and cannot go on."""
         self.n_basis, theta, self._value = last
         self.theta[:, : self.width] = theta

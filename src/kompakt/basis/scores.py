@@ -7,7 +7,6 @@ Criteria that try candidates (`sp1`, `sp2`, `mark`, `kmp`) give a score per cand
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,77 +24,73 @@ _SAFETY = 20.0
 _MAX_STEPS = 30
 
 
-class Scores(NamedTuple):
-    """Candidates of one step and their scores."""
+class Candidates(NamedTuple):
+    """Rows that a step tries, and what their scores are made of."""
 
     indices: Array  # (k,) row numbers
-    scores: Array  # (k,), larger is better; -inf for a row that lies in the span of the basis
+    places: Array  # (r,), among the live rows: the rows that count
+    K: Array  # (k, r), kernel values of the candidates at them
     diagonal: Array  # (k,), k(x, x)
-    columns: Array | None = None  # (k, n_live), where the criterion needed them
+    Phi: Array  # (k, m), features
+    distances: Array  # (k,), squared distances from the span of the basis, 0 where only rounding is left
 
 
-def score_sp2(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Scores:
-    """Basis selection method 2 (eq. 7): decrease of the objective by the new weight alone, beta_J fixed.
+def candidates(machine: GrowingMachine, indices: Array, score_rows: str) -> Candidates:
+    """Candidates with their kernel values at the "active" rows, or at "all" live ones.
 
     On the active rows the loss of all other rows counts as constant: their kernel values are never asked for.
     """
-    place, K, diagonal, Phi = _candidates(machine, indices, score_rows)
-    y, f = machine.y[:, place], machine.f[:, place]
-    # lambda beta_j K_jJ beta_J: the machine's own output at row j, without the intercept
-    linear = machine.theta[:, machine.first : machine.width] @ Phi.T
-    quadratic = np.broadcast_to(np.maximum(diagonal, 1e-300), linear.shape)
-    cost = np.broadcast_to(machine.cost[:, place], y.shape)
-    _, gains = minimise_along(machine.loss, y, f, cost, K[None], linear, quadratic, 1.0)
-    machine.scoring += K.size * (machine.columns.rows.n_features + 20.0 * machine.n_outputs)
-    free = machine.distances(Phi, diagonal) > 0
-    return Scores(indices, np.where(free, np.sum(gains, axis=0), -np.inf), diagonal)
-
-
-def score_mark(machine: GrowingMachine, indices: Array, score_rows: str = "active") -> Scores:
-    """MARK (section 5): size of the derivative of the objective with respect to the new weight."""
-    place, K, diagonal, Phi = _candidates(machine, indices, score_rows)
-    slopes = machine.cost[:, place] * machine.loss.gradient(machine.y[:, place], machine.f[:, place])
-    gradient = machine.theta[:, machine.first : machine.width] @ Phi.T + slopes @ K.T
-    machine.scoring += K.size * (machine.columns.rows.n_features + 2.0 * machine.n_outputs)
-    free = machine.distances(Phi, diagonal) > 0
-    return Scores(indices, np.where(free, np.sum(np.abs(gradient), axis=0), -np.inf), diagonal)
-
-
-def _candidates(machine: GrowingMachine, indices: Array, score_rows: str) -> tuple[Array, Array, Array, Array]:
-    """Places of the rows that count, kernel values of the candidates at them (k, rows), k(x_j, x_j), and features."""
-    Phi = machine.features(indices)
-    if score_rows == "all":
-        K, diagonal = machine.columns.columns(indices), machine.columns.diagonal(indices)
-        return np.arange(machine.f.shape[1]), K, diagonal, Phi
-    active = machine.active
-    K = machine.columns.block(active, indices)
-    # k(x_j, x_j) of an active candidate is already in the block
+    Phi, rows = machine.features(indices), None if score_rows == "all" else machine.active
+    K = machine.columns.columns(indices, rows)
+    machine.scoring += K.size * machine.columns.rows.n_features
+    inside = np.zeros(len(indices), dtype=bool)
     diagonal = np.empty(len(indices))
-    where = np.minimum(np.searchsorted(active, indices), max(0, len(active) - 1))
-    inside = active[where] == indices if len(active) else np.zeros(len(indices), dtype=bool)
-    diagonal[inside] = K[np.flatnonzero(inside), where[inside]]
+    places = np.arange(machine.f.shape[1])
+    if rows is not None:
+        places = machine.places(rows)[0]
+        if len(rows):  # k(x_j, x_j) of an active candidate is already in the block
+            where = np.minimum(np.searchsorted(rows, indices), len(rows) - 1)
+            inside = rows[where] == indices
+            diagonal[inside] = K[np.flatnonzero(inside), where[inside]]
     if not inside.all():
         diagonal[~inside] = machine.columns.diagonal(indices[~inside])
-    return machine.places(active)[0], K, diagonal, Phi
+    return Candidates(indices, places, K, diagonal, Phi, machine.distances(Phi, diagonal))
 
 
-def score_sp1(machine: GrowingMachine, indices: Array, score_rows: str = "active", race: bool = False) -> Scores:
-    """Basis selection method 1 (section 3.1): decrease of the objective after full re-optimisation.
+def score_sp2(machine: GrowingMachine, tried: Candidates) -> Array:
+    """Basis selection method 2 (eq. 7): decrease of the objective by the new weight alone, beta_J fixed."""
+    y, f = machine.y[:, tried.places], machine.f[:, tried.places]
+    # lambda beta_j K_jJ beta_J: the machine's own output at row j, without the intercept
+    linear = machine.theta[:, machine.first : machine.width] @ tried.Phi.T
+    quadratic = np.broadcast_to(np.maximum(tried.diagonal, 1e-300), linear.shape)
+    cost = np.broadcast_to(machine.cost[:, tried.places], y.shape)
+    _, gains = minimise_along(machine.loss, y, f, cost, tried.K[None], linear, quadratic)
+    machine.scoring += 20.0 * tried.K.size * machine.n_outputs
+    return np.sum(gains, axis=0)
+
+
+def score_mark(machine: GrowingMachine, tried: Candidates) -> Array:
+    """MARK (section 5): size of the derivative of the objective with respect to the new weight."""
+    y, f, cost = (values[:, tried.places] for values in (machine.y, machine.f, machine.cost))
+    gradient = machine.theta[:, machine.first : machine.width] @ tried.Phi.T
+    gradient = gradient + (cost * machine.loss.gradient(y, f)) @ tried.K.T
+    machine.scoring += 2.0 * tried.K.size * machine.n_outputs
+    return np.sum(np.abs(gradient), axis=0)
+
+
+def score_sp1(machine: GrowingMachine, tried: Candidates, race: bool = True) -> Array:
+    """Basis selection method 1 (section 3.1): decrease of the objective after full re-optimisation, on all rows.
 
     `race` stops refining candidates that cannot become the best any more; the best and its score stay the same.  Only
     with one output, where a candidate's gain is known as it is refined.
     """
-    diagonal, Phi = machine.columns.diagonal(indices), machine.features(indices)
-    distances = machine.distances(Phi, diagonal)
-    columns = machine.columns.columns(indices)
-    machine.scoring += columns.size * machine.columns.rows.n_features
-    gains = np.full(len(indices), -np.inf)
-    free = np.flatnonzero(distances > 0)
+    gains = np.zeros(len(tried.indices))
+    free = np.flatnonzero(tried.distances > 0)
     if len(free):
-        lines = machine.whitened(columns[free], Phi[free], np.sqrt(distances[free]))
+        lines = machine.whitened(tried.K[free], tried.Phi[free], np.sqrt(tried.distances[free]))
         refits = (_Refit(machine, lines, output) for output in range(machine.n_outputs))
         gains[free] = sum(refit.gains(race and machine.n_outputs == 1) for refit in refits)
-    return Scores(indices, gains, diagonal, columns)
+    return gains
 
 
 class _Refit:
@@ -220,7 +215,7 @@ class _Refit:
             linear, quadratic = np.sum(self.penalty * step[i] * [theta[i], step[i]], axis=1)
             t, decrease = minimise_along(
                 self.loss, self.y[None], f[[i]], self.cost[None], change[i][None, None],
-                linear[None, None], quadratic[None, None], 1.0, tol=1e-9,
+                linear[None, None], quadratic[None, None], tol=1e-9,
             )  # fmt: skip
             lengths[i], value[i] = t[0, 0], before[i] - decrease[0, 0]
         self.theta[left] = theta + lengths * step
@@ -228,13 +223,13 @@ class _Refit:
         return value
 
 
-TRIALS: dict[str, Callable[..., Scores]] = {
-    "sp1": partial(score_sp1, race=True),
+#: criteria that try candidates; kernel matching pursuit is methods 2 and 1 on the least-squares loss (section 3.2)
+SCORES: dict[str, Callable[[GrowingMachine, Candidates], Array]] = {
+    "sp1": score_sp1,
     "sp2": score_sp2,
     "mark": score_mark,
-    # kernel matching pursuit is the same pair of methods on the least-squares loss (section 3.2)
     "kmp": score_sp2,
-    "kmp_prefit": partial(score_sp1, race=True),
+    "kmp_prefit": score_sp1,
 }
 
 #: criteria that look at all rows, without candidates
@@ -263,8 +258,8 @@ class WholeRows:
         self.squares -= np.sum(np.square(lines[len(lines) - len(columns) :]), axis=0)
         np.maximum(self.likeness, np.max(np.abs(columns), axis=0, initial=0.0), out=self.likeness)
 
-    def choose(self) -> int | None:
-        """The row to add, or None when none is left."""
+    def choose(self) -> tuple[int, float] | None:
+        """The row to add and its k(x, x), or None when none is left."""
         machine, order = self.machine, self.order
         free = self.squares > machine.noise * (machine.n_basis + 1) * self.diagonal
         free[machine.indices] = False
@@ -279,4 +274,5 @@ class WholeRows:
                 score = np.sum(np.square(machine.loss.gradient(machine.y, machine.f)), axis=0) * self.squares
         ordered = np.where(free[order], score[order], -np.inf)
         best = int(np.argmax(ordered))
-        return int(order[best]) if np.isfinite(ordered[best]) else None
+        row = int(order[best])
+        return (row, float(self.diagonal[row])) if np.isfinite(ordered[best]) else None

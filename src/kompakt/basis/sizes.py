@@ -8,16 +8,16 @@ distances or products for all widths, and the machines of one matrix are grown s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import CandidateStream, GrowthPlan, grow
+from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights, weighted_mean
 from kompakt.basis.growing import GrowingMachine, minimise_along
 from kompakt.data import ArrayRows, hash_rows
-from kompakt.kernels import Kernel, Precomputed
-from kompakt.losses import Loss
+from kompakt.kernels import Kernel
 from kompakt.parallel import ordered_map
 from kompakt.spec import Data, Spec
 from kompakt.validation import Split
@@ -30,23 +30,14 @@ def stream_of(data: Data, plan: GrowthPlan) -> CandidateStream:
     return CandidateStream.of(hash_rows(data.in_memory.X, plan.run.key), plan.run.key)
 
 
-def fold_weights(rows: ArrayRows, split: Split) -> Array:
-    """Row weights with 0 for all rows that the fold does not train on."""
-    train, given = split[0], rows.weights
-    weights = np.zeros((rows.n_rows,) if given is None else given.shape)
-    weights[train] = 1.0 if given is None else given[train]
-    return weights
-
-
-def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> tuple[float, float]:
+def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> list[float]:
     """Weighted share of the held-out rows that outputs (n, L) get wrong, and their mean loss."""
-    held, given, targets, labels = split[1], data.rows.weights, data.rows.targets, data.labels
+    held, targets, labels = split[1], data.rows.targets, data.labels
     assert targets is not None
     assert labels is not None
     wrong = spec.decode(outputs[held]) != labels[held]
     losses = np.sum(spec.loss.value(targets[held], outputs[held]), axis=1)
-    weights = given[held] if given is not None and given.ndim == 1 else None
-    return float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))
+    return [weighted_mean(data, held, wrong), weighted_mean(data, held, losses)]
 
 
 def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) -> Array:
@@ -59,19 +50,20 @@ def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) 
     return np.average(errors, axis=axis, weights=[weight[held].sum() for _, held in splits])
 
 
-def fold_errors(data: Data, spec: Spec, plan: GrowthPlan, stream: CandidateStream, split: Split) -> Array:
+def fold_errors(
+    data: Data, spec: Spec, plan: GrowthPlan, stream: CandidateStream, split: Split, columns: KernelColumns
+) -> Array:
     """Validation error and loss of one fold at every size, (2, d_max); infinite where growth ended before."""
     # on a thread of the pool: nothing is shown, written or kept
     run = plan.run.quiet()
-    columns = KernelColumns(data.in_memory, spec.kernel, block_rows=1024)
-    weights = fold_weights(data.in_memory, split)
+    weights = training_weights(data.in_memory, split[0])
     machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, run.memory_budget)
 
     def measure(machine: GrowingMachine) -> dict[str, float]:
-        error, loss = _held_out(data, spec, machine.f.T, split)
-        return {"error": error, "loss": loss}
+        return dict(zip(("error", "loss"), _held_out(data, spec, machine.f.T, split), strict=True))
 
-    records = grow(machine, stream.within(np.sort(split[0])), replace(plan, shrinking=False, run=run), measure)
+    plan = replace(plan, shrinking=False, run=run)
+    records = Growth(machine, stream.within(np.sort(split[0])), plan, measure).grow()
     errors = np.full((2, plan.n_basis), np.inf)
     errors[:, : len(records)] = [[record[name] for record in records] for name in ("error", "loss")]
     return errors
@@ -80,8 +72,10 @@ def fold_errors(data: Data, spec: Spec, plan: GrowthPlan, stream: CandidateStrea
 def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split]) -> Array:
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     stream = stream_of(data, plan)
-    results = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split)[0], splits)
-    return _pooled(data.in_memory, splits, np.stack(list(plan.run.tracked(results, "folds", len(splits)))), axis=0)
+    columns = KernelColumns(data.in_memory, spec.kernel, block_rows=1024)
+    found = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split, copy(columns))[0], splits)
+    results = plan.run.tracked(found, "folds", len(splits))
+    return _pooled(data.in_memory, splits, np.stack(list(results)), axis=0)
 
 
 def best_point(errors: Array, losses: Array) -> tuple[int, int, int]:
@@ -107,30 +101,19 @@ def tune_grid(
     Kernels must differ only in parameters that `Kernel.finish` applies; `plus_one` adds 1 to each.  Grid points run in
     parallel; the result does not depend on the number of threads.
     """
-    rows, n, stream = data.rows, data.rows.n_rows, stream_of(data, plan)
-    pre: Array | None = None
-    if 3 * 8 * n * n <= plan.run.budget:
-        X = rows.take(np.arange(n))
-        pre = kernels[0].pre(X, kernels[0].take_basis(rows, np.arange(n))).astype(np.float64)
-        pre = 0.5 * (pre + pre.T)
+    rows, stream = data.in_memory, stream_of(data, plan)
+    shared = SharedKernels.of(rows, kernels[0], plan.run.budget)
     # side by side: one output, method 2, retraining always
     simple = plan.selection in ("sp2", "kmp") and plan.retraining == "always" and plan.run.deadline is None
     simple = simple and rows.n_outputs == 1
 
     def errors_of(kernel: Kernel) -> Array:
         """Validation errors and losses (2, nC, d_max)."""
-        if pre is None:
-            used, own = data, replace(spec, kernel=kernel + 1.0 if plus_one else kernel)
-        else:
-            K = kernel.finish(pre.copy())
-            np.fill_diagonal(K, kernel.diag(X))
-            K += float(plus_one)
-            if simple:
-                return _side_by_side(data, spec, plan, splits, stream, K, C_grid)
-            used = replace(data, rows=ArrayRows(K, rows.targets, rows.weights))
-            own = replace(spec, kernel=Precomputed(K))
-        points = [(replace(own, C=float(C)), split) for C in C_grid for split in splits]
-        found = ordered_map(lambda point: fold_errors(used, point[0], plan, stream, point[1]), points)
+        columns = shared.columns(kernel, float(plus_one))
+        if simple and isinstance(columns, MatrixColumns):
+            return _side_by_side(data, spec, plan, splits, stream, columns.matrix, C_grid)
+        points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
+        found = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
         errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
         return np.moveaxis(_pooled(data.in_memory, splits, errors, axis=1), 1, 0)
 
@@ -156,17 +139,8 @@ def _side_by_side(
         for step in range(plan.n_basis):
             drawn = own.draw(step, plan.n_candidates, set())
             candidates[fold, step, : len(drawn)] = drawn
-    outputs = grow_batch(
-        K,
-        targets[:, 0],
-        np.stack([fold_weights(data.in_memory, split).reshape(len(K)) for split in splits]),
-        C_grid,
-        candidates,
-        spec.loss,
-        fit_intercept=spec.fit_intercept,
-        penalize_intercept=spec.penalize_intercept,
-        score_rows=plan.score_rows,
-    )
+    weights = np.stack([training_weights(data.in_memory, train).reshape(len(K)) for train, _ in splits])
+    outputs = grow_batch(K, targets[:, 0], weights, C_grid, candidates, spec, plan.score_rows)
     both = np.full((2, len(C_grid), plan.n_basis, F), np.inf)
     for step, fold, c in np.ndindex(plan.n_basis, F, len(C_grid)):
         f = outputs[step, fold, c]
@@ -176,22 +150,13 @@ def _side_by_side(
 
 
 def grow_batch(
-    K: Array,
-    y: Array,
-    weights: Array,
-    C: Array,
-    candidates: Array,
-    loss: Loss,
-    *,
-    fit_intercept: bool = False,
-    penalize_intercept: bool = False,
-    score_rows: str = "active",
+    K: Array, y: Array, weights: Array, C: Array, candidates: Array, spec: Spec, score_rows: str = "active"
 ) -> Array:
     """Predictions of every machine at every size, (d_max, F, nC, n); NaN where a machine could not grow so far.
 
     Every machine has its own basis but they share kernel values and candidates, and each step is a handful of array
     operations with a leading axis over the machines.  Method 2 scores, retraining at every step; the result is that of
-    `forward.grow`, machine by machine.
+    `forward.Growth`, machine by machine.
 
     Parameters
     ----------
@@ -204,9 +169,8 @@ def grow_batch(
     C : ndarray of shape (nC,)
     candidates : ndarray of shape (F, d_max, kappa)
         Row numbers to try at each step, -1 for none.
-    loss : Loss
-        Piecewise quadratic.
-    fit_intercept, penalize_intercept : bool
+    spec : Spec
+        Loss, piecewise quadratic, and intercept.
     score_rows : {"active", "all"}
         Rows that count in the scores.
 
@@ -214,19 +178,22 @@ def grow_batch(
     --------
     >>> import numpy as np
     >>> from kompakt.basis.sizes import grow_batch
+    >>> from kompakt.kernels import RBF
     >>> from kompakt.losses import SquaredHinge
+    >>> from kompakt.spec import Spec
+    >>> spec = Spec(RBF(1.0), SquaredHinge(), fit_intercept=False)
     >>> f = grow_batch(np.eye(2), np.array([1.0, -1.0]), np.ones((1, 2)), np.array([1.0]),
-    ...                np.array([[[0, 1], [0, 1]]]), SquaredHinge())
+    ...                np.array([[[0, 1], [0, 1]]]), spec)
     >>> f[:, 0, 0]
     array([[ 0.5,  0. ],
            [ 0.5, -0.5]])
     """
     F, d_max, _ = candidates.shape
     nC, n = len(C), len(y)
-    fold = np.repeat(np.arange(F), nC)
-    intercept = {"fit_intercept": fit_intercept, "penalize_intercept": penalize_intercept}
-    targets = np.tile(np.asarray(y, dtype=np.float64), (F * nC, 1))
-    batch = GrowingMachine(None, targets, weights[fold], loss, np.tile(C, F), capacity=d_max, batch=True, **intercept)
+    fold, loss = np.repeat(np.arange(F), nC), spec.loss
+    costs = weights[fold] * np.tile(C, F)[:, None]
+    columns = MatrixColumns(ArrayRows(K, np.tile(y, (F * nC, 1)).T, costs.T), K)
+    batch = GrowingMachine(columns, replace(spec, C=1.0), d_max, batch=True)
     batch.retrain(0.0, 100, enough=1e-12)
     taken, alive, diagonal = np.zeros((F * nC, n), dtype=bool), np.arange(F * nC), np.diag(K)
     outputs = np.full((d_max, F * nC, n), np.nan)
@@ -235,10 +202,8 @@ def grow_batch(
         index = np.maximum(tried, 0)
         linear = np.take_along_axis(batch.f, index, axis=1) - (batch.theta[:, :1] if batch.first else 0.0)
         counted = batch.cost if score_rows == "all" else batch.cost * (loss.gradient(batch.y, batch.f) != 0)
-        columns = K[np.maximum(candidates[:, step], 0)]
-        _, gains = minimise_along(
-            loss, batch.y, batch.f, counted, columns, linear, diagonal[index], 1.0, group=fold[alive]
-        )
+        K_tried = K[np.maximum(candidates[:, step], 0)]
+        _, gains = minimise_along(loss, batch.y, batch.f, counted, K_tried, linear, diagonal[index], group=fold[alive])
         Phi = batch.A[np.arange(len(alive))[:, None], batch.first : batch.width, index]  # (machines, kappa, m)
         distances = batch.distances(Phi, diagonal[index])
         free = (tried >= 0) & (distances > 0) & ~np.take_along_axis(taken[alive], index, axis=1)

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from kompakt.basis.build import Machine
 from kompakt.basis.fee import (
     SELECTIONS,
-    FeeCandidates,
     FeeGrowth,
     FeePlan,
     FEESelector,
@@ -125,7 +124,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         machine, growth, train = self._grow(fit)
         data, kernel = fit.data, fit.spec.kernel
         n_vectors = min(len(machine.used_vectors), growth.size)
-        selected = train[np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)]
+        selected = np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)
         vectors = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
         if len(selected):
             vectors = np.concatenate([vectors, kernel.take_basis(data.rows, selected).astype(vectors.dtype)])
@@ -154,7 +153,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         def grown(
             plan: FeePlan, split: Split, watch: Observer | None = None
         ) -> tuple[SemiparametricMachine, FeeGrowth]:
-            return grow_on(data, spec, plan, FeeCandidates(stream, split[0]), split, observe=watch)
+            return grow_on(data, spec, plan, stream, split, observe=watch)
 
         share = 0.2 if self.validation_fraction is None else float(self.validation_fraction)
         if self.cv is None and share and not self.tune:

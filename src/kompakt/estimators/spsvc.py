@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.build import Machine
-from kompakt.basis.forward import CandidateStream, GrowthPlan, GrowthSelector, Monitor, Record, finish, grow
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, GrowthSelector, Monitor, Record, finish
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import SELECTIONS
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
@@ -205,8 +205,8 @@ class SpSVC(
         steps = (auto_size(self.n_basis) or AutoSize()).n_iter_no_change
         machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, self.memory_budget)
         before = self._continued(machine, data, plan.n_basis)
-        monitor = Monitor(data, spec, held, int(steps or 20))
-        records = grow(machine, stream, plan, monitor, None if held is None else monitor.enough)
+        plan = replace(plan, patience=None if held is None else int(steps or 20))
+        records = Growth(machine, stream, plan, Monitor(data, spec, held)).grow()
         interrupted = bool(records and records[-1].get("interrupted"))
         if held is not None and records and not interrupted:
             # the size with the lowest validation error, its weights fitted to all rows
@@ -242,7 +242,7 @@ class SpSVC(
                 f"got n_basis={n_basis}{'' if same else ' and other rows'}. Use warm_start=False to begin anew."
             )
         for index, diagonal in zip(indices.tolist(), machine.columns.diagonal(indices), strict=True):
-            machine.append(index, machine.columns.column(index), float(diagonal))
+            machine.append(index, machine.columns.columns(np.array([index]))[0], float(diagonal))
             machine.retrain()
         return list(self.history_)
 

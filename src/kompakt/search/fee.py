@@ -9,20 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from kompakt.basis.columns import KernelColumns
-from kompakt.basis.fee import (
-    FeeCandidates,
-    FeePlan,
-    FirstVectors,
-    MatrixColumns,
-    class_means,
-    grow_on,
-)
+from kompakt.basis.columns import SharedKernels
+from kompakt.basis.fee import FeePlan, grow_on
 from kompakt.basis.forward import CandidateStream
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
@@ -163,8 +156,6 @@ class TwoGrids:
 
 #: the finer grid: ten points inside the neighbours of the best
 FINE = (np.arange(10) - 4.5) / 5.0
-#: bytes that the distances between rows may take, to be kept; beyond, kernel columns are computed when asked for
-_DISTANCE_BYTES = 300 << 20
 
 
 @dataclass(frozen=True)
@@ -251,34 +242,31 @@ def search_fee(
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
-    start = time.perf_counter()
-    scale = float(np.sqrt(data.rows.n_features))
+    start, work = time.perf_counter(), np.zeros(2)
+    rows, key = data.in_memory, plan.run.key
+    points: list[Point] = []
+    shapes: list[tuple[int, int]] = []
     with block_threads(n_jobs):
-        jobs = current_threads()
-        shared = _Shared.of(data, spec, plan, splits)
-        sigmas = scale * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
+        stream = CandidateStream.of(hash_rows(rows.X, key), key)
+        shared = _Shared(data, spec, plan, splits, stream, SharedKernels.of(rows, RBF(1.0), plan.run.budget))
+        sigmas = float(np.sqrt(rows.n_features)) * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
         costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
-        points, n_steps, cpu = _grid(shared, sigmas, costs, jobs, rule != "min")
-        shapes = [(len(sigmas), len(costs))]
-        best = choose_point(points, shapes, "min" if rule == "min" else "confirmed")
-        _log("first", best)
-        if fine:
-            near = best.sigma * 2.0**FINE, best.C * 10.0**FINE
-            more, steps, seconds = _grid(shared, *near, jobs, rule != "min")
-            points, n_steps, cpu = points + more, n_steps + steps, cpu + seconds
-            shapes.append((len(FINE), len(FINE)))
-        best = choose_point(points, shapes, rule)
-        _log("last", best)
+        while True:
+            more, spent = _grid(shared, sigmas, costs, current_threads(), rule != "min")
+            points, work = points + more, work + spent
+            shapes.append((len(sigmas), len(costs)))
+            last = len(shapes) == 1 + fine
+            best = choose_point(points, shapes, rule if last or rule == "min" else "confirmed")
+            found = best.error, best.sigma, best.C, best.size
+            logger.info("grid %d: error %.4f, sigma %.3g, C %.3g, size %d", len(shapes), *found)
+            if last:
+                break
+            sigmas, costs = (best.sigma * 2.0**FINE).astype(np.float64), (best.C * 10.0**FINE).astype(np.float64)
     n_trainings = len(points) * len(splits) * (1 if rule == "min" else 2)
-    return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, cpu)
+    return FeeSearch(best, points, shapes, n_trainings, int(work[0]), time.perf_counter() - start, float(work[1]))
 
 
-def _log(grid: str, best: Point) -> None:
-    logger.info("%s grid: error %.4f, sigma %.3g, C %.3g, size %d", grid, best.error, best.sigma, best.C, best.size)
-
-
-@dataclass(frozen=True)
-class _Shared:
+class _Shared(NamedTuple):
     """What all trainings of a search share, whatever sigma and C are."""
 
     data: Data
@@ -286,96 +274,60 @@ class _Shared:
     plan: FeePlan
     splits: list[Split]
     stream: CandidateStream
-    vectors: list[Array]  # first basis vectors of every fold
-    distances: Array | None  # (n, n), squared; None where they are too many to be kept
-    to_vectors: list[tuple[Array, Array]]  # of the vectors of every fold: to all rows (m, n), to each other (m, m)
-
-    @classmethod
-    def of(cls, data: Data, spec: Spec, plan: FeePlan, splits: list[Split]) -> _Shared:
-        rows, key, kernel = data.in_memory, plan.run.key, RBF(1.0)
-        stream = CandidateStream.of(hash_rows(rows.X, key), key)
-        vectors = [class_means(rows, kernel, data.labels, train) for train, _ in splits]
-        distances, to_vectors = None, []
-        if 8 * rows.n_rows**2 <= _DISTANCE_BYTES:
-            Z = np.asarray(kernel.take_basis(rows, np.arange(rows.n_rows)), dtype=np.float64)
-            distances = kernel.pre(Z, Z)
-            np.fill_diagonal(distances, 0.0)
-            doubles = [own.astype(np.float64) for own in vectors]
-            to_vectors = [(kernel.pre(V, Z), kernel.pre(V, V)) for V in doubles]
-        return cls(data, spec, plan, splits, stream, vectors, distances, to_vectors)
-
-    def kernel_values(self, kernel: RBF, fold: int) -> tuple[KernelColumns | MatrixColumns, FirstVectors]:
-        """Kernel values of a fold's training rows, and of the vectors its machines start from."""
-        train, held = self.splits[fold]
-        order = np.concatenate([train, held])
-        if self.distances is None:
-            columns = KernelColumns(self.data.rows.subset(order), kernel)
-            return columns, FirstVectors.of(columns, self.vectors[fold])
-        to_rows, among = self.to_vectors[fold]
-        first = FirstVectors(self.vectors[fold], kernel.finish(to_rows[:, order]), kernel.finish(among.copy()))
-        return MatrixColumns(kernel.finish(self.distances[np.ix_(train, order)])), first
+    kernels: SharedKernels
 
 
-def _grid(shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool) -> tuple[list[Point], int, float]:
+def _grid(shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool) -> tuple[list[Point], Array]:
     """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
-    errors, sizes, n_steps, seconds = _all_folds(shared, sigmas, costs, jobs, None)
+    found = _all_folds(shared, sigmas, costs, jobs, None)
     points = [
-        Point(float(sigma), float(C), errors[s, :, c], sizes[s, :, c])
+        Point(float(sigma), float(C), found[0, s, c], found[1, s, c].astype(int))
         for s, sigma in enumerate(sigmas)
         for c, C in enumerate(costs)
     ]
+    work = np.sum(found[2:], axis=(1, 2, 3))
     if confirm:
-        stored = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
-        again, _, more_steps, more_seconds = _all_folds(shared, sigmas, costs, jobs, stored)
-        flat = again.transpose(0, 2, 1).reshape(len(points), -1)
-        points = [replace(point, confirmed=found) for point, found in zip(points, flat, strict=True)]
-        n_steps, seconds = n_steps + more_steps, seconds + more_seconds
-    return points, n_steps, seconds
+        sizes = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
+        again = _all_folds(shared, sigmas, costs, jobs, sizes)
+        errors = again[0].reshape(len(points), -1)
+        points = [replace(point, confirmed=own) for point, own in zip(points, errors, strict=True)]
+        work += np.sum(again[2:], axis=(1, 2, 3))
+    return points, work
 
 
-def _all_folds(
-    shared: _Shared, sigmas: Array, costs: Array, jobs: int, stored: Array | None
-) -> tuple[Array, Array, int, float]:
-    """Errors and sizes (sigmas, folds, costs) of one growth per point and fold; steps and processor seconds."""
+def _all_folds(shared: _Shared, sigmas: Array, costs: Array, jobs: int, sizes: Array | None) -> Array:
+    """Errors, sizes, steps and processor seconds of one growth per point and fold, (4, sigmas, costs, folds)."""
     tasks = [
-        (float(sigma), fold, None if stored is None else stored[s])
+        (costs, float(sigma), split, None if sizes is None else sizes[s])
         for s, sigma in enumerate(sigmas)
-        for fold in range(len(shared.splits))
+        for split in shared.splits
     ]
     run = shared.plan.run
     if jobs == 1:
-        results = [_train(shared, costs, *task) for task in run.tracked(tasks, "search", len(tasks))]
+        results = [_train(shared, *task) for task in run.tracked(tasks, "search", len(tasks))]
     else:
         # arrays beyond a megabyte, the distances above all, are mapped into the processes and not copied
-        quiet = replace(shared, plan=replace(shared.plan, run=run.quiet()))
-        results = list(Parallel(n_jobs=jobs, batch_size=1)(delayed(_train)(quiet, costs, *task) for task in tasks))
-    shape = len(sigmas), len(shared.splits), len(costs)
-    errors = np.array([result[0] for result in results]).reshape(shape)
-    sizes = np.array([result[1] for result in results]).reshape(shape)
-    return errors, sizes, sum(result[2] for result in results), sum(result[3] for result in results)
+        quiet = shared._replace(plan=replace(shared.plan, run=run.quiet()))
+        results = list(Parallel(n_jobs=jobs, batch_size=1)(delayed(_train)(quiet, *task) for task in tasks))
+    return np.array(results).reshape(len(sigmas), len(shared.splits), len(costs), 4).transpose(3, 0, 2, 1)
 
 
-def _train(
-    shared: _Shared, costs: Array, sigma: float, fold: int, stored: Array | None
-) -> tuple[list[float], list[int], int, float]:
-    """Grow the machines of one sigma and fold for every C: validation error and size, per C.
+def _train(shared: _Shared, costs: Array, sigma: float, split: Split, sizes: Array | None) -> Array:
+    """Grow the machines of one sigma and fold for every C: error, size, steps and processor seconds, (costs, 4).
 
-    The lowest error of each path; or, with sizes stored for every C, the error of the machine regrown to that size
+    The lowest validation error of each path; or, with a size for every C, the error of the machine regrown to that size
     with vectors chosen by the training rows.
     """
-    began = time.process_time()
-    errors, sizes, steps = [], [], 0
+    found = np.empty((len(costs), 4))
     with block_threads(1):
         kernel = RBF(0.5 / sigma**2)
-        values = shared.kernel_values(kernel, fold)
-        candidates = FeeCandidates(shared.stream, shared.splits[fold][0])
+        columns = shared.kernels.columns(kernel)
         for place, C in enumerate(costs):
+            began = time.process_time()
             spec, plan = replace(shared.spec, kernel=kernel, C=float(C)), shared.plan
-            if stored is not None:
-                plan = replace(plan, n_basis=min(plan.n_basis, int(stored[place])), patience=None)
-            confirm = stored is not None
-            _, growth = grow_on(shared.data, spec, plan, candidates, shared.splits[fold], values, confirm=confirm)
-            errors.append(growth.error)
-            sizes.append(growth.size)
-            steps += len(growth.records)
-    return errors, sizes, steps, time.process_time() - began
+            if sizes is not None:
+                plan = replace(plan, n_basis=min(plan.n_basis, int(sizes[place])), patience=None)
+            confirm = sizes is not None
+            _, growth = grow_on(shared.data, spec, plan, shared.stream, split, columns, confirm=confirm)
+            found[place] = growth.error, growth.size, len(growth.records), time.process_time() - began
+    return found
