@@ -288,7 +288,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         is_matrix = isinstance(kernel, Precomputed)
         self._basis = found.basis.vectors if is_matrix else vectors
         self.basis_vectors_ = None if is_matrix else vectors
-        self.factor_ = found.basis.factor
+        self.factor_ = np.asarray(found.basis.factor)
         self.mse_, self.se_max_ = found.mse, found.se_max
         self.n_basis_ = found.basis.n_basis
         self.n_kernel_evals_ = found.basis.n_kernel_evals
