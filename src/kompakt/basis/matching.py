@@ -21,7 +21,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,13 @@ from kompakt.model import Model
 from kompakt.run import Run
 
 Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+_PRECISION = 20.0  # C, in units of |f|_H^2 over the sum of f^2: rows and norm both have a say
+_OUTPUTS = 64
+_SELECT_ROWS = 6000
+_HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
+_REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
 
 @dataclass(frozen=True)
@@ -96,10 +102,26 @@ class Matching:
         """A, r, what the norm adds to r, and the energy of f on the rows: in features K inverse, or in K itself."""
         m, basis = len(Z), Z.astype(self.expansion.dtype)
         block_rows = choose_block_rows(max(m, self.rows.n_features))
-        small = None if inverse is None else inverse.astype(self.expansion.dtype)
-        sums = partial(_normal_sums, kernel, basis, small, self.centre)
-        gram, product, right, total, energy = self.rows.map_reduce(sums, block_rows)
-        linear = self.expansion.map_reduce(partial(_values_sums, kernel, basis), block_rows)[0]  # f(z_j) - b_f
+        whitener = None if inverse is None else inverse.astype(self.expansion.dtype)
+
+        def of_rows(block: RowBlock) -> tuple[Array, ...]:
+            """Phi'SPhi, Phi'S1, Phi'ST, 1'ST and sum of s |T|^2 for T = f - centre."""
+            assert block.targets is not None
+            Phi, T = kernel.block(block.X, basis), block.targets - self.centre
+            Phi = Phi if whitener is None else Phi @ whitener
+            s = np.ones(len(block)) if block.weights is None else block.weights
+            weighted = Phi * s.astype(Phi.dtype)[:, None]
+            sums = weighted.sum(axis=0, dtype=np.float64), weighted.T @ T.astype(Phi.dtype)
+            return weighted.T @ Phi, *sums, s @ T, np.sum(s @ np.square(T))
+
+        def at_basis(block: RowBlock) -> tuple[Array, ...]:
+            """f(z_j) less its intercept."""
+            assert block.targets is not None
+            K = kernel.block(block.X, basis)
+            return (K.T @ block.targets.astype(K.dtype),)
+
+        gram, product, right, total, energy = self.rows.map_reduce(of_rows, block_rows)
+        linear = self.expansion.map_reduce(at_basis, block_rows)[0]
         linear = linear if inverse is None else inverse.T @ linear
         A = np.empty((m + 1, m + 1))
         A[:m, :m] = (kernel.gram(Z) if inverse is None else np.eye(m)) + self.C * gram
@@ -132,40 +154,6 @@ class Matching:
         Z = Z.astype(np.float64)
         gradient += kernel.gradients(Z, Z, kernel.gram(Z), beta @ beta.T)[0]
         return found.objective, gradient, np.empty(0)
-
-
-def _normal_sums(
-    kernel: Kernel, basis: Array, inverse: Array | None, centre: Array, block: RowBlock
-) -> tuple[Array, ...]:
-    """Phi'SPhi, Phi'S1, Phi'S(f - centre), 1'S(f - centre), sum of s |f - centre|^2; Phi = K R^-1, or K itself."""
-    assert block.targets is not None
-    Phi = kernel.block(block.X, basis)
-    if inverse is not None:
-        Phi = Phi @ inverse
-    T = block.targets - centre
-    s = np.ones(len(block)) if block.weights is None else block.weights
-    weighted = Phi * s.astype(Phi.dtype)[:, None]
-    return (
-        weighted.T @ Phi,
-        weighted.sum(axis=0, dtype=np.float64),
-        weighted.T @ T.astype(Phi.dtype),
-        s @ T,
-        np.sum(s @ np.square(T)),
-    )
-
-
-def _values_sums(kernel: Kernel, basis: Array, block: RowBlock) -> tuple[Array, ...]:
-    K = kernel.block(block.X, basis)
-    return (K.T @ block.targets.astype(K.dtype),)  # type: ignore[union-attr]
-
-
-logger = logging.getLogger("kompakt")
-
-_PRECISION = 20.0  # C, in units of |f|_H^2 over the sum of f^2: rows and norm both have a say
-_OUTPUTS = 64
-_SELECT_ROWS = 6000
-_HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
-_REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
 
 @dataclass(frozen=True)

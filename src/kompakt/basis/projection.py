@@ -125,13 +125,11 @@ class ProjectionSelector:
 class Projection:
     """A basis with what was computed on the way."""
 
-    basis: Basis
-    factor: Factor
+    basis: Basis  # with R as its factor
     features: Array | None  # (n, m): the coordinates gamma of all rows
     errors: Array  # (n,): se of every row
     mse: Array  # (m,): weighted mean of se for 1, 2, ... vectors
     se_max: Array  # (m,): largest se for 1, 2, ... vectors
-    n_kernel_evals: int
     n_rounds: int
 
 
@@ -165,7 +163,6 @@ class _State:
         self.basis: Array = np.zeros((0, 1))
         self.factor = Factor(np.zeros((0, 0)))
         self.inverse = np.zeros((0, 0))
-        self.scores: list[float] = []
         self.mse: list[float] = []
         self.se_max: list[float] = []
         self.n_kernel_evals = self.n_rounds = 0
@@ -263,18 +260,17 @@ class _State:
         """Kernel matrix of some rows less what the basis spans of it, in float64."""
         gram = self.kernel.gram(self.kernel.take_basis(self.rows, index))
         self.n_kernel_evals += len(index) ** 2
-        if self.indices:
-            Phi = self._features_of(index)
+        m = len(self.indices)
+        if m:
+            if self.features is not None:
+                Phi = self.features[index, :m].astype(np.float64)
+            else:
+                self.n_kernel_evals += len(index) * m
+                X = self.rows.take(index).astype(np.float64, copy=False)
+                Phi = self.kernel.block(X, self.basis) @ self.inverse
             gram = gram - Phi @ Phi.T
         _require_finite(gram)
         return gram
-
-    def _features_of(self, index: Array) -> Array:
-        m = len(self.indices)
-        if self.features is not None:
-            return self.features[index, :m].astype(np.float64)
-        self.n_kernel_evals += len(index) * m
-        return self.kernel.block(self.rows.take(index).astype(np.float64, copy=False), self.basis) @ self.inverse
 
     # -- updating ------------------------------------------------------------------------------------
 
@@ -287,23 +283,11 @@ class _State:
         known = self.rows.take(np.array(self.indices, dtype=np.intp)).astype(np.float64, copy=False)
         cross = self.kernel.block(known, vectors) if old else np.zeros((0, new))
         self.n_kernel_evals += new * (old + new)
-        tiny = 1e-3 * self.noise
-        self.factor = border(self.factor, np.asarray(cross, dtype=np.float64), corner, tiny)
+        self.factor = border(self.factor, np.asarray(cross, dtype=np.float64), corner, 1e-3 * self.noise)
         corner_inverse = Factor(np.ascontiguousarray(self.factor.R[old:, old:])).inverse()
         lift = -self.factor.R[:old, old:] @ corner_inverse
-        inverse = np.zeros((old + new, old + new))
-        inverse[:old, :old] = self.inverse
-        inverse[:old, old:] = self.inverse @ lift
-        inverse[old:, old:] = corner_inverse
-        self.inverse = inverse
+        self.inverse = np.block([[self.inverse, self.inverse @ lift], [np.zeros((new, old)), corner_inverse]])
         self.basis = np.concatenate([self.basis, vectors]) if old else vectors
-        self.scores.extend(np.square(np.diag(self.factor.R)[old:]))
-        self._lower_errors(old, new, vectors, lift, corner_inverse)
-        self.errors[pivots] = 0.0
-        self.indices.extend(int(pivot) for pivot in pivots)
-        self.se_max[-1] = float(self.errors.max())
-
-    def _lower_errors(self, old: int, new: int, vectors: Array, lift: Array, corner_inverse: Array) -> None:
         stored, dtype = self.features, np.result_type(self.rows.dtype, np.float32)
         small_vectors = vectors.astype(dtype) if not isinstance(self.kernel, Precomputed) else vectors
         columns = self.inverse[:, old:].astype(dtype)
@@ -321,8 +305,7 @@ class _State:
                 if old:
                     phi += np.dot(stored[part, :old], small_lift)
                 stored[part, old : old + new] = phi
-            squares = np.square(phi)
-            left = np.cumsum(squares, axis=1, dtype=np.float64)
+            left = np.cumsum(np.square(phi), axis=1, dtype=np.float64)
             np.subtract(self.errors[part, None], left, out=left)
             np.maximum(left, 0.0, out=left)
             self.errors[part] = left[:, -1]
@@ -331,6 +314,9 @@ class _State:
 
         self.mse.extend(self.rows.map_reduce(one, self.block_rows)[0] / self.weights.sum())
         self.se_max.extend(np.max(tops, axis=0))
+        self.errors[pivots] = 0.0
+        self.indices.extend(int(pivot) for pivot in pivots)
+        self.se_max[-1] = float(self.errors.max())
 
     def result(self) -> Projection:
         m = len(self.indices)
@@ -339,24 +325,15 @@ class _State:
             raise ValueError(
                 "no row can be chosen: k(x, x) is zero for every row. Use a kernel that is positive on the rows."
             )
-        features = self.features
         basis = Basis(
-            indices=indices,
-            vectors=self.kernel.take_basis(self.rows, indices),
-            scores=np.array(self.scores),
+            indices,
+            self.kernel.take_basis(self.rows, indices),
+            scores=np.square(np.diag(self.factor.R)),
             factor=self.factor.R,
             info={"mse": self.mse[-1], "se_max": self.se_max[-1], "n_kernel_evals": self.n_kernel_evals},
         )
-        return Projection(
-            basis,
-            self.factor,
-            features if features is None or features.shape[1] == m else np.ascontiguousarray(features[:, :m]),
-            self.errors,
-            np.array(self.mse),
-            np.array(self.se_max),
-            self.n_kernel_evals,
-            self.n_rounds,
-        )
+        features = None if self.features is None else np.ascontiguousarray(self.features[:, :m])
+        return Projection(basis, features, self.errors, np.array(self.mse), np.array(self.se_max), self.n_rounds)
 
 
 def row_diagonal(rows: ArrayRows, kernel: Kernel) -> Array:

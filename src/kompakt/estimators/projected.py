@@ -268,10 +268,10 @@ class GreedyProjection(
         is_matrix = isinstance(kernel, Precomputed)
         self._basis = found.basis.vectors if is_matrix else vectors
         self.basis_vectors_ = None if is_matrix else vectors
-        self.factor_ = found.factor.R
+        self.factor_ = np.asarray(found.basis.factor)
         self.mse_, self.se_max_ = found.mse, found.se_max
         self.n_basis_ = found.basis.n_basis
-        self.n_kernel_evals_ = found.n_kernel_evals
+        self.n_kernel_evals_ = found.basis.n_kernel_evals
         self._n_features_out = self.n_basis_
 
     def __sklearn_tags__(self) -> Any:
@@ -398,7 +398,7 @@ class ProjectedSVC(
         if isinstance(selector, ProjectionSelector) and among is None:
             found = selector.project(rows, kernel, fit.n_basis, run)
             assert found.features is not None
-            return found.basis, found.features, found.n_kernel_evals
+            return found.basis, found.features, found.basis.n_kernel_evals
         if among is None:
             basis = selector.select(data, fit.spec, fit.n_basis, run)
         else:
