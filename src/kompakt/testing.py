@@ -1,4 +1,4 @@
-"""Tests for parts of your own: contract suites, naive versions to compare with, and a kernel that counts.
+"""Tests for parts of your own: contract suites, and naive versions to compare with.
 
 A contract suite says what a new kernel, loss, row source, selector or solver must do to work with the rest of
 kompakt: a plain function that raises AssertionError with a text that says what is wrong.  kompakt's own parts pass them
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +18,7 @@ from scipy.optimize import lsq_linear
 from kompakt.data import ArrayRows, RowBlock, RowReader, Rows, Source, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
+from kompakt.kernels.base import dense
 from kompakt.losses import Loss, PiecewiseLinear, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
@@ -26,8 +26,8 @@ from kompakt.solve import Problem, Settings, Solution
 from kompakt.spec import Data, Spec
 
 __all__ = [
-    "CountingKernel", "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source",
-    "finite_difference", "naive_block", "naive_objective", "stationarity",
+    "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source", "finite_difference",
+    "naive_block", "stationarity",
 ]  # fmt: skip
 
 Array = np.ndarray
@@ -47,10 +47,6 @@ def _close(found: Any, expected: Any, tolerance: float, message: str) -> None:
     _require(found.shape == expected.shape, f"{message}: shape {found.shape}, expected {expected.shape}.")
     worst = float(np.max(np.abs(found - expected), initial=0.0)) / scale
     _require(worst <= tolerance, f"{message}: off by {worst:.1e} relative, allowed {tolerance:.0e}.")
-
-
-def _dense(rows: Any) -> Array:
-    return rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
 
 
 def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
@@ -140,16 +136,16 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     _require((rows.n_rows, rows.n_features) == (n, d), f"the source says {shape}, expected {n} x {d}.")
 
     def sums(block: RowBlock) -> tuple[Array, Array]:
-        return _dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
+        return dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
 
     for size in (1, max(1, n // 3), n, n + 5):
         total, count = rows.map_reduce(sums, size)
         _close(total, twin.sum(axis=0), 1e-10, f"sums over blocks of {size} rows")
         _require(int(count) == n, f"blocks of {size} rows hold {int(count)} rows, expected {n}.")
     part = rows.block(n // 3, n)
-    _close(_dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
+    _close(dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
     index = np.arange(n)[::-2]
-    _close(_dense(rows.take(index)), twin[index], 1e-10, "rows by number")
+    _close(dense(rows.take(index)), twin[index], 1e-10, "rows by number")
     if targets is not None:
         _require(part.targets is not None, "the source has targets but its blocks have none.")
         _close(part.targets, targets[n // 3 :], 0.0, "the targets of a block")
@@ -186,16 +182,16 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
         for start, stop in ((0, n), (n // 3, n // 2), (0, 1), (n - 1, n), (1, n)):
             raw = one.read(start, stop)
             _require(raw.X.dtype == X.dtype, f"rows of type {raw.X.dtype}, expected {X.dtype}.")
-            _require(np.array_equal(_dense(raw.X), _dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
+            _require(np.array_equal(dense(raw.X), dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
             for name, values, expected in (("y", raw.y, y), ("w", raw.w, w)):
                 _require((values is None) == (expected is None), f"{name} of rows {start}..{stop} is missing.")
                 if values is not None and expected is not None:
                     _require(np.array_equal(values, expected[start:stop]), f"{name} of rows {start}..{stop} differs.")
     twin, streamed = ArrayRows(X), StreamedRows(RowReader(source))
-    check_rows(streamed, np.asarray(_dense(X), dtype=float))
+    check_rows(streamed, np.asarray(dense(X), dtype=float))
 
     def sums(block: RowBlock) -> tuple[Array, ...]:
-        rows = _dense(block.X)
+        rows = dense(block.X)
         return rows.T @ rows, rows.sum(axis=0)
 
     for threads in (1, 3):
@@ -307,53 +303,6 @@ def finite_difference(function: Callable[[Array], float], at: Array, step: float
     return result
 
 
-def naive_objective(
-    loss: Loss,
-    C: float,
-    K: Array,
-    K_basis: Array,
-    y: Array,
-    weights: Array,
-    intercept: float,
-    *,
-    sample_weight: Array | None = None,
-    penalize_intercept: bool = False,
-) -> float:
-    """``1/2 beta' K_basis beta [+ 1/2 b^2] + C sum_i s_i loss(y_i, f_i)`` of one output, with f = K beta + b.
-
-    Parameters
-    ----------
-    loss : Loss
-    C : float
-    K : ndarray of shape (n, m)
-        Kernel values of the rows against the basis.
-    K_basis : ndarray of shape (m, m)
-    y : ndarray of shape (n,)
-    weights : ndarray of shape (m,)
-        The weights beta of the basis vectors.
-    intercept : float
-    sample_weight : ndarray of shape (n,), optional
-    penalize_intercept : bool
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.losses import LeastSquares
-    >>> from kompakt.testing import naive_objective
-    >>> one = np.ones((1, 1))
-    >>> naive_objective(LeastSquares(), 2.0, one, one, np.array([3.0]), np.array([1.0]), 0.0)
-    4.5
-    """
-    f = K @ weights + intercept
-    s = np.ones(len(y)) if sample_weight is None else sample_weight
-    penalty = 0.5 * float(weights @ K_basis @ weights) + (0.5 * intercept**2 if penalize_intercept else 0.0)
-    return penalty + C * float(np.dot(s, loss.value(y, f)))
-
-
 def stationarity(
     loss: Loss,
     C: float,
@@ -423,59 +372,3 @@ def stationarity(
     found = lsq_linear(pulls.T, -fixed, bounds=(low, high), method="bvls", tol=1e-15, max_iter=10 * len(low))
     scale += C * float(np.sum(s[free] * np.abs(found.x)))
     return float(np.linalg.norm(fixed + pulls.T @ found.x)) / scale
-
-
-@dataclass(frozen=True, eq=False)
-class CountingKernel(Kernel):
-    """Wrap a kernel and count its evaluations: what an estimator reports can then be checked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.kernels import RBF
-    >>> from kompakt.testing import CountingKernel
-    >>> kernel = CountingKernel(RBF(1.0))
-    >>> _ = kernel.block(np.zeros((3, 1)), np.zeros((2, 1)))
-    >>> kernel.evaluations
-    6
-    """
-
-    kernel: Kernel
-    counts: list[int] = field(default_factory=list)  # appending is safe from several threads
-    name: ClassVar[str] = "counting"
-
-    @property
-    def evaluations(self) -> int:
-        """Values computed so far."""
-        return sum(self.counts)
-
-    @property
-    def shift_invariant(self) -> bool:  # type: ignore[override]
-        return self.kernel.shift_invariant
-
-    @property
-    def differentiable(self) -> bool:  # type: ignore[override]
-        return self.kernel.differentiable
-
-    def pre(self, X: Any, Z: Array) -> Array:
-        self.counts.append(X.shape[0] * len(Z))
-        return self.kernel.pre(X, Z)
-
-    def finish(self, pre: Array) -> Array:
-        return self.kernel.finish(pre)
-
-    def diag(self, X: Any) -> Array:
-        return self.kernel.diag(X)
-
-    @property
-    def theta(self) -> Array:
-        return self.kernel.theta
-
-    def with_theta(self, theta: Array) -> Kernel:
-        return CountingKernel(self.kernel.with_theta(theta), self.counts)
-
-    def gradients(self, X: Any, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
-        return self.kernel.gradients(X, Z, K, W)
-
-    def spec(self) -> dict[str, Any]:
-        return self.kernel.spec()

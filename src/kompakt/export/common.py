@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.codings import get_coding
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
+from kompakt.kernels.base import dense
 from kompakt.model import Model
 
 Array = np.ndarray
@@ -145,7 +145,7 @@ class Expected:
 def check_rows_for(model: Model, given: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
     if given is not None:
-        rows = np.asarray(given.toarray() if sparse.issparse(given) else given, dtype=np.float64)
+        rows = np.asarray(dense(given), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
             raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
         allowed = np.isfinite(rows) | (np.isnan(rows) & (model.input_fill is not None))
@@ -183,8 +183,7 @@ def expect(model: Model, rows: Array, tolerance: float) -> Expected:
     limit = tolerance * (terms if terms > 0 else 1.0)
     scores = model.scores(outputs)
     labels = None if model.kind == "regressor" else model.labels(scores)
-    votes = model.kind == "classifier" and model.coding not in (None, "one_vs_rest") and len(model.classes_) > 2
-    decided = np.abs(outputs).min(axis=1) > limit if votes else np.ones(len(rows), dtype=bool)
+    decided = np.ones(len(rows), dtype=bool) if votes(model) is None else np.abs(outputs).min(axis=1) > limit
     return Expected(rows, scores.reshape(len(rows), -1), labels, decided, limit)
 
 

@@ -218,11 +218,8 @@ class Graph:
         """Labels, (n,), from decision values (n, n_scores)."""
         add, model = self.add, self.model
         if decision_shape(model)[0] == 1:
-            flat = self.flat(scores)
-            if model.kind == "outlier":
-                minus, plus = (self.constant(label, np.int64) for label in (-1, 1))
-                return add("Where", add("GreaterOrEqual", flat, self.constant(0.0)), plus, minus)
-            best = add("Cast", add("Greater", flat, self.constant(0.0)), to=7)  # int64
+            above = "GreaterOrEqual" if model.kind == "outlier" else "Greater"
+            best = add("Cast", add(above, self.flat(scores), self.constant(0.0)), to=7)  # int64
         else:
             best = add("ArgMax", scores, axis=1, keepdims=0)
         labels = _label_array(model.classes)

@@ -20,6 +20,10 @@ except ImportError:  # Windows
 
 PathLike = str | os.PathLike[str]
 
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}  # fmt: skip
 #: seconds after which a temporary file is a leftover, where files cannot be locked
 _OLD = 3600.0
 
@@ -46,15 +50,8 @@ def check_writable(path: PathLike) -> None:
             raise FileNotFoundError(f"cannot write {os.fspath(path)}: there is no folder {folder}.") from None
         return
     if not stat.S_ISREG(mode):  # replacing it would destroy it
-        raise OSError(f"cannot write {os.fspath(path)}: it is {_kind_of(mode)}, not a regular file. Give another name.")
-
-
-def _kind_of(mode: int) -> str:
-    names = {
-        stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-    }  # fmt: skip
-    return names.get(stat.S_IFMT(mode), "something else")
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(f"cannot write {os.fspath(path)}: it is {kind}, not a regular file. Give another name.")
 
 
 def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> None:

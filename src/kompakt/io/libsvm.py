@@ -27,7 +27,7 @@ from scipy import sparse
 from kompakt.codings import class_pairs
 from kompakt.io.container import ModelFileError, UnsupportedModelError, require
 from kompakt.io.files import opened
-from kompakt.kernels import RBF, Kernel, Linear, Polynomial
+from kompakt.kernels import RBF, Linear, Polynomial, from_spec
 from kompakt.model import Model
 
 CLASSIFIERS = ("c_svc", "nu_svc")
@@ -367,12 +367,9 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     elif record.prob_a is not None:
         meta["laplace_scale"] = float(record.prob_a[0])
     kind = "classifier" if record.is_classifier else "outlier" if record.svm_type == "one_class" else "regressor"
-    kernel: Kernel = Linear()
+    name, parameters = {"polynomial": "poly"}.get(record.kernel_type, record.kernel_type), KERNELS[record.kernel_type]
     try:
-        if record.kernel_type == "rbf":
-            kernel = RBF(record.gamma)
-        elif record.kernel_type == "polynomial":
-            kernel = Polynomial(record.gamma, record.coef0, record.degree)  # type: ignore[arg-type]
+        kernel = from_spec({"name": name, **{key: getattr(record, key) for key in parameters}})
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"the kernel is not valid: {error}") from None
     # Far from the origin, distances of float32 rows would be rounding errors: they are formed around the vectors' mean.

@@ -11,8 +11,9 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from kompakt.kernels._exp import gaussian_finisher, numba_available
+from kompakt.kernels._exp import gaussian_finisher
 from kompakt.kernels.base import Array, Kernel, Matrix, dense, dense_rows, dot, square_norms, tdot
+from kompakt.parallel import numba_available
 
 
 @dataclass(frozen=True)
