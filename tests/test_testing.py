@@ -25,6 +25,7 @@ from kompakt.losses import (
 from kompakt.solve import solve
 from kompakt.spec import Data
 from kompakt.testing import (
+    CountingKernel,
     check_kernel,
     check_loss,
     check_rows,
@@ -42,6 +43,7 @@ KERNELS = [
     1 + RBF(0.5),
     RBF(0.3) * Polynomial(0.5, 1.0, 2),
     Linear() + Laplacian(0.4),
+    CountingKernel(RBF(0.5)),
     2.0 * Constant(1.0) + RBF(1.0),
 ]
 LOSSES = [

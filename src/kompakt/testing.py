@@ -1,4 +1,4 @@
-"""Tests for parts of your own: contract suites, and naive versions to compare with.
+"""Tests for parts of your own: contract suites, naive versions to compare with, and a kernel that counts.
 
 A contract suite says what a new kernel, loss, row source, selector or solver must do to work with the rest of
 kompakt: a plain function that raises AssertionError with a text that says what is wrong.  kompakt's own parts pass them
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -26,8 +27,8 @@ from kompakt.solve import Problem, Settings, Solution
 from kompakt.spec import Data, Spec
 
 __all__ = [
-    "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source", "finite_difference",
-    "naive_block", "stationarity",
+    "CountingKernel", "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source",
+    "finite_difference", "naive_block", "naive_objective", "stationarity",
 ]  # fmt: skip
 
 Array = np.ndarray
@@ -303,6 +304,53 @@ def finite_difference(function: Callable[[Array], float], at: Array, step: float
     return result
 
 
+def naive_objective(
+    loss: Loss,
+    C: float,
+    K: Array,
+    K_basis: Array,
+    y: Array,
+    weights: Array,
+    intercept: float,
+    *,
+    sample_weight: Array | None = None,
+    penalize_intercept: bool = False,
+) -> float:
+    """``1/2 beta' K_basis beta [+ 1/2 b^2] + C sum_i s_i loss(y_i, f_i)`` of one output, with f = K beta + b.
+
+    Parameters
+    ----------
+    loss : Loss
+    C : float
+    K : ndarray of shape (n, m)
+        Kernel values of the rows against the basis.
+    K_basis : ndarray of shape (m, m)
+    y : ndarray of shape (n,)
+    weights : ndarray of shape (m,)
+        The weights beta of the basis vectors.
+    intercept : float
+    sample_weight : ndarray of shape (n,), optional
+    penalize_intercept : bool
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.losses import LeastSquares
+    >>> from kompakt.testing import naive_objective
+    >>> one = np.ones((1, 1))
+    >>> naive_objective(LeastSquares(), 2.0, one, one, np.array([3.0]), np.array([1.0]), 0.0)
+    4.5
+    """
+    f = K @ weights + intercept
+    s = np.ones(len(y)) if sample_weight is None else sample_weight
+    penalty = 0.5 * float(weights @ K_basis @ weights) + (0.5 * intercept**2 if penalize_intercept else 0.0)
+    return penalty + C * float(np.dot(s, loss.value(y, f)))
+
+
 def stationarity(
     loss: Loss,
     C: float,
@@ -372,3 +420,59 @@ def stationarity(
     found = lsq_linear(pulls.T, -fixed, bounds=(low, high), method="bvls", tol=1e-15, max_iter=10 * len(low))
     scale += C * float(np.sum(s[free] * np.abs(found.x)))
     return float(np.linalg.norm(fixed + pulls.T @ found.x)) / scale
+
+
+@dataclass(frozen=True, eq=False)
+class CountingKernel(Kernel):
+    """Wrap a kernel and count its evaluations: what an estimator reports can then be checked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.testing import CountingKernel
+    >>> kernel = CountingKernel(RBF(1.0))
+    >>> _ = kernel.block(np.zeros((3, 1)), np.zeros((2, 1)))
+    >>> kernel.evaluations
+    6
+    """
+
+    kernel: Kernel
+    counts: list[int] = field(default_factory=list)  # appending is safe from several threads
+    name: ClassVar[str] = "counting"
+
+    @property
+    def evaluations(self) -> int:
+        """Values computed so far."""
+        return sum(self.counts)
+
+    @property
+    def shift_invariant(self) -> bool:  # type: ignore[override]
+        return self.kernel.shift_invariant
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        return self.kernel.differentiable
+
+    def pre(self, X: Any, Z: Array) -> Array:
+        self.counts.append(X.shape[0] * len(Z))
+        return self.kernel.pre(X, Z)
+
+    def finish(self, pre: Array) -> Array:
+        return self.kernel.finish(pre)
+
+    def diag(self, X: Any) -> Array:
+        return self.kernel.diag(X)
+
+    @property
+    def theta(self) -> Array:
+        return self.kernel.theta
+
+    def with_theta(self, theta: Array) -> Kernel:
+        return CountingKernel(self.kernel.with_theta(theta), self.counts)
+
+    def gradients(self, X: Any, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
+        return self.kernel.gradients(X, Z, K, W)
+
+    def spec(self) -> dict[str, Any]:
+        return self.kernel.spec()
