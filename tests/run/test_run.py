@@ -33,11 +33,14 @@ def test_a_listener_hears_tasks_and_steps_in_order():
     run = Run(listener=heard)
     with run.task("outer", 2, work=5.0) as step:
         step(2.0)
-        assert list(run.tracked("ab", "inner", 2, minor=True)) == ["a", "b"]
+        assert list(run.tracked("ab", "inner", 2)) == ["a", "b"]
+        with run.task("pass", minor=True) as part:
+            part()
         step(3.0)
     assert heard.events == [
         ("begin", "outer", 2, 5.0, False), ("step", 2.0),
-        ("begin", "inner", 2, None, True), ("step", 1.0), ("step", 1.0), ("end", False),
+        ("begin", "inner", 2, None, False), ("step", 1.0), ("step", 1.0), ("end", False),
+        ("begin", "pass", None, None, True), ("step", 1.0), ("end", False),
         ("step", 3.0), ("end", False),
     ]  # fmt: skip
 
