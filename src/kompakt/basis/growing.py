@@ -25,10 +25,9 @@ from kompakt import losses
 from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
 from kompakt.design import DEFAULT_BUDGET, choose_block_rows
-from kompakt.kernels._exp import numba_available
 from kompakt.linalg import Factor, border, factorise
 from kompakt.losses import LeastSquares, Loss
-from kompakt.parallel import ordered_map
+from kompakt.parallel import numba_available, ordered_map
 from kompakt.run import Run
 from kompakt.solve import Solution
 from kompakt.solve.kinks import Rounded
@@ -242,13 +241,10 @@ class RowBlocks:
 
     def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
         """Sum the arrays that `function(rows)` returns."""
-        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
+        return tree_sum(ordered_map(function, self._slices))
 
     def each(self, function: Callable[[slice], None]) -> None:
         """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
-        if len(self._slices) == 1:
-            function(self._slices[0])
-            return
         for _ in ordered_map(function, self._slices):
             pass
 
