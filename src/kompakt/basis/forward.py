@@ -558,7 +558,7 @@ class Monitor:
             inside[self.held_out] = False
             parts["validation_error"] = ~inside
         weights = row_weights(self.data.rows)
-        return {name: float(np.average(wrong[rows], weights=weights[rows])) for name, rows in parts.items()}
+        return {name: float(wrong[rows] @ weights[rows] / weights[rows].sum()) for name, rows in parts.items()}
 
 
 # -- as a selector ------------------------------------------------------------------------------------------

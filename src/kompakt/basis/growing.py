@@ -241,10 +241,13 @@ class RowBlocks:
 
     def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
         """Sum the arrays that `function(rows)` returns."""
-        return tree_sum(ordered_map(function, self._slices))
+        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
 
     def each(self, function: Callable[[slice], None]) -> None:
         """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
+        if len(self._slices) == 1:
+            function(self._slices[0])  # small machines call this thousands of times: no pool, no generator
+            return
         for _ in ordered_map(function, self._slices):
             pass
 
