@@ -201,6 +201,16 @@ def test_sample_weights_count_like_repetition(moons):
     assert_allclose(weighted.dual_coef_, repeated.dual_coef_, rtol=1e-6)
 
 
+def test_errors_of_pairs_of_classes_count_weights_like_repetition(three):
+    X, y = three
+    counts = np.where(y == y[0], 4, 1)
+    weighted = SpSVC(4, coding="one_vs_one", random_state=0).fit(X, y, sample_weight=counts)
+    repeated = clone(weighted).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    errors = [[record["train_error"] for record in machine.history_] for machine in (weighted, repeated)]
+    assert max(errors[0]) > 0
+    assert_allclose(errors[0], errors[1], rtol=1e-12)
+
+
 def test_float32_and_sparse(three):
     X, y = three
     double = SpSVC(20, random_state=0).fit(X, y)

@@ -24,11 +24,10 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, training_weights
+from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, row_weights, training_weights
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import WholeRows
-from kompakt.data import ArrayRows, RowBlock
-from kompakt.design import choose_block_rows
+from kompakt.data import ArrayRows, column_means
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 from kompakt.parallel import ordered_map
@@ -84,11 +83,10 @@ class Judge:
     def of(cls, data: Data, spec: Spec, rows: Array) -> Judge:
         """Judges predictions of these rows."""
         assert data.rows.targets is not None
-        weights = data.rows.weights
-        mass = np.ones(data.rows.n_rows) if weights is None else weights if weights.ndim == 1 else weights.max(axis=1)
+        mass = row_weights(data.in_memory)[rows]
         targets = np.ascontiguousarray(data.rows.targets[rows].T, dtype=np.float64)
         labels = None if data.labels is None else data.labels[rows]
-        return cls(spec, rows, targets, mass[rows] / mass[rows].sum(), labels)
+        return cls(spec, rows, targets, mass / mass.sum(), labels)
 
     def errors(self, F: Array) -> tuple[Array, Array]:
         """Error and mean shortfall of the margin of every machine, (k,) each."""
@@ -283,10 +281,10 @@ def class_means(rows: ArrayRows, kernel: Kernel, labels: Array | None, train: Ar
     A precomputed kernel knows no mean: the row nearest to it in the kernel's space stands in.
     """
     groups = [train] if labels is None else [train[labels[train] == c] for c in np.unique(labels[train])]
-    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-    weights = weights if weights.ndim == 1 else weights.max(axis=1)
+    weights = row_weights(rows)
     if not isinstance(kernel, Precomputed):
-        return np.stack([_mean(rows, group, weights[group]) for group in groups])
+        parts = (ArrayRows(rows.X[group], weights=weights[group], offset=rows.offset) for group in groups)
+        return np.stack([column_means(part).astype(rows.dtype) for part in parts])
     nearest = []
     for group in groups:
         numbers = kernel.take_basis(rows, group).ravel().astype(np.intp)
@@ -295,15 +293,6 @@ def class_means(rows: ArrayRows, kernel: Kernel, labels: Array | None, train: Ar
         distance = np.diag(K) - 2.0 * (K @ weights[group]) / weights[group].sum()
         nearest.append(group[int(np.argmin(distance))])
     return kernel.take_basis(rows, np.array(nearest))
-
-
-def _mean(rows: ArrayRows, group: Array, weights: Array) -> Array:
-    def one(block: RowBlock) -> tuple[Array, ...]:
-        return (np.asarray(block.X.T @ weights[block.start : block.stop], dtype=np.float64).ravel(),)
-
-    part = ArrayRows(rows.X[group], offset=rows.offset)
-    total = part.map_reduce(one, choose_block_rows(rows.n_features))[0]
-    return (total / weights.sum()).astype(rows.dtype)
 
 
 # -- the machine --------------------------------------------------------------------------------------------
@@ -667,13 +656,11 @@ class FeeGrowth(GrowthLoop):
     @property
     def size(self) -> int:
         """Size of the best machine."""
-        assert self.best is not None
         return self.best.n_basis
 
     @property
     def coordinates(self) -> Array:
         """Coordinates of the best machine, (L, first + size)."""
-        assert self.best is not None
         return self.best.theta
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.columns import KernelColumns
-from kompakt.basis.growing import GrowingMachine, Snapshot, require_memory
+from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel
@@ -317,14 +317,14 @@ class GrowthLoop(ABC):
     ----------
     records : list of dict
         One per step.
-    best : Snapshot or None
+    best : Snapshot
         The machine with the lowest validation error; without patience, the last one.
     """
 
     def __init__(self, machine: GrowingMachine, n_basis: int, patience: int | None, run: Run) -> None:
         self.machine, self.n_basis, self.patience, self.run = machine, n_basis, patience, run
         self.records: list[Record] = []
-        self.best: Snapshot | None = None
+        self.best = machine.snapshot()
         self.started = time.perf_counter()
         self.untrained = False  # whether the first step only trains the vectors that are there
 
@@ -526,10 +526,10 @@ def training_weights(rows: ArrayRows, train: Array) -> Array:
     return weights
 
 
-def weighted_mean(data: Data, rows: Array, values: Array) -> float:
-    """Mean of the values of some rows, by the weights that all outputs share."""
-    given = data.rows.weights
-    return float(np.average(values, weights=given[rows] if given is not None and given.ndim == 1 else None))
+def row_weights(rows: ArrayRows) -> Array:
+    """Weight of every row, (n,); where each output has its own, 0 for rows that it does not see, the largest."""
+    given = rows.weights
+    return np.ones(rows.n_rows) if given is None else given if given.ndim == 1 else np.max(given, axis=1)
 
 
 @dataclass(frozen=True)
@@ -555,11 +555,12 @@ class Monitor:
         live = slice(None) if machine.live is None else machine.live
         wrong, inside = np.zeros(len(self.data.labels)), np.ones(len(self.data.labels), dtype=bool)
         wrong[live] = self.spec.decode(machine.f.T) != self.data.labels[live]
-        if self.held_out is None:
-            return {"train_error": weighted_mean(self.data, inside, wrong)}
-        inside[self.held_out] = False
-        errors = {"train_error": inside, "validation_error": ~inside}
-        return {name: weighted_mean(self.data, rows, wrong[rows]) for name, rows in errors.items()}
+        parts = {"train_error": inside}
+        if self.held_out is not None:
+            inside[self.held_out] = False
+            parts["validation_error"] = ~inside
+        weights = row_weights(self.data.in_memory)
+        return {name: float(wrong[rows] @ weights[rows] / weights[rows].sum()) for name, rows in parts.items()}
 
 
 # -- as a selector ------------------------------------------------------------------------------------------

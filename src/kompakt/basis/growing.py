@@ -247,7 +247,7 @@ class RowBlocks:
     def each(self, function: Callable[[slice], None]) -> None:
         """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
         if len(self._slices) == 1:
-            function(self._slices[0])
+            function(self._slices[0])  # small machines call this thousands of times: no pool, no generator
             return
         for _ in ordered_map(function, self._slices):
             pass

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels
-from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights, weighted_mean
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, row_weights, training_weights
 from kompakt.basis.growing import GrowingMachine, minimise_along
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel
@@ -37,7 +37,8 @@ def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> list[floa
     assert labels is not None
     wrong = spec.decode(outputs[held]) != labels[held]
     losses = np.sum(spec.loss.value(targets[held], outputs[held]), axis=1)
-    return [weighted_mean(data, held, wrong), weighted_mean(data, held, losses)]
+    weights = row_weights(data.in_memory)[held]
+    return [float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))]
 
 
 def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) -> Array:
@@ -45,9 +46,8 @@ def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) 
 
     Folds of unequal size would break ties between sizes that make the same number of mistakes.
     """
-    given = rows.weights
-    weight = given if given is not None and given.ndim == 1 else np.ones(rows.n_rows)
-    return np.average(errors, axis=axis, weights=[weight[held].sum() for _, held in splits])
+    weights = row_weights(rows)
+    return np.average(errors, axis=axis, weights=[weights[held].sum() for _, held in splits])
 
 
 def fold_errors(
@@ -111,17 +111,21 @@ def tune_grid(
         """Validation errors and losses (2, nC, d_max)."""
         columns = shared.columns(kernel, float(plus_one))
         if simple and isinstance(columns, MatrixColumns):
-            return _side_by_side(data, spec, plan, splits, stream, columns.matrix, C_grid)
-        points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
-        found = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
-        errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
+            outputs = grow_batch(data, spec, plan, splits, stream, columns.matrix, C_grid)
+            errors = np.full((len(C_grid), len(splits), 2, plan.n_basis), np.inf)
+            for size, C, fold in np.argwhere(~np.isnan(outputs[..., 0])):
+                errors[C, fold, :, size] = _held_out(data, spec, outputs[size, C, fold, :, None], splits[fold])
+        else:
+            points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
+            found = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
+            errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
         return np.moveaxis(_pooled(data.in_memory, splits, errors, axis=1), 1, 0)
 
     both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
     return both[:, 0], both[:, 1]
 
 
-def _side_by_side(
+def grow_batch(
     data: Data,
     spec: Spec,
     plan: GrowthPlan,
@@ -130,80 +134,36 @@ def _side_by_side(
     K: Array,
     C_grid: Array,
 ) -> Array:
-    """Validation errors and losses (2, nC, d_max) of all C and folds at once."""
-    F, targets = len(splits), data.rows.targets
-    assert targets is not None
-    candidates = np.full((F, plan.n_basis, plan.n_candidates), -1, dtype=np.intp)
-    for fold, (train, _) in enumerate(splits):
-        own = stream.within(np.sort(train))
-        for step in range(plan.n_basis):
-            drawn = own.draw(step, plan.n_candidates, set())
-            candidates[fold, step, : len(drawn)] = drawn
-    weights = np.stack([training_weights(data.in_memory, train).reshape(len(K)) for train, _ in splits])
-    outputs = grow_batch(K, targets[:, 0], weights, C_grid, candidates, spec, plan.score_rows)
-    both = np.full((2, len(C_grid), plan.n_basis, F), np.inf)
-    for step, fold, c in np.ndindex(plan.n_basis, F, len(C_grid)):
-        f = outputs[step, fold, c]
-        if not np.isnan(f[0]):
-            both[:, c, step, fold] = _held_out(data, spec, f[:, None], splits[fold])
-    return _pooled(data.in_memory, splits, both, axis=3)
+    """Predictions of the machines of all C and folds at every size, (d_max, nC, F, n); NaN beyond what one could grow.
 
-
-def grow_batch(
-    K: Array, y: Array, weights: Array, C: Array, candidates: Array, spec: Spec, score_rows: str = "active"
-) -> Array:
-    """Predictions of every machine at every size, (d_max, F, nC, n); NaN where a machine could not grow so far.
-
-    Every machine has its own basis but they share kernel values and candidates, and each step is a handful of array
-    operations with a leading axis over the machines.  Method 2 scores, retraining at every step; the result is that of
-    `forward.Growth`, machine by machine.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel matrix of all rows.
-    y : ndarray of shape (n,)
-        Targets.
-    weights : ndarray of shape (F, n)
-        Row weights of every fold; 0 for the rows it holds out.
-    C : ndarray of shape (nC,)
-    candidates : ndarray of shape (F, d_max, kappa)
-        Row numbers to try at each step, -1 for none.
-    spec : Spec
-        Loss, piecewise quadratic, and intercept.
-    score_rows : {"active", "all"}
-        Rows that count in the scores.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis.sizes import grow_batch
-    >>> from kompakt.kernels import RBF
-    >>> from kompakt.losses import SquaredHinge
-    >>> from kompakt.spec import Spec
-    >>> spec = Spec(RBF(1.0), SquaredHinge(), fit_intercept=False)
-    >>> f = grow_batch(np.eye(2), np.array([1.0, -1.0]), np.ones((1, 2)), np.array([1.0]),
-    ...                np.array([[[0, 1], [0, 1]]]), spec)
-    >>> f[:, 0, 0]
-    array([[ 0.5,  0. ],
-           [ 0.5, -0.5]])
+    Every machine has its own basis but they share the kernel matrix K of all rows and candidates, and each step is a
+    handful of array operations with a leading axis over the machines.  Method 2 scores, retraining at every step; the
+    result is that of `forward.Growth`, machine by machine.
     """
-    F, d_max, _ = candidates.shape
-    nC, n = len(C), len(y)
-    fold, loss = np.repeat(np.arange(F), nC), spec.loss
-    costs = weights[fold] * np.tile(C, F)[:, None]
-    columns = MatrixColumns(ArrayRows(K, np.tile(y, (F * nC, 1)).T, costs.T), K)
-    batch = GrowingMachine(columns, replace(spec, C=1.0), d_max, batch=True)
+    F, n, loss = len(splits), len(K), spec.loss
+    fold = np.tile(np.arange(F), len(C_grid))
+    weights = np.stack([training_weights(data.in_memory, train).reshape(n) for train, _ in splits])
+    costs = weights[fold] * np.repeat(C_grid, F)[:, None]
+    assert data.rows.targets is not None
+    columns = MatrixColumns(ArrayRows(K, np.repeat(data.rows.targets, len(fold), axis=1), costs.T), K)
+    batch = GrowingMachine(columns, replace(spec, C=1.0), plan.n_basis, batch=True)
     batch.retrain(0.0, 100, enough=1e-12)
-    taken, alive, diagonal = np.zeros((F * nC, n), dtype=bool), np.arange(F * nC), np.diag(K)
-    outputs = np.full((d_max, F * nC, n), np.nan)
-    for step in range(d_max):
-        tried = candidates[fold[alive], step]  # (machines, kappa)
+    streams = [stream.within(np.sort(train)) for train, _ in splits]
+    taken, alive, diagonal = np.zeros((len(fold), n), dtype=bool), np.arange(len(fold)), np.diag(K)
+    outputs = np.full((plan.n_basis, len(fold), n), np.nan)
+    for step in range(plan.n_basis):
+        drawn = np.full((F, plan.n_candidates), -1, dtype=np.intp)
+        for own, within in zip(drawn, streams, strict=True):
+            rows = within.draw(step, plan.n_candidates, set())
+            own[: len(rows)] = rows
+        tried = drawn[fold[alive]]  # (machines, kappa)
         index = np.maximum(tried, 0)
         linear = np.take_along_axis(batch.f, index, axis=1) - (batch.theta[:, :1] if batch.first else 0.0)
-        counted = batch.cost if score_rows == "all" else batch.cost * (loss.gradient(batch.y, batch.f) != 0)
-        K_tried = K[np.maximum(candidates[:, step], 0)]
-        _, gains = minimise_along(loss, batch.y, batch.f, counted, K_tried, linear, diagonal[index], group=fold[alive])
+        counted = batch.cost if plan.score_rows == "all" else batch.cost * (loss.gradient(batch.y, batch.f) != 0)
+        directions = K[np.maximum(drawn, 0)]
+        _, gains = minimise_along(
+            loss, batch.y, batch.f, counted, directions, linear, diagonal[index], group=fold[alive]
+        )
         Phi = batch.A[np.arange(len(alive))[:, None], batch.first : batch.width, index]  # (machines, kappa, m)
         distances = batch.distances(Phi, diagonal[index])
         free = (tried >= 0) & (distances > 0) & ~np.take_along_axis(taken[alive], index, axis=1)
@@ -221,4 +181,4 @@ def grow_batch(
         taken[alive, index[at]] = True
         batch.retrain(0.0, 100, enough=1e-12)
         outputs[step, alive] = batch.f
-    return outputs.reshape(d_max, F, nC, n)
+    return outputs.reshape(plan.n_basis, len(C_grid), F, n)

@@ -242,18 +242,18 @@ def search_fee(
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {RULES}; got {rule!r}.")
-    start, work = time.perf_counter(), np.zeros(2)
+    start, n_steps, seconds = time.perf_counter(), 0, 0.0
     rows, key = data.in_memory, plan.run.key
     points: list[Point] = []
     shapes: list[tuple[int, int]] = []
     with block_threads(n_jobs):
         stream = CandidateStream.of(hash_rows(rows.X, key), key)
         shared = _Shared(data, spec, plan, splits, stream, SharedKernels.of(rows, RBF(1.0), plan.run.budget))
-        sigmas = float(np.sqrt(rows.n_features)) * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
-        costs = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
+        sigmas: Array = float(np.sqrt(rows.n_features)) * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
+        costs: Array = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
         while True:
-            more, spent = _grid(shared, sigmas, costs, current_threads(), rule != "min")
-            points, work = points + more, work + spent
+            more, work = _grid(shared, sigmas, costs, current_threads(), rule != "min")
+            points, n_steps, seconds = points + more, n_steps + int(work[0]), seconds + float(work[1])
             shapes.append((len(sigmas), len(costs)))
             last = len(shapes) == 1 + fine
             best = choose_point(points, shapes, rule if last or rule == "min" else "confirmed")
@@ -263,7 +263,7 @@ def search_fee(
                 break
             sigmas, costs = (best.sigma * 2.0**FINE).astype(np.float64), (best.C * 10.0**FINE).astype(np.float64)
     n_trainings = len(points) * len(splits) * (1 if rule == "min" else 2)
-    return FeeSearch(best, points, shapes, n_trainings, int(work[0]), time.perf_counter() - start, float(work[1]))
+    return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, seconds)
 
 
 class _Shared(NamedTuple):
