@@ -148,8 +148,9 @@ def parameters_of(cls: type) -> dict[str, Parameter]:
 
 
 def _with_options(text: str, options: Options) -> str:
+    """The text with the classes of options at the end of its choices."""
     names = [option.__name__ for option in options]
-    return " or ".join([", ".join([text, *names[:-1]]), names[-1]]) if names else text
+    return " or ".join([", ".join([text.replace(" or ", ", "), *names[:-1]]), names[-1]]) if names else text
 
 
 def _section(cls: type) -> str:
