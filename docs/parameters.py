@@ -5,6 +5,7 @@ python docs/parameters.py
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,12 @@ def page() -> str:
         if name in OTHER_DEFAULTS:
             others = dict.fromkeys(value for value in defaults if value != default)
             default += f"; {', '.join(others)}: {OTHER_DEFAULTS[name]}"
+        known = {option: None for owner in owners for option in classes[owner][name].options}
+        accepts = replace(first[name], options=known).accepts
         of = "all" if len(owners) == len(classes) else ", ".join(f"`{owner}`" for owner in owners)
         lacking = [f"`{owner}`" for owner in classes if owner not in owners]
         of = f"all but {', '.join(lacking)}" if 0 < len(lacking) <= 3 else of
-        lines.append(f"| `{name}` | {first[name].type} | {default} | {first[name].text} | {of} |\n")
+        lines.append(f"| `{name}` | {accepts} | {default} | {first[name].text} | {of} |\n")
     return "".join(lines)
 
 

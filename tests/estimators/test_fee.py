@@ -173,7 +173,7 @@ def test_tuning_sets_width_cost_and_size(moons):
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
-    [({"selection": "best"}, "selection"), ({"tune": GridSearch()}, "tune must be True or False or TwoGrids")],
+    [({"selection": "best"}, "selection"), ({"tune": GridSearch()}, "tune must be True, False or TwoGrids")],
 )
 def test_wrong_words_are_named(moons, wrong, match):
     with pytest.raises(ValueError, match=match):

@@ -334,7 +334,7 @@ def test_selectors_and_models(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"tune": "guess"}, "tune must be True or False, Annealing, GridSearch or RandomSearch"),
+        ({"tune": "guess"}, "tune must be True, False, Annealing, GridSearch or RandomSearch"),
         ({"n_basis": AutoSize(largest=5)}, "FixedSizeLSSVR does not use largest=5"),
         ({"tune": GridSearch(C=[1.0])}, "FixedSizeLSSVR does not use C=.1.0. of tune=GridSearch; it uses n_points"),
         ({"cv_prototypes": "keep"}, "cv_prototypes must be one of"),

@@ -49,7 +49,7 @@ def test_the_docstring_comes_from_the_table(cls):
     for name, one in parameters_of(cls).items():
         assert one.type, f"{name} has no type"
         assert one.text, f"{name} has no meaning"
-        assert f" {name} : {one.type}" in f" {head[1]}"
+        assert f" {name} : {one.accepts}, default=" in f" {head[1]}"
         assert " ".join(f"{one.text} {one.note}".split()) in head[1]
 
 
@@ -146,7 +146,7 @@ def test_no_parameter_is_ignored(cls):
 
     def look(self, name):
         # what reads all parameters, to check or to copy them, makes no use of them
-        if name in names and sys._getframe(1).f_code.co_name not in ("get_params", "unfit"):
+        if name in names and sys._getframe(1).f_code.co_name not in ("get_params", "check_parameters"):
             read.add(name)
         return super(cls, self).__getattribute__(name)
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from kompakt.basis.build import Array, Machine, Plan, choose, weigh
 from kompakt.basis.path import size_path
+from kompakt.data.dask import is_dask
 from kompakt.estimators.base import (
     KernelMachine,
     MachineClassifier,
     MachineRegressor,
-    is_dask,
     lazily,
     offered_if,
 )

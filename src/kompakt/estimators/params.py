@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -22,7 +22,7 @@ from kompakt.train.data import LARGEST
 from kompakt.validation import AutoSize
 
 T = TypeVar("T")
-Class = TypeVar("Class", bound=type)
+Class = TypeVar("Class", bound="type[Parameters]")
 
 
 # -- constraints ---------------------------------------------------------------------------------------------
@@ -98,6 +98,11 @@ class Parameter:
     options: Options
     note: str  # a sentence of the estimator's own
 
+    @property
+    def accepts(self) -> str:
+        """The type in words, with the classes of options."""
+        return _with_options(self.type, self.options)
+
 
 def parameter(
     *,
@@ -117,10 +122,9 @@ def parameter(
     """
     known = {"type": type, "text": text, "rule": rule, "options": options, "note": note}
     metadata = {name: value for name, value in known.items() if value}
-    return field(default=default, kw_only=kw_only, metadata=metadata)  # type: ignore[no-any-return]
+    return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
-@functools.cache
 def parameters_of(cls: type) -> dict[str, Parameter]:
     """The parameters of an estimator by name, in the order of its constructor."""
     found = {}
@@ -144,8 +148,9 @@ def parameters_of(cls: type) -> dict[str, Parameter]:
 
 
 def _with_options(text: str, options: Options) -> str:
+    """The text with the classes of options at the end of its choices."""
     names = [option.__name__ for option in options]
-    return " or ".join([", ".join([text, *names[:-1]]), names[-1]]) if names else text
+    return " or ".join([", ".join([text.replace(" or ", ", "), *names[:-1]]), names[-1]]) if names else text
 
 
 def _section(cls: type) -> str:
@@ -153,7 +158,7 @@ def _section(cls: type) -> str:
     lines = ["    Parameters", "    ----------"]
     for one in parameters_of(cls).values():
         default = f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
-        lines.append(f"    {one.name} : {_with_options(one.type, one.options)}, default={default}")
+        lines.append(f"    {one.name} : {one.accepts}, default={default}")
         text = f"{one.text} {one.note}".strip()
         lines += textwrap.wrap(text, 119, initial_indent=8 * " ", subsequent_indent=8 * " ", break_on_hyphens=False)
     return "\n".join(lines) + "\n\n"
@@ -177,7 +182,8 @@ def estimator(cls: Class) -> Class:
         refuse_old_names(cls, values)
         store(self, *args, **values)
 
-    cls.__init__ = __init__  # type: ignore[misc]
+    cls.__init__ = __init__  # type: ignore[method-assign]
+    cls._parameters = parameters_of(cls)
     head, mark, rest = (cls.__doc__ or "").partition("    Attributes\n    ----------\n")
     cls.__doc__ = head + _section(cls) + mark + rest
     return cls
@@ -232,18 +238,17 @@ def refuse_old_names(cls: type, values: dict[str, Any]) -> None:
             raise TypeError(f"{cls.__name__} has no parameter {name!r} any more: {OLD_NAMES[name]}.")
 
 
-def check_parameters(machine: BaseEstimator) -> None:
+def check_parameters(machine: Parameters) -> None:
     """Apply the constraints of the table to the parameters of an estimator."""
-    known = parameters_of(type(machine))  # type: ignore[arg-type]
-    for name, value in machine.get_params(deep=False).items():
-        rule, options = (known[name].rule, known[name].options) if name in known else (None, {})
+    for name, one in machine._parameters.items():
+        value, rule, options = getattr(machine, name), one.rule, one.options
         if type(value) in options:
             _refuse_unused(machine, name, value, options[type(value)])
         elif rule is not None and not rule.holds(value):
             raise ValueError(f"{name} must be {_with_options(rule.text, options)}; got {value!r}.{rule.remedy}")
 
 
-def _refuse_unused(machine: BaseEstimator, name: str, value: Any, used: tuple[str, ...] | None) -> None:
+def _refuse_unused(machine: Parameters, name: str, value: Any, used: tuple[str, ...] | None) -> None:
     """Refuse options that an estimator does not look at."""
     for one in fields(value):
         given = getattr(value, one.name)
@@ -267,6 +272,8 @@ def auto_size(n_basis: Any) -> AutoSize | None:
 
 class Parameters(BaseEstimator):
     """Base of the classes of parameters."""
+
+    _parameters: ClassVar[dict[str, Parameter]]  # by name, set by `estimator`
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters by name, as in scikit-learn."""

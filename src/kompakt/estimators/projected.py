@@ -17,7 +17,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.data import ArrayRows, RowBlock, Source, column_means
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.design import Design, FeatureDesign, choose_block_rows
-from kompakt.estimators.base import CallbackSupportMixin, MachineClassifier
+from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
     COUNT,
     SWITCH,
@@ -49,7 +49,7 @@ from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
 from kompakt.train.pipeline import Fit
-from kompakt.train.running import running
+from kompakt.train.running import CallbackSupportMixin, running
 
 Array = np.ndarray
 
