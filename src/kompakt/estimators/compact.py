@@ -46,34 +46,34 @@ _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
 
 @shared
 class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
-    """What both do: select by any selector, search by successive halving, refine, choose a size on a path."""
+    """What both do: select by any selector, search by successive halving, refine, choose a size on a path.
 
-    n_basis: Any = parameter(
-        default=100,
-        kw_only=False,
-        options={AutoSize: ("tol",)},
-        note='"auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.',
-    )
-    gamma: Any = parameter(
-        default=None,
-        note='"loo" takes one width per feature by leave-one-out on a sample, for sets of a few hundred rows.',
-    )
-    selection: Any = parameter(
-        default="gram",
-        note='"gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of '
-        'the inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.',
-    )
-    refine: Any = parameter(
-        default=True, note="Never worse than the start on the training objective or on held-out rows."
-    )
-    validation_fraction: float | None = parameter(
-        default=None, note="They (0.1, at most 5,000) check refinement; with 0 the objective alone does."
-    )
-    tune: Any = parameter(
-        default=False,
-        note="By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.",
-    )
-    cv: Any = parameter(default=None, note='For `tune` and n_basis="auto"; None holds out a fifth of the rows once.')
+    Parameters
+    ----------
+    n_basis
+        "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
+    gamma
+        "loo" takes one width per feature by leave-one-out on a sample, for sets of a few hundred rows.
+    selection
+        "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
+        inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
+    refine
+        Never worse than the start on the training objective or on held-out rows.
+    validation_fraction
+        They (0.1, at most 5,000) check refinement; with 0 the objective alone does.
+    tune
+        By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.
+    cv
+        For `tune` and n_basis="auto"; None holds out a fifth of the rows once.
+    """
+
+    n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
+    gamma: Any = None
+    selection: Any = "gram"
+    refine: Any = True
+    validation_fraction: float | None = None
+    tune: Any = False
+    cv: Any = None
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
@@ -190,6 +190,11 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     Minimises ``1/2 beta' K beta + C sum_i s_i loss_i`` over the weights of `n_basis` basis vectors, with one shared
     basis for all classes.
 
+    Parameters
+    ----------
+    calibrate : bool
+        Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -210,13 +215,8 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     (20, True)
     """
 
-    loss: Any = parameter(default="squared_hinge")
-    calibrate: bool = parameter(
-        default=False,
-        type="bool",
-        text="Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.",
-        rule=SWITCH,
-    )
+    loss: Any = "squared_hinge"
+    calibrate: bool = parameter(default=False, rule=SWITCH)
 
     @offered_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
@@ -240,6 +240,11 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
 class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     """Compact kernel regressor with a chosen number of basis vectors.
 
+    Parameters
+    ----------
+    quantile : float
+        Which quantile the loss "quantile" estimates, between 0 and 1.
+
     Attributes
     ----------
     basis_vectors_, basis_indices_, dual_coef_, intercept_, n_basis_, n_iter_, converged_, n_kernel_evals_,
@@ -256,7 +261,5 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
-    loss: Any = parameter(default="least_squares")
-    quantile: float = parameter(
-        default=0.5, type="float", text='Which quantile the loss "quantile" estimates, between 0 and 1.'
-    )
+    loss: Any = "least_squares"
+    quantile: float = 0.5

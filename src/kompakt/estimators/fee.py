@@ -53,44 +53,36 @@ Array = np.ndarray
 
 @shared
 class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
-    """What classifier and regressor share: choosing a size, growing to it, weights to the end."""
+    """What classifier and regressor share: choosing a size, growing to it, weights to the end.
 
-    n_basis: Any = parameter(
-        default=100,
-        kw_only=False,
-        options={AutoSize: ("largest", "n_iter_no_change")},
-        note='The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth '
-        "stops 20 steps (`n_iter_no_change`) after the lowest error.",
-    )
-    selection: Any = parameter(
-        default="fee",
-        rule=one_of(*SELECTIONS),
-        options={FEESelector: None},
-        note='"fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation '
-        'error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.',
-    )
-    validation_fraction: float | None = parameter(
-        default=None,
-        note="They (0.2) choose vectors and size; the machine at the best step is returned. 0, with cv=None: no "
-        "validation, growth to `n_basis` by the error on the training rows.",
-    )
-    cv: Any = parameter(
-        default=None,
-        note="Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes.",
-    )
-    refit: bool = parameter(
-        default=False,
-        type="bool",
-        text="Fit the weights of the returned machine to all rows, those held out included.",
-        rule=SWITCH,
-    )
-    tune: Any = parameter(
-        default=False,
-        options={TwoGrids: None},
-        note="By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel "
-        "only.",
-    )
-    n_jobs: int | None = parameter(default=None, note="Processes too, in a search.")
+    Parameters
+    ----------
+    n_basis
+        The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth stops
+        20 steps (`n_iter_no_change`) after the lowest error.
+    selection
+        "fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation error of
+        the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.
+    validation_fraction
+        They (0.2) choose vectors and size; the machine at the best step is returned. 0, with cv=None: no validation,
+        growth to `n_basis` by the error on the training rows.
+    cv
+        Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes.
+    refit : bool
+        Fit the weights of the returned machine to all rows, those held out included.
+    tune
+        By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel only.
+    n_jobs
+        Processes too, in a search.
+    """
+
+    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
+    selection: Any = parameter(default="fee", rule=one_of(*SELECTIONS), options={FEESelector: None})
+    validation_fraction: float | None = None
+    cv: Any = None
+    refit: bool = parameter(default=False, rule=SWITCH)
+    tune: Any = parameter(default=False, options={TwoGrids: None})
+    n_jobs: int | None = None
 
     def _size(self) -> int | str:
         auto = auto_size(self.n_basis)
@@ -193,6 +185,11 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops some
     steps after the lowest validation error.
 
+    Parameters
+    ----------
+    kernel
+        With "precomputed" the row nearest to each class mean takes its place.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -227,10 +224,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     (True, True)
     """
 
-    kernel: Any = parameter(
-        default="rbf", note='With "precomputed" the row nearest to each class mean takes its place.'
-    )
-    loss: Any = parameter(default="hinge")
+    kernel: Any = "rbf"
+    loss: Any = "hinge"
 
     def trace_candidates(
         self, X: Any, y: Any, grid: Any, steps: Sequence[int], sample_weight: Any = None
@@ -310,4 +305,4 @@ class FEESVR(_FastEstimation, MachineRegressor):
     True
     """
 
-    loss: Any = parameter(default="least_squares")
+    loss: Any = "least_squares"

@@ -47,35 +47,36 @@ _DEFAULT_C = 100.0
 
 @shared
 class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters, KernelParameters, MachineClassifier):
-    """Both discriminants: a basis, the moments of the classes, one small problem per output."""
+    """Both discriminants: a basis, the moments of the classes, one small problem per output.
+
+    Parameters
+    ----------
+    reg : "scale" or float
+        Penalty on the squared multipliers; the C of Franc and Hlavac is 1 / reg. "scale" is 0.01 trace(N) over the
+        number of basis vectors, so that it follows the kernel's values.
+    bias : {"gaussian", "midpoint", "search"}
+        "gaussian" puts the threshold where the normal densities of the projected classes, each with its own variance,
+        agree; "midpoint" the same with one common variance; "search" minimises the training error.
+    priors : None, "empirical" or array of shape (n_classes,)
+        Prior probabilities of the classes for the threshold; None gives both sides of every output the same. They take
+        the place of class weights, which the discriminant's class-wise means and covariances do not see.
+    tune
+        Here `reg` and the width; every fold is fitted without its rows. Sets `reg_`.
+    cv
+        That is 5 folds.
+    """
 
     reg: Any = parameter(
         default="scale",
-        type='"scale" or float',
-        text='Penalty on the squared multipliers; the C of Franc and Hlavac is 1 / reg. "scale" is 0.01 trace(N) over '
-        "the number of basis vectors, so that it follows the kernel's values.",
         rule=Rule(
             "'scale' or a positive, finite number (it keeps the problem solvable)",
             lambda value: value == "scale" if isinstance(value, str) else POSITIVE.holds(value),
         ),
     )
-    bias: str = parameter(
-        default="gaussian",
-        type='{"gaussian", "midpoint", "search"}',
-        text='"gaussian" puts the threshold where the normal densities of the projected classes, each with its own '
-        'variance, agree; "midpoint" the same with one common variance; "search" minimises the training error.',
-        rule=one_of(*fisher.BIASES),
-    )
-    priors: Any = parameter(
-        default=None,
-        type='None, "empirical" or array of shape (n_classes,)',
-        text="Prior probabilities of the classes for the threshold; None gives both sides of every output the same. "
-        "They take the place of class weights, which the discriminant's class-wise means and covariances do not see.",
-    )
-    tune: Any = parameter(
-        default=False, note="Here `reg` and the width; every fold is fitted without its rows. Sets `reg_`."
-    )
-    cv: Any = parameter(default=None, note="That is 5 folds.")
+    bias: str = parameter(default="gaussian", rule=one_of(*fisher.BIASES))
+    priors: Any = None
+    tune: Any = False
+    cv: Any = None
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
@@ -217,6 +218,11 @@ class KernelFisher(_Fisher):
     the classes' covariances of kernel values.  Every row is a basis vector (equal rows share one, whose penalty is that
     of all of them), so time grows with n^3 and memory with n^2: `ProjectedKernelFisher` is the compact version.
 
+    Parameters
+    ----------
+    reg
+        A row of weight s counts as s equal rows here too.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -241,7 +247,7 @@ class KernelFisher(_Fisher):
     True
     """
 
-    reg: Any = parameter(default="scale", note="A row of weight s counts as s equal rows here too.")
+    reg: Any = "scale"
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
         _, first, place = np.unique(data.rows.hashes(0), return_index=True, return_inverse=True)
@@ -284,7 +290,7 @@ class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParam
     (20, True)
     """
 
-    selection: Any = parameter(default="projection")
+    selection: Any = "projection"
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)

@@ -57,47 +57,43 @@ _COARSE_ROWS = 50_000
 
 @shared
 class _FixedSize(MachineParameters, KernelMachine):
-    """What both do: choose prototypes, then search C, width and size by cross-validation on them."""
+    """What both do: choose prototypes, then search C, width and size by cross-validation on them.
 
-    n_basis: Any = parameter(
-        default=100,
-        kw_only=False,
-        options={AutoSize: ("sizes", "rule")},
-        note='"auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number '
-        "of rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.",
-    )
-    kernel: Any = parameter(
-        default="rbf", note="The linear kernel is solved in the input space, without prototypes (up to 2,000 features)."
-    )
-    C: float = parameter(default=1.0, note="The paper's regularisation constant gamma.")
-    loss: Any = parameter(
-        default="least_squares",
-        note="For other losses the width is tuned with least squares, and C by refitting every fold.",
-    )
-    selection: Any = parameter(
-        default="renyi",
-        note='"renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where '
-        'the criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "gram" (forward selection '
-        'in Gram space), "projection" and "all" (every distinct row: the full LS-SVM) are names too.',
-    )
-    tune: Any = parameter(
-        default=False,
-        options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None},
-        note="By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact "
-        "cross-validations at each; `Annealing()` is the paper's search of both.",
-    )
-    cv: Any = parameter(
-        default=None, note="That is 10 folds. Each split must train on all rows that it does not validate."
-    )
-    cv_prototypes: str = parameter(
-        default="drop",
-        type='{"drop", "anew", "plain"}',
-        text="Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is "
-        'shielded by a basis function of its own, so "plain" cross-validation, the paper\'s, reports too small an '
-        'error. "drop" leaves out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for '
-        "every fold among the other rows, at the cost of a selection and of features per fold.",
-        rule=one_of("drop", "anew", "plain"),
-    )
+    Parameters
+    ----------
+    n_basis
+        "auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number of
+        rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.
+    kernel
+        The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
+    C
+        The paper's regularisation constant gamma.
+    loss
+        For other losses the width is tuned with least squares, and C by refitting every fold.
+    selection
+        "renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the
+        criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "gram" (forward selection in
+        Gram space), "projection" and "all" (every distinct row: the full LS-SVM) are names too.
+    tune
+        By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact
+        cross-validations at each; `Annealing()` is the paper's search of both.
+    cv
+        That is 10 folds. Each split must train on all rows that it does not validate.
+    cv_prototypes : {"drop", "anew", "plain"}
+        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
+        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop"
+        leaves out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among
+        the other rows, at the cost of a selection and of features per fold.
+    """
+
+    n_basis: Any = parameter(default=100, options={AutoSize: ("sizes", "rule")}, kw_only=False)
+    kernel: Any = "rbf"
+    C: float = 1.0
+    loss: Any = "least_squares"
+    selection: Any = "renyi"
+    tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
+    cv: Any = None
+    cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
 
     def _plan(self, data: Data, run: Run) -> Plan:
         return replace(super()._plan(data, run), selector=make_selector(self.selection))
@@ -310,6 +306,14 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     Prototypes of high entropy give Nystrom features, on which ridge regression is solved in closed form:
     ``1/2 |w|^2 [+ 1/2 b^2] + C/2 sum_i s_i e_i^2``. Exact cross-validation costs about as much as one fit.
 
+    Parameters
+    ----------
+    coding
+        "one_vs_rest" and "minimum_output" (the paper's, with the fewest outputs and often twice the errors) share one
+        factorisation; "one_vs_one" fits each pair of classes on its own rows.
+    shared_basis : bool
+        Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -345,17 +349,8 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     (True, 20)
     """
 
-    coding: Any = parameter(
-        default="one_vs_rest",
-        note='"one_vs_rest" and "minimum_output" (the paper\'s, with the fewest outputs and often twice the errors) '
-        'share one factorisation; "one_vs_one" fits each pair of classes on its own rows.',
-    )
-    shared_basis: bool = parameter(
-        default=False,
-        type="bool",
-        text="Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.",
-        rule=SWITCH,
-    )
+    coding: Any = "one_vs_rest"
+    shared_basis: bool = parameter(default=False, rule=SWITCH)
 
 
 @estimator

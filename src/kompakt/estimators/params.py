@@ -1,13 +1,15 @@
 """The one table of parameters: type, meaning, constraint and default of every name that estimators share.
 
-A parameter is declared once, as a field of one of the small classes below; an estimator inherits those it has, and may
-give a field another default or one more sentence. The constructor and the section "Parameters" of the docstring are
-made from the fields by `estimator`, and `check_parameters` applies the constraints when a fit begins.
+A parameter is declared once: a field of one of the small classes below, whose docstring has its type and meaning. An
+estimator inherits those it has, and may give a field another default; what its docstring says of a parameter without
+naming a type is a note that follows the meaning. The constructor and the section "Parameters" of the docstring are made
+from all that by `estimator`, and `check_parameters` applies the constraints when a fit begins.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
@@ -104,46 +106,43 @@ class Parameter:
         return _with_options(self.type, self.options)
 
 
-def parameter(
-    *,
-    default: T,
-    type: str = "",
-    text: str = "",
-    rule: Rule | None = None,
-    options: Options | None = None,
-    note: str = "",
-    kw_only: bool = True,
-) -> T:
-    """A field that is a parameter: its type and meaning in words, its constraint, and a note of the estimator's own.
-
-    Objects of the classes in `options` may be given instead.
-
-    A class that inherits the field repeats it with what is different there: another default, a note.
-    """
-    known = {"type": type, "text": text, "rule": rule, "options": options, "note": note}
-    metadata = {name: value for name, value in known.items() if value}
+def parameter(*, default: T, rule: Rule | None = None, options: Options | None = None, kw_only: bool = True) -> T:
+    """A field that is a parameter with a constraint; objects of the classes in `options` may be given instead."""
+    metadata = {name: value for name, value in {"rule": rule, "options": options}.items() if value}
     return field(default=default, kw_only=kw_only, metadata=metadata)
+
+
+def _described(doc: str | None) -> dict[str, tuple[str, str]]:
+    """Type and meaning of the parameters that a docstring describes, by name."""
+    found: dict[str, tuple[str, str]] = {}
+    name = ""
+    for line in inspect.cleandoc(doc or "").partition("Parameters\n----------\n")[2].splitlines():
+        if not line:
+            break
+        if line.startswith(" "):
+            found[name] = found[name][0], f"{found[name][1]} {line.strip()}".strip()
+        else:
+            name, _, kind = line.partition(" : ")
+            found[name] = kind, ""
+    return found
 
 
 def parameters_of(cls: type) -> dict[str, Parameter]:
     """The parameters of an estimator by name, in the order of its constructor."""
     found = {}
-    declared = [vars(base)["__dataclass_fields__"] for base in cls.__mro__ if "__dataclass_fields__" in vars(base)]
-    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):
+    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):  # type: ignore[arg-type]
         known: dict[str, Any] = {}
-        for base in reversed(declared):
-            if own.name in base:
-                known |= base[own.name].metadata
+        kind = text = note = ""
+        for base in reversed(cls.__mro__):
+            declared = vars(base).get("__dataclass_fields__", {})
+            known |= declared[own.name].metadata if own.name in declared else {}
+            here, words = vars(base).get("_described", {}).get(own.name, ("", ""))
+            if here:  # declared there
+                kind, text = here, words or text
+            else:
+                note = words or note
         default = None if own.default is MISSING else own.default
-        found[own.name] = Parameter(
-            own.name,
-            known.get("type", ""),
-            known.get("text", ""),
-            default,
-            known.get("rule"),
-            known.get("options", {}),
-            known.get("note", ""),
-        )
+        found[own.name] = Parameter(own.name, kind, text, default, known.get("rule"), known.get("options", {}), note)
     return found
 
 
@@ -168,6 +167,7 @@ def _section(cls: type) -> str:
 def shared(cls: Class) -> Class:
     """Make a class of parameters that estimators inherit."""
     made: Class = dataclass(eq=False, repr=False, kw_only=True)(cls)  # type: ignore[assignment]
+    made._described = _described(vars(made)["__doc__"])
     return made
 
 
@@ -185,7 +185,7 @@ def estimator(cls: Class) -> Class:
     cls.__init__ = __init__  # type: ignore[method-assign]
     cls._parameters = parameters_of(cls)
     head, mark, rest = (cls.__doc__ or "").partition("    Attributes\n    ----------\n")
-    cls.__doc__ = head + _section(cls) + mark + rest
+    cls.__doc__ = head.partition("    Parameters\n    ----------\n")[0] + _section(cls) + mark + rest
     return cls
 
 
@@ -274,6 +274,7 @@ class Parameters(BaseEstimator):
     """Base of the classes of parameters."""
 
     _parameters: ClassVar[dict[str, Parameter]]  # by name, set by `estimator`
+    _described: ClassVar[dict[str, tuple[str, str]]]  # what the class's own docstring says of parameters
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters by name, as in scikit-learn."""
@@ -283,207 +284,222 @@ class Parameters(BaseEstimator):
 
 @shared
 class SizeParameters(Parameters):
-    """How many basis vectors."""
+    """How many basis vectors.
 
-    n_basis: Any = parameter(
-        default=100,
-        kw_only=False,
-        type="int",
-        text="Number of basis vectors, at most.",
-        rule=COUNT,
-    )
+    Parameters
+    ----------
+    n_basis : int
+        Number of basis vectors, at most.
+    """
+
+    n_basis: Any = parameter(default=100, rule=COUNT, kw_only=False)
 
 
 @shared
 class KernelParameters(Parameters):
-    """Which kernel."""
+    """Which kernel.
 
-    kernel: Any = parameter(
-        default="rbf",
-        type='{"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel',
-        text="The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.",
-    )
-    gamma: Any = parameter(
-        default="scale",
-        type='{"scale", "auto", "learn", "ard"}, float or array of shape (n_features,)',
-        text='Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" '
-        '1 / n_features. Where vectors are refined, "learn" (one width) and "ard" (one per feature) move with them, '
-        'from "scale" on; they need `refine`. None means "ard" where a Gaussian kernel is refined, else "scale".',
-    )
-    degree: int = parameter(default=3, type="int", text="Degree of the polynomial kernel.", rule=COUNT)
-    coef0: float = parameter(default=0.0, type="float", text="Constant term of the polynomial kernel.")
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel
+        The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.
+    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,)
+        Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
+        n_features. Where vectors are refined, "learn" (one width) and "ard" (one per feature) move with them, from
+        "scale" on; they need `refine`. None means "ard" where a Gaussian kernel is refined, else "scale".
+    degree : int
+        Degree of the polynomial kernel.
+    coef0 : float
+        Constant term of the polynomial kernel.
+    """
+
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    degree: int = parameter(default=3, rule=COUNT)
+    coef0: float = 0.0
 
 
 @shared
 class CostParameters(Parameters):
-    """The cost of losses."""
+    """The cost of losses.
 
-    C: float = parameter(
-        default=1.0,
-        type="float",
-        text="Cost of the losses: 1/2 beta' K beta + C sum_i s_i loss_i is minimised. `tune` searches for it.",
-        rule=COST,
-    )
+    Parameters
+    ----------
+    C : float
+        Cost of the losses: 1/2 beta' K beta + C sum_i s_i loss_i is minimised. `tune` searches for it.
+    """
+
+    C: float = parameter(default=1.0, rule=COST)
 
 
 @shared
 class LossParameters(Parameters):
-    """What is summed over the rows."""
+    """What is summed over the rows.
 
-    loss: Any = parameter(
-        default="squared_hinge",
-        type="str or Loss",
-        text='Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers '
-        '"least_squares", "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.',
-    )
-    epsilon: float | None = parameter(
-        default=None,
-        type="float",
-        text="Width of the insensitive zone of a loss, or where the Huber loss becomes linear; None takes the loss's "
-        "default.",
-    )
-    fit_intercept: bool = parameter(default=True, type="bool", text="Whether there is an intercept.", rule=SWITCH)
-    penalize_intercept: bool = parameter(
-        default=False,
-        type="bool",
-        text="Whether the intercept counts in the penalty; where it does, the result depends on where the targets lie.",
-        rule=SWITCH,
-    )
+    Parameters
+    ----------
+    loss : str or Loss
+        Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers "least_squares",
+        "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.
+    epsilon : float
+        Width of the insensitive zone of a loss, or where the Huber loss becomes linear; None takes the loss's default.
+    fit_intercept : bool
+        Whether there is an intercept.
+    penalize_intercept : bool
+        Whether the intercept counts in the penalty; where it does, the result depends on where the targets lie.
+    """
+
+    loss: Any = "squared_hinge"
+    epsilon: float | None = None
+    fit_intercept: bool = parameter(default=True, rule=SWITCH)
+    penalize_intercept: bool = parameter(default=False, rule=SWITCH)
 
 
 @shared
 class SelectionParameters(Parameters):
-    """How basis vectors are chosen."""
+    """How basis vectors are chosen.
 
-    selection: Any = parameter(
-        default="gram",
-        type="str, array of vectors or selector",
-        text="How basis vectors are chosen, by name or by an object with options.",
-    )
+    Parameters
+    ----------
+    selection : str, array of vectors or selector
+        How basis vectors are chosen, by name or by an object with options.
+    """
+
+    selection: Any = "gram"
 
 
 @shared
 class RefineParameters(Parameters):
-    """Whether basis vectors move."""
+    """Whether basis vectors move.
 
-    refine: Any = parameter(
-        default=False,
-        type="bool",
-        text="Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out "
-        "rows check that it pays, and `refinement_` tells.",
-        rule=SWITCH,
-        options={Refinement: None},
-    )
+    Parameters
+    ----------
+    refine : bool
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
+        check that it pays, and `refinement_` tells.
+    """
+
+    refine: Any = parameter(default=False, rule=SWITCH, options={Refinement: None})
 
 
 @shared
 class TuneParameters(Parameters):
-    """What is searched for, and how errors are measured."""
+    """What is searched for, and how errors are measured.
 
-    tune: Any = parameter(
-        default=False,
-        type="bool",
-        text="Whether C and the width of the kernel are chosen by held-out error; sets `C_` and `gamma_`.",
-        rule=SWITCH,
-    )
-    cv: Any = parameter(
-        default=None,
-        type="int, splitter or list of splits",
-        text="How rows are held out where something is chosen by held-out error: a number of folds, a splitter of "
-        "scikit-learn, or the splits themselves; None is the method's own.",
-        rule=FOLDS,
-    )
+    Parameters
+    ----------
+    tune : bool
+        Whether C and the width of the kernel are chosen by held-out error; sets `C_` and `gamma_`.
+    cv : int, splitter or list of splits
+        How rows are held out where something is chosen by held-out error: a number of folds, a splitter of
+        scikit-learn, or the splits themselves; None is the method's own.
+    """
+
+    tune: Any = parameter(default=False, rule=SWITCH)
+    cv: Any = parameter(default=None, rule=FOLDS)
 
 
 @shared
 class StoppingParameters(Parameters):
-    """When solvers stop."""
+    """When solvers stop.
 
-    tol: float = parameter(
-        default=1e-8,
-        type="float",
-        text="Norm of the gradient, relative to its parts, at which the weights are found.",
-        rule=POSITIVE,
-    )
-    max_iter: int = parameter(
-        default=200, type="int", text="Iterations for the weights at most; a fit that needs more warns.", rule=COUNT
-    )
-    max_time: float | None = parameter(
-        default=None,
-        type="float",
-        text="Seconds after which search, growth and refinement end with the best found so far.",
-        rule=SECONDS,
-    )
+    Parameters
+    ----------
+    tol : float
+        Norm of the gradient, relative to its parts, at which the weights are found.
+    max_iter : int
+        Iterations for the weights at most; a fit that needs more warns.
+    max_time : float
+        Seconds after which search, growth and refinement end with the best found so far.
+    """
+
+    tol: float = parameter(default=1e-8, rule=POSITIVE)
+    max_iter: int = parameter(default=200, rule=COUNT)
+    max_time: float | None = parameter(default=None, rule=SECONDS)
 
 
 @shared
 class WarmStartParameters(Parameters):
-    """Where a fit begins."""
+    """Where a fit begins.
 
-    warm_start: bool = parameter(default=False, type="bool", text="Go on from the basis of the last fit.", rule=SWITCH)
+    Parameters
+    ----------
+    warm_start : bool
+        Go on from the basis of the last fit.
+    """
+
+    warm_start: bool = parameter(default=False, rule=SWITCH)
 
 
 @shared
 class ValidationParameters(Parameters):
-    """Rows that are held out once."""
+    """Rows that are held out once.
 
-    validation_fraction: float | None = parameter(
-        default=None,
-        type="float",
-        text="Share of the rows held out once, to decide by their error; 0 holds out none, None is the method's own.",
-        rule=or_none(SHARE),
-    )
+    Parameters
+    ----------
+    validation_fraction : float
+        Share of the rows held out once, to decide by their error; 0 holds out none, None is the method's own.
+    """
+
+    validation_fraction: float | None = parameter(default=None, rule=or_none(SHARE))
 
 
 @shared
 class ClassWeightParameters(Parameters):
-    """What a class weighs."""
+    """What a class weighs.
 
-    class_weight: Any = parameter(
-        default=None,
-        type='dict or "balanced"',
-        text='Weights of the classes, by label; "balanced" gives all classes the same sum of weights.',
-    )
+    Parameters
+    ----------
+    class_weight : dict or "balanced"
+        Weights of the classes, by label; "balanced" gives all classes the same sum of weights.
+    """
+
+    class_weight: Any = None
 
 
 @shared
 class CodingParameters(Parameters):
-    """How classes become outputs."""
+    """How classes become outputs.
 
-    coding: Any = parameter(
-        default="one_vs_rest",
-        type='{"one_vs_rest", "one_vs_one", "minimum_output"}',
-        text="How more than two classes become outputs on the shared basis.",
-    )
+    Parameters
+    ----------
+    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}
+        How more than two classes become outputs on the shared basis.
+    """
+
+    coding: Any = "one_vs_rest"
 
 
 @shared
 class RunParameters(Parameters):
-    """How a fit runs; the result does not depend on it, but for `random_state`."""
+    """How a fit runs; the result does not depend on it, but for `random_state`.
 
-    n_jobs: int | None = parameter(
-        default=None, type="int", text="Threads over row blocks; None follows the BLAS limit in force."
-    )
-    random_state: Any = parameter(
-        default=None,
-        type="int, RandomState or None",
-        text="Seed of whatever is drawn; the same seed gives the same model.",
-    )
-    verbose: int = parameter(
-        default=0, type="int", text="1 shows the main steps of a fit on standard error, 2 all of them."
-    )
+    Parameters
+    ----------
+    n_jobs : int
+        Threads over row blocks; None follows the BLAS limit in force.
+    random_state : int, RandomState or None
+        Seed of whatever is drawn; the same seed gives the same model.
+    verbose : int
+        1 shows the main steps of a fit on standard error, 2 all of them.
+    """
+
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
 
 @shared
 class MemoryParameters(Parameters):
-    """How much memory a fit may take."""
+    """How much memory a fit may take.
 
-    memory_budget: int | None = parameter(
-        default=None,
-        type="int",
-        text="Bytes for stored kernel values and features (None: 1 GiB); what does not fit is computed by blocks.",
-        rule=BYTES,
-    )
+    Parameters
+    ----------
+    memory_budget : int
+        Bytes for stored kernel values and features (None: 1 GiB); what does not fit is computed by blocks.
+    """
+
+    memory_budget: int | None = parameter(default=None, rule=BYTES)
 
 
 @shared
@@ -499,31 +515,33 @@ class MachineParameters(
     KernelParameters,
     SizeParameters,
 ):
-    """What the machines with a primal objective share."""
+    """What the machines with a primal objective share.
 
-    n_basis: Any = parameter(default=100, kw_only=False, type='int, "auto"', rule=SIZE)
+    Parameters
+    ----------
+    n_basis : int, "auto"
+    """
+
+    n_basis: Any = parameter(default=100, rule=SIZE, kw_only=False)
 
 
 @shared
 class ProjectionParameters(Parameters):
-    """How rows are chosen that others are projected on."""
+    """How rows are chosen that others are projected on.
+
+    Parameters
+    ----------
+    max_error : float
+        Stop adding vectors when every row's representation error is below it.
+    pivot : {"max", "random"}
+        "max" adds the row with the largest error; "random" draws a row with probability proportional to weight times
+        error, which gives a smaller mean error because the maximum is drawn to outliers.
+    first : {"random", "norm"}
+        First vector: random, or the one of largest norm.
+    """
 
     max_error: float = parameter(
-        default=0.0,
-        type="float",
-        text="Stop adding vectors when every row's representation error is below it.",
-        rule=Rule("a finite number >= 0", lambda value: is_number(value) and 0 <= float(value) < np.inf),
+        default=0.0, rule=Rule("a finite number >= 0", lambda value: is_number(value) and 0 <= float(value) < np.inf)
     )
-    pivot: str = parameter(
-        default="max",
-        type='{"max", "random"}',
-        text='"max" adds the row with the largest error; "random" draws a row with probability proportional to weight '
-        "times error, which gives a smaller mean error because the maximum is drawn to outliers.",
-        rule=one_of("max", "random"),
-    )
-    first: str = parameter(
-        default="random",
-        type='{"random", "norm"}',
-        text="First vector: random, or the one of largest norm.",
-        rule=one_of("random", "norm"),
-    )
+    pivot: str = parameter(default="max", rule=one_of("max", "random"))
+    first: str = parameter(default="random", rule=one_of("random", "norm"))

@@ -78,6 +78,12 @@ class GreedyProjection(
     where errors decay fast); several times as many where the coordinates exceed `memory_budget` and are computed again
     for every batch of vectors.  `n_kernel_evals_` is the number.
 
+    Parameters
+    ----------
+    batch : int
+        With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give the same
+        result as one at a time.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -102,13 +108,7 @@ class GreedyProjection(
     True
     """
 
-    batch: int | None = parameter(
-        default=None,
-        type="int",
-        text='With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give '
-        "the same result as one at a time.",
-        rule=or_none(COUNT),
-    )
+    batch: int | None = parameter(default=None, rule=or_none(COUNT))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
         """Choose the basis.
@@ -304,6 +304,20 @@ class ProjectedSVC(
     multipliers, or on the support vectors themselves where they are fewer.  So min(support vectors, basis vectors)
     vectors represent it.
 
+    Parameters
+    ----------
+    two_pass : bool
+        Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are then
+        represented best.
+    C
+        The loss is the hinge.
+    solver : {"primal", "libsvm", "liblinear"}
+        "libsvm" is scikit-learn's SVC with the linear kernel on the features; "primal" is kompakt's own solver of the
+        same problem, to more digits and in a time that grows with n only. "liblinear" is scikit-learn's LinearSVC,
+        which penalises the intercept as well: a slightly different machine.
+    max_time
+        Of the solvers only "primal" can be stopped.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -331,26 +345,13 @@ class ProjectedSVC(
     (True, True)
     """
 
-    selection: Any = parameter(default="projection")
-    two_pass: bool = parameter(
-        default=False,
-        type="bool",
-        text="Train, choose the basis anew among the support vectors found, and train again: the vectors that decide "
-        "are then represented best.",
-        rule=SWITCH,
-    )
-    C: float = parameter(default=1.0, note="The loss is the hinge.")
-    solver: str = parameter(
-        default="primal",
-        type='{"primal", "libsvm", "liblinear"}',
-        text='"libsvm" is scikit-learn\'s SVC with the linear kernel on the features; "primal" is kompakt\'s own '
-        'solver of the same problem, to more digits and in a time that grows with n only. "liblinear" is '
-        "scikit-learn's LinearSVC, which penalises the intercept as well: a slightly different machine.",
-        rule=one_of("primal", "libsvm", "liblinear"),
-    )
-    tol: float = parameter(default=1e-4)
-    max_iter: int = parameter(default=1_000_000)
-    max_time: float | None = parameter(default=None, note='Of the solvers only "primal" can be stopped.')
+    selection: Any = "projection"
+    two_pass: bool = parameter(default=False, rule=SWITCH)
+    C: float = 1.0
+    solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
+    tol: float = 1e-4
+    max_iter: int = 1_000_000
+    max_time: float | None = None
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None

@@ -202,52 +202,52 @@ class ReducedSVC(
     SizeParameters,
     _Reduced,
 ):
-    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
+    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set.
 
-    kernel: Any = parameter(
-        default="rbf", note='Here those of scikit-learn\'s SVC: "rbf", "poly", "linear", "sigmoid" or a callable.'
-    )
-    gamma: Any = parameter(default="scale", note="Of all rows, not of each subsample.")
-    estimator: Any = parameter(
-        default=None,
-        type="classifier",
-        text="Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, "
-        "also behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.",
-    )
-    delta: Any = parameter(
-        default="auto", type='float or "auto"', text="Share of the rows in the first subsamples, all together."
-    )
-    stratify: bool = parameter(
-        default=False,
-        type="bool",
-        text="Whether each first subsample holds the classes in their shares.",
-        rule=SWITCH,
-    )
+    Parameters
+    ----------
+    kernel
+        Here those of scikit-learn's SVC: "rbf", "poly", "linear", "sigmoid" or a callable.
+    gamma
+        Of all rows, not of each subsample.
+    estimator : classifier
+        Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also
+        behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.
+    delta : float or "auto"
+        Share of the rows in the first subsamples, all together.
+    stratify : bool
+        Whether each first subsample holds the classes in their shares.
+    min_improvement : float
+        Share of the validation error by which it must fall for the search to go on; None is the method's own.
+    n_iter_no_change : int
+        Rounds without such a fall after which the search ends.
+    validation_fraction
+        They (0.1, at most 5,000) are not trained on; 0 is not possible.
+    n_basis
+        None trains the exact SVM; a number, a compact machine with as many vectors in its place.
+    compact_estimator : kompakt classifier
+        That compact machine; None takes `CompactSVC` with the SVM's kernel and C.
+    n_jobs
+        Over subsamples too; the result does not depend on it.
+    """
+
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    estimator: Any = None
+    delta: Any = "auto"
+    stratify: bool = parameter(default=False, rule=SWITCH)
     min_improvement: float | None = parameter(
-        default=None,
-        type="float",
-        text="Share of the validation error by which it must fall for the search to go on; None is the method's own.",
-        rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds)),
+        default=None, rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds))
     )
-    n_iter_no_change: int = parameter(
-        default=1, type="int", text="Rounds without such a fall after which the search ends.", rule=COUNT
-    )
+    n_iter_no_change: int = parameter(default=1, rule=COUNT)
     validation_fraction: float | None = parameter(
-        default=None,
-        note="They (0.1, at most 5,000) are not trained on; 0 is not possible.",
-        rule=or_none(Rule("a number between 0 and 1", lambda value: SHARE.holds(value) and value > 0)),
+        default=None, rule=or_none(Rule("a number between 0 and 1", lambda value: SHARE.holds(value) and value > 0))
     )
     n_basis: Any = parameter(
-        default=None,
-        note="None trains the exact SVM; a number, a compact machine with as many vectors in its place.",
-        rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds),
+        default=None, rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds)
     )
-    compact_estimator: Any = parameter(
-        default=None,
-        type="kompakt classifier",
-        text="That compact machine; None takes `CompactSVC` with the SVM's kernel and C.",
-    )
-    n_jobs: int | None = parameter(default=None, note="Over subsamples too; the result does not depend on it.")
+    compact_estimator: Any = None
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the machine.
@@ -421,6 +421,32 @@ class LocalSamplingSVC(ReducedSVC):
     more of them the denser the support vectors lie there; an exact SVM (or a compact one, see `n_basis`) is trained on
     the support vectors and what was drawn.
 
+    Parameters
+    ----------
+    min_improvement
+        That is 0: any fall will do.
+    n_subsamples : int or "auto"
+        Number of subsamples.
+    min_subsample_size : int or "auto"
+        Rows of a subsample at least, which "auto" keeps to; see `kompakt.reduce.plan_subsamples`.
+    beta : float or "auto"
+        Radius of the balls in units of the median distance of a support vector to its k-th nearest one, k = floor(ln
+        m). "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.
+    beta_step : float
+        Step of the search of beta="auto".
+    max_beta : float
+        Largest value that beta="auto" tries.
+    intensity : {"relative", "literal", "peak", "count", "all"}
+        How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to
+        nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.
+    reweight : bool
+        Whether each row of the reduced set counts for n / n_reduced rows in the last fit. C weighs the sum of all
+        rows' losses, so without it a reduced machine is more regularised than the full one at the same C.
+    max_train : float or int
+        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.
+    search_train : float or int
+        The same while beta is searched; the machine of the beta found is then trained on `max_train` rows.
+
     Attributes
     ----------
     estimator_ : the machine trained on the reduced set
@@ -457,49 +483,22 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
-    min_improvement: float | None = parameter(default=None, note="That is 0: any fall will do.")
-    n_subsamples: Any = parameter(default="auto", type='int or "auto"', text="Number of subsamples.")
-    min_subsample_size: Any = parameter(
-        default="auto",
-        type='int or "auto"',
-        text='Rows of a subsample at least, which "auto" keeps to; see `kompakt.reduce.plan_subsamples`.',
-    )
+    min_improvement: float | None = None
+    n_subsamples: Any = "auto"
+    min_subsample_size: Any = "auto"
     beta: Any = parameter(
         default="auto",
-        type='float or "auto"',
-        text="Radius of the balls in units of the median distance of a support vector to its k-th nearest one, "
-        'k = floor(ln m). "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.',
         rule=Rule(
             "'auto' or a positive number",
             lambda value: value == "auto" if isinstance(value, str) else POSITIVE.holds(value),
         ),
     )
-    beta_step: float = parameter(default=0.1, type="float", text='Step of the search of beta="auto".', rule=POSITIVE)
-    max_beta: float = parameter(default=1.0, type="float", text='Largest value that beta="auto" tries.', rule=POSITIVE)
-    intensity: str = parameter(
-        default="relative",
-        type='{"relative", "literal", "peak", "count", "all"}',
-        text="How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself "
-        "(next to nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.",
-        rule=one_of(*sorted(INTENSITY)),
-    )
-    reweight: bool = parameter(
-        default=False,
-        type="bool",
-        text="Whether each row of the reduced set counts for n / n_reduced rows in the last fit. C weighs the sum of "
-        "all rows' losses, so without it a reduced machine is more regularised than the full one at the same C.",
-        rule=SWITCH,
-    )
-    max_train: float | int | None = parameter(
-        default=None,
-        type="float or int",
-        text="Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.",
-    )
-    search_train: float | int | None = parameter(
-        default=None,
-        type="float or int",
-        text="The same while beta is searched; the machine of the beta found is then trained on `max_train` rows.",
-    )
+    beta_step: float = parameter(default=0.1, rule=POSITIVE)
+    max_beta: float = parameter(default=1.0, rule=POSITIVE)
+    intensity: str = parameter(default="relative", rule=one_of(*sorted(INTENSITY)))
+    reweight: bool = parameter(default=False, rule=SWITCH)
+    max_train: float | int | None = None
+    search_train: float | int | None = None
 
     def _check(self) -> None:
         super()._check()
@@ -581,6 +580,17 @@ class CGLQSVC(ReducedSVC):
     make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
     Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).
 
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours of every support vector that join the next training set.
+    fresh : float
+        Share of the rows that joins anew in each round; None takes `delta`.
+    min_improvement
+        That is 0.01.
+    max_rounds : int
+        Rounds at most.
+
     Attributes
     ----------
     estimator_, training_indices_, initial_support_, support_, n_support_initial_, n_support_final_, phase_seconds_,
@@ -600,17 +610,12 @@ class CGLQSVC(ReducedSVC):
     (True, True)
     """
 
-    n_neighbors: int = parameter(
-        default=5, type="int", text="Neighbours of every support vector that join the next training set.", rule=COUNT
-    )
+    n_neighbors: int = parameter(default=5, rule=COUNT)
     fresh: float | None = parameter(
-        default=None,
-        type="float",
-        text="Share of the rows that joins anew in each round; None takes `delta`.",
-        rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds),
+        default=None, rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds)
     )
-    min_improvement: float | None = parameter(default=None, note="That is 0.01.")
-    max_rounds: int = parameter(default=10, type="int", text="Rounds at most.", rule=COUNT)
+    min_improvement: float | None = None
+    max_rounds: int = parameter(default=10, rule=COUNT)
 
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y

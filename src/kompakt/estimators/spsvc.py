@@ -50,6 +50,31 @@ class SpSVC(
     Forward selection (Keerthi, Chapelle, DeCoste 2006): at each step a few random rows are tried as the next basis
     vector, the one that lowers the squared-hinge objective most is added, and the weights are re-optimised.
 
+    Parameters
+    ----------
+    n_basis
+        "auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to 100.
+    kernel
+        For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).
+    C
+        1 / lambda of the paper.
+    loss
+        None means the squared hinge, and least squares for kernel matching pursuit; "hinge" is not possible.
+    selection
+        The rules are those of `GrowthSelector`, whose options are the paper's: "sp1", "sp2", "hybrid", "random",
+        "cholesky", "gsvc", "bh", "mark", "kmp" and "kmp_prefit".
+    plus_one : bool
+        Use the kernel 1 + k, which regularises the threshold, in place of an intercept.
+    tune
+        By a grid, 2^-7, ..., 2^7 for both; the size too if n_basis is "auto".
+    cv
+        That is 3 folds.
+    validation_fraction
+        None holds out none. Growth stops when their error has not fallen for 20 vectors (see `AutoSize`), the best
+        size is kept, and the weights are fitted to all rows.
+    warm_start
+        On the same rows.
+
     Attributes
     ----------
     basis_vectors_ : ndarray of shape (n_basis_, n_features)
@@ -83,46 +108,16 @@ class SpSVC(
     (10, True)
     """
 
-    n_basis: Any = parameter(
-        default=100,
-        kw_only=False,
-        options={AutoSize: ("largest", "n_iter_no_change")},
-        note='"auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to 100.',
-    )
-    kernel: Any = parameter(
-        default="rbf",
-        note="For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).",
-    )
-    C: float = parameter(default=1.0, note="1 / lambda of the paper.")
-    loss: Any = parameter(
-        default=None,
-        note='None means the squared hinge, and least squares for kernel matching pursuit; "hinge" is not possible.',
-    )
-    selection: Any = parameter(
-        default="sp2",
-        rule=one_of(*SELECTIONS),
-        options={GrowthSelector: None},
-        note='The rules are those of `GrowthSelector`, whose options are the paper\'s: "sp1", "sp2", "hybrid", '
-        '"random", "cholesky", "gsvc", "bh", "mark", "kmp" and "kmp_prefit".',
-    )
-    plus_one: bool = parameter(
-        default=False,
-        type="bool",
-        text="Use the kernel 1 + k, which regularises the threshold, in place of an intercept.",
-        rule=SWITCH,
-    )
-    tune: Any = parameter(
-        default=False,
-        options={GridSearch: ("C", "gamma")},
-        note='By a grid, 2^-7, ..., 2^7 for both; the size too if n_basis is "auto".',
-    )
-    cv: Any = parameter(default=None, note="That is 3 folds.")
-    validation_fraction: float | None = parameter(
-        default=None,
-        note="None holds out none. Growth stops when their error has not fallen for 20 vectors (see `AutoSize`), the "
-        "best size is kept, and the weights are fitted to all rows.",
-    )
-    warm_start: bool = parameter(default=False, note="On the same rows.")
+    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
+    kernel: Any = "rbf"
+    C: float = 1.0
+    loss: Any = None
+    selection: Any = parameter(default="sp2", rule=one_of(*SELECTIONS), options={GrowthSelector: None})
+    plus_one: bool = parameter(default=False, rule=SWITCH)
+    tune: Any = parameter(default=False, options={GridSearch: ("C", "gamma")})
+    cv: Any = None
+    validation_fraction: float | None = None
+    warm_start: bool = False
 
     # -- what is minimised, and how -------------------------------------------------------------------
 
