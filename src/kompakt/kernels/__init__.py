@@ -8,7 +8,7 @@ from typing import Any
 from kompakt.kernels.base import Kernel
 from kompakt.kernels.combine import Constant, Product, Sum
 from kompakt.kernels.foreign import CallableKernel, Precomputed
-from kompakt.kernels.gaussian import RBF
+from kompakt.kernels.gaussian import RBF, MappedRBF
 from kompakt.kernels.laplacian import Laplacian
 from kompakt.kernels.products import Linear, Polynomial
 
@@ -19,6 +19,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "MappedRBF",
     "Polynomial",
     "Precomputed",
     "Product",
@@ -72,7 +73,7 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
         parts = tuple(from_spec(part) for part in values["parts"])
         return Sum(parts) if name == "sum" else Product(parts)
     kinds: dict[Any, Callable[..., Kernel]] = {
-        "rbf": RBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear, "constant": Constant,
+        "rbf": RBF, "mapped_rbf": MappedRBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear, "constant": Constant,
     }  # fmt: skip
     if name not in kinds:
         raise ValueError(
