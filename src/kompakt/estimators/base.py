@@ -391,7 +391,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
 
 
 def learned_widths(estimator: Any) -> str | None:
-    """Which widths refinement moves: None, "one" or "each"."""
+    """What of the kernel refinement learns: None, "one" width, "each", a "full" map, or "grow" (chosen among them)."""
     gamma, kernel = estimator.gamma, estimator.kernel
     refine = bool(getattr(estimator, "refine", False))
     if isinstance(gamma, str) and gamma in LEARNED:
@@ -401,8 +401,9 @@ def learned_widths(estimator: Any) -> str | None:
                 "Give a number or 'scale', or set refine=True."
             )
         if gamma != "learn" and kernel != "rbf":
-            raise ValueError(f"gamma={gamma!r} (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
-        return {"learn": "one", "ard": "each", "loo": None}[gamma]
+            what = "a linear map" if gamma == "full" else "one width per feature"
+            raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+        return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
     if gamma is None and refine and isinstance(kernel, str):
-        return {"rbf": "each", "laplacian": "one"}.get(kernel)
+        return {"rbf": "grow", "laplacian": "one"}.get(kernel)
     return None
