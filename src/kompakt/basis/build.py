@@ -31,7 +31,7 @@ logger = logging.getLogger("kompakt")
 #: fewer rows than this are too few to hold some out
 _LEAST_ROWS_TO_HOLD_OUT = 100
 #: below so many rows one part held out is noise: so many folds are used
-_FOLDS = ((1000, 5), (3000, 3))
+_FOLDS = ((400, 5), (3000, 3))
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
 

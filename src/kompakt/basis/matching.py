@@ -322,7 +322,11 @@ class _Job:
     def model(self, basis: Array, match: Match) -> Model:
         vectors = basis if self.offset is None else basis + self.offset
         return replace(
-            self.original, basis=vectors, weights=match.weights, intercept=match.intercept, offset=self.offset
+            self.original,
+            basis=vectors,
+            weights=match.weights,
+            intercept=match.intercept,
+            offset=None if self.original.input_map is not None else self.offset,  # mapped inputs are centred before
         )
 
     def measure(self, smaller: Model, match: Match, seconds: float) -> CompressionStep:
@@ -353,8 +357,6 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
     """Rows to match the machine on, as its kernel sees them: the user's, or made from its own vectors."""
     if X is not None:
         rows = model._transformed(X)
-        if rows.shape[1] != model.n_features:
-            raise ValueError(f"X has {rows.shape[1]} features, but the machine expects {model.n_features}.")
         if rows.shape[0] < 20:
             raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
         if rows.shape[0] > plan.max_rows:
@@ -375,8 +377,9 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
 
 
 def plain_model(model: Model) -> Model:
-    """The model for rows that are already shifted and scaled."""
-    return replace(model, input_shift=None, input_scale=None, input_fill=None)
+    """The model for rows that are already shifted, scaled and mapped."""
+    n_inputs = model.n_features if model.input_map is None else len(model.input_map)
+    return replace(model, input_shift=None, input_scale=None, input_fill=None, input_map=None, n_features=n_inputs)
 
 
 def decision_margin(model: Model, outputs: Array) -> Array | None:

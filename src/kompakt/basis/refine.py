@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
-from kompakt.design import Design, FeatureDesign, choose_block_rows
+from kompakt.design import FeatureDesign, choose_block_rows
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.linalg import factorise
 from kompakt.losses import Loss, PiecewiseLinear
@@ -121,7 +121,9 @@ class Watch:
 
     def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
         """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
-        outputs = Design(self.rows, kernel, Z.astype(self.rows.dtype), store=False).matvec(weights[0]) + weights[1]
+        X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
+        values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
+        outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
         losses, row_weights = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
         loss = float(np.average(losses, weights=row_weights))
         best = best_seen(seen)

@@ -32,6 +32,7 @@ def inspect(options: Namespace, console: Console) -> None:
     header = read_header(path)
     arrays = header["arrays"]
     stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
+    stored["input_map"] = "maps linearly"
     lines: list[tuple[str, Any]] = [
         ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
         ("written by", header["writer"]),

@@ -251,11 +251,14 @@ class KernelMachine(Predictor):
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
         model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
         self.model_ = model
-        self.kernel_ = model.kernel
-        gamma = getattr(model.kernel, "gamma", None)
+        mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
+        self.kernel_ = fit.machine.spec.kernel if mapped else model.kernel
+        gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
         self.basis_vectors_ = model.basis_vectors_
+        if mapped:  # as they were moved: the map may have lost some of it
+            self.basis_vectors_ = replace(model, input_map=None, basis=basis.vectors).basis_vectors_
         self.basis_indices_ = data.original(basis.indices)
         if basis.indices is not None and self.basis_vectors_ is not None and model.input_scale is None:
             # exactly the user's rows: centring and back may have changed the last bit

@@ -158,6 +158,11 @@ def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
     plain = folded(model, centred=False)
     kernel, basis, weights, intercept = plain.kernel, plain.basis, plain.weights, plain.intercept
+    if plain.input_map is not None:
+        raise UnsupportedModelError(
+            "LIBSVM has no linear map of the inputs, which this machine learned. Fit with gamma='ard' (one width per "
+            "feature, which a range file of svm-scale holds) or gamma='learn', or use another export."
+        )
     if not isinstance(kernel, RBF | Linear | Polynomial):
         raise UnsupportedModelError(
             f"LIBSVM has no {model.kernel.name} kernel like {model.kernel!r}; it has linear, polynomial and RBF. Fit "

@@ -177,6 +177,8 @@ class Graph:
         if model.input_scale is not None:
             factor, one = 1.0 / model.input_scale, model.n_features == 1
             X = add("MatMul" if one else "Mul", X, self._number(factor[:, None] if one else factor))
+        if model.input_map is not None:
+            X = add("MatMul", X, self._number(model.input_map.T))
         values = add("MatMul", self._kernel(model.kernel, X), self._number(model.weights))
         return add("Add", values, self._number(model.intercept))
 

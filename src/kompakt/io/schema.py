@@ -70,7 +70,7 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a model; raises TypeError or ValueError for what the schema cannot hold."""
     arrays: Arrays = {name: _as_float(getattr(model, name), name) for name in ("basis", "weights", "intercept")}
     kernel = _encode_kernel(model.kernel.spec(), arrays, model.n_features, [], 0)
-    for name in _PER_FEATURE:
+    for name in (*_PER_FEATURE, "input_map"):
         if getattr(model, name) is not None:
             arrays[name] = _as_float(getattr(model, name), name)
     if model.calibration is not None:
@@ -200,7 +200,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
     left = dict(arrays)
     fields: dict[str, Any] = {name: _take(left, name, "f") for name in ("basis", "weights", "intercept")}
-    fields |= {name: _take(left, name, "f") for name in _PER_FEATURE if name in left}
+    fields |= {name: _take(left, name, "f") for name in (*_PER_FEATURE, "input_map") if name in left}
     if header["calibrated"]:
         fields["calibration"] = {key: _take(left, f"calibration.{key}", "f") for key in "ab"}
     if header["feature_names"]:
@@ -335,9 +335,10 @@ def _check_model(model: Model) -> None:
     """Relations that a model must satisfy to be worth keeping; raises ValueError."""
     d, (m, L) = model.n_features, model.weights.shape
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "basis": (model.basis, (m, d)),
+        "basis": (model.basis, (m, d if model.input_map is None else len(model.input_map))),
         "weights": (model.weights, (m, L)),
         "intercept": (model.intercept, (L,)),
+        "input_map": (model.input_map, np.shape(model.input_map)[:1] + (d,)),
         **{name: (getattr(model, name), (d,)) for name in (*_PER_FEATURE, "feature_names")},
     }
     if model.calibration is not None:
@@ -355,7 +356,7 @@ def _check_model(model: Model) -> None:
     if L < 1:
         raise ValueError("the model has no output: its weights have no column.")
     # Whoever uses the model makes rows of its width; a few bytes must not ask for gigabytes.
-    bare = not m and all(getattr(model, name) is None for name in (*_PER_FEATURE, "feature_names"))
+    bare = not m and all(getattr(model, name) is None for name in (*_PER_FEATURE, "input_map", "feature_names"))
     if bare and d > _MOST_BARE_FEATURES:
         raise ValueError(
             f"the model declares {d} features and holds no vector and no number for any of them; a model without "

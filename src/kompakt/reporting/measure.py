@@ -169,13 +169,14 @@ def spread_of(sample: Sample) -> Array:
 def relevance_of(model: Model, gamma: Any, sample: Sample) -> Array:
     """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
     # without the shift, which changes no variance and would make sparse rows dense
-    seen = replace(model, input_shift=None)._transformed(sample.X[:MOMENT_ROWS])
+    unmapped = replace(model, input_shift=None, input_map=None, basis=np.zeros((model.n_basis_, model.n_features)))
+    seen = unmapped._transformed(sample.X[:MOMENT_ROWS])
     return np.asarray(np.abs(gamma) * moments_of(seen)[1])
 
 
 def features_by_relevance(model: Model, sample: Sample) -> Array:
     """Features in the order of what they do for the kernel, or for the vectors where all widths are one."""
-    gamma = getattr(model.kernel, "gamma", 0.0)
+    gamma = model.widths
     if np.ndim(gamma):
         return np.argsort(-relevance_of(model, gamma, sample), kind="stable")
     vectors, spread = model.basis_vectors_, spread_of(sample)
@@ -302,7 +303,8 @@ def measure(models: list[Model], sample: Sample) -> Measurements:
     batch = sample.X[:_BATCH]
     runs = [timeit.repeat(partial(one.decision_function, batch), number=1, repeat=5) for one in models]
     times = np.min(runs, axis=1) / batch.shape[0]
-    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in models])
+    maps = 0 if model.input_map is None else model.input_map.size
+    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size + maps) for one in models])
     if sample.classes:
         K = len(sample.classes)
         counts = np.array([np.bincount(sample.y * K + guess, minlength=K * K).reshape(K, K) for guess in predicted])

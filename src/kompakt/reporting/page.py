@@ -138,7 +138,7 @@ def report(
     if measured.confusion is not None:
         confusion = _confusion(sample.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
-    gamma = getattr(model.kernel, "gamma", np.nan)
+    gamma = model.widths
     page = _template().render(
         title=title or f"{subject.name}: report",
         data=data,
