@@ -219,6 +219,7 @@ class KernelMachine(Predictor):
         return Plan(
             refine=bool(getattr(self, "refine", False)),
             learn=learned_widths(self),
+            rank=getattr(getattr(self, "refine", None), "rank", None),
             refine_iter=int(getattr(self, "refine_iter", 100)),
             tol=float(self.tol),
             max_iter=int(self.max_iter),

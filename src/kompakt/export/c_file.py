@@ -231,7 +231,8 @@ def c_source(
     if (voting := votes(model)) is not None:
         arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
     data_bytes = sum((size if kind == real else 1) * values.size for kind, values in arrays.values())
-    work_bytes = size * (d + (0 if model.input_map is None else r) + L + len(widths) + (k if model.kind != "regressor" else 0))
+    mapped = 0 if model.input_map is None else r
+    work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes
     text = [

@@ -32,9 +32,9 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
 
     It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
     Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
-    an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows are shifted to the middle of the basis where the kernel allows it:
-    distances formed from dot products, and sums in float32, lose the digits that rows far from the origin share.  With
-    `single`, float32 holds the shift.
+    an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows that are
+    not mapped are shifted to the middle of the basis where the kernel allows it: distances formed from dot products,
+    and sums in float32, lose the digits that rows far from the origin share.  With `single`, float32 holds the shift.
     """
     _check_kernel(model.kernel)
     kernel, factor, addend = decomposed(model.kernel)

@@ -73,7 +73,8 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
         parts = tuple(from_spec(part) for part in values["parts"])
         return Sum(parts) if name == "sum" else Product(parts)
     kinds: dict[Any, Callable[..., Kernel]] = {
-        "rbf": RBF, "mapped_rbf": MappedRBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear, "constant": Constant,
+        "rbf": RBF, "mapped_rbf": MappedRBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear,
+        "constant": Constant,
     }  # fmt: skip
     if name not in kinds:
         raise ValueError(
