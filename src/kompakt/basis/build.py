@@ -303,7 +303,7 @@ def _after(before: Refined | None, now: Refined) -> Refined:
 
 def _patience(plan: Plan) -> int:
     """Iterations without a lower loss after which a descent ends: its first ones may gain nothing for a while."""
-    return max(5, 2 * plan.refine_iter // 5)
+    return max(5, plan.refine_iter // 4)
 
 
 def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:

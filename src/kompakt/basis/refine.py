@@ -3,8 +3,9 @@
 The weights are eliminated (variable projection): at every point they are the exact solution for the current basis, so
 by the envelope theorem the gradient with respect to the basis is the partial one.  That reaches a given objective in
 a fraction of the time of descending on everything together.  The descent is SciPy's L-BFGS on coordinates in units of
-the kernel's own width, first on a sample of the rows that grows, then on all rows the budget allows.  A `Watch` looks
-at held-out rows after every iteration, since the weights are at hand, and says which point was the best there.
+the kernel's own width and of what a move changes, first on a sample of the rows that grows, then on all rows the budget
+allows.  A `Watch` looks at held-out rows after every iteration, since the weights are at hand, and says which point was
+the best there.
 """
 
 from __future__ import annotations
@@ -234,6 +235,23 @@ class RefinementObjective:
         self._weights, self._intercept = weights, solution.intercept
         return solution, K, Phi
 
+    def lengths(self, kernel: Kernel, Z: Array) -> tuple[Array, float]:
+        """How long a step of every vector (m,) and of a parameter of the kernel should be, beside one another.
+
+        What a move of vector j changes in the outputs grows with its weights and its share of the rows, |beta_j|^2
+        sum_i k_ij^2; that sum over all vectors bounds what the kernel's parameters change.  A vector with large weights
+        (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
+        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.
+        """
+        solution, K, _ = self.solve_weights(kernel, Z)
+        change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
+        outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
+        of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
+        middle = float(np.median(change))
+        if not (0 < middle < np.inf and np.isfinite(of_theta) and np.all(np.isfinite(change))):
+            return np.ones(len(Z)), 1.0
+        return (change / middle + 1e-3) ** -0.25, (of_theta / middle + 1e-3) ** -0.25
+
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and dJ/dtheta (p,)."""
         self.n_evaluations += 1
@@ -366,7 +384,7 @@ def descend(
     watch: Watch | None = None,
     seen: list[dict[str, Any]] | None = None,
 ) -> tuple[Kernel, Array, list[float], int, tuple[Array, Array] | None]:
-    """L-BFGS from a basis; coordinates are in units of the kernel's width, so all of them are of one size.
+    """L-BFGS from a basis; coordinates are in units in which steps of one size change about as much.
 
     What the watch sees of the start and of every iteration is added to `seen`.
     """
@@ -376,7 +394,10 @@ def descend(
     theta_unit, freedom = np.ones(len(theta)), 7.0
     if len(theta) and isinstance(kernel, MappedRBF):
         theta_unit, freedom = _map_unit(kernel, objective.rows), np.inf
-        theta = theta / theta_unit
+    if hasattr(objective, "lengths"):
+        of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
+        unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
+    theta, room = theta / theta_unit, freedom / theta_unit
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
     replay = Replay(run.progress("evaluations"), objective)
@@ -438,7 +459,7 @@ def descend(
             jac=True,
             method="L-BFGS-B",
             # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
-            bounds=[(None, None)] * basis.size + [(t - freedom, t + freedom) for t in theta],
+            bounds=[(None, None)] * basis.size + list(zip(theta - room, theta + room, strict=True)),
             options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
             callback=count,
         )

@@ -168,10 +168,28 @@ def spread_of(sample: Sample) -> Array:
 
 def relevance_of(model: Model, gamma: Any, sample: Sample) -> Array:
     """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
+    return np.asarray(np.abs(gamma) * _variance_seen(model, sample))
+
+
+def _variance_seen(model: Model, sample: Sample) -> Array:
+    """Variance of every feature as the model scales it, before it maps the features."""
     # without the shift, which changes no variance and would make sparse rows dense
     unmapped = replace(model, input_shift=None, input_map=None, basis=np.zeros((model.n_basis_, model.n_features)))
-    seen = unmapped._transformed(sample.X[:MOMENT_ROWS])
-    return np.asarray(np.abs(gamma) * moments_of(seen)[1])
+    return moments_of(unmapped._transformed(sample.X[:MOMENT_ROWS]))[1]
+
+
+def directions_of(model: Model, sample: Sample, most: int = 3) -> list[tuple[float, Array]]:
+    """The combinations of standardised features that the map of a model weighs most: share, and loadings (d,).
+
+    They are the leading eigenvectors of A'A, where A maps features in units of their deviation; shares are of the sum
+    of all eigenvalues.  Of the two signs the one that makes the largest loading positive is given.
+    """
+    if model.input_map is None:
+        return []
+    _, singular, loadings = np.linalg.svd(model.input_map * np.sqrt(_variance_seen(model, sample)), full_matrices=False)
+    shares = singular**2 / max(float(np.sum(singular**2)), 1e-300)
+    signs = np.sign(loadings[np.arange(len(loadings)), np.argmax(np.abs(loadings), axis=1)])
+    return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(most, len(shares)))]
 
 
 def features_by_relevance(model: Model, sample: Sample) -> Array:

@@ -32,6 +32,8 @@ Array = np.ndarray
 MOST_BYTES = 2_000_000
 #: features and classes that are listed, features that are ranked, vectors of the table
 _MOST_FEATURES, _MOST_CLASSES, _MOST_RANKED, _MOST_VECTORS = 30, 30, 20, 25
+#: features shown of a direction of the map
+_MOST_LOADINGS = 6
 
 
 def report(
@@ -161,6 +163,9 @@ def report(
         class_counts=_class_counts(sample),
         features=_features(sample, relevant),
         relevance=[] if np.size(gamma) < 2 else _ranking(measure.relevance_of(model, gamma, sample), sample),
+        directions=[
+            (text.percent(share), _loadings(parts, sample)) for share, parts in measure.directions_of(model, sample)
+        ],
         n_feature_rows=min(MOMENT_ROWS, sample.n_rows),
         measured=measured,
         n_matched=n_matched,
@@ -240,6 +245,12 @@ def _ranking(relevance: Array, sample: Sample) -> list[tuple[str, float, str]]:
     order = np.argsort(-shares, kind="stable")[:_MOST_RANKED]
     written = ["< 0.1 %" if 0 < share < 1e-3 else text.percent(share) for share in shares]
     return [(sample.feature_names[j], float(shares[j]), written[j]) for j in order]
+
+
+def _loadings(loadings: Array, sample: Sample) -> list[tuple[str, float, str]]:
+    """The features with the largest parts in a direction; bars have their sizes, texts their signs."""
+    order = np.argsort(-np.abs(loadings), kind="stable")[:_MOST_LOADINGS]
+    return [(sample.feature_names[j], abs(float(loadings[j])), f"{loadings[j]:+.2f}") for j in order]
 
 
 def _features(sample: Sample, relevant: Array) -> list[tuple[str, Array, Array]]:
