@@ -67,9 +67,9 @@ def measure(name: str, n_basis: int, C: float, splits: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    run = Run("flagship_early_stop", "Test error by the length of refinement", quick_minutes=3, full_minutes=40)
+    run = Run("flagship_early_stop", "Test error by the length of refinement", quick_minutes=5, full_minutes=20)
     within = Target("best + 1 SE", lambda row: row["ours"] <= row["peer"] + row["standard_error"])
-    splits = 2 if run.quick else 20
+    splits = 5 if run.quick else 20
     for name, n_basis, C in SETS:
         params = {"splits": splits, "C": C}
         run.row(f"{name}, {n_basis} vectors", params, partial(measure, name, n_basis, C, splits), within, unit="%")

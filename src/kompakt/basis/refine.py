@@ -391,13 +391,15 @@ def descend(
     shape = basis.shape
     unit = _unit(kernel, shape[1], basis)
     theta = kernel.theta if objective.learn_width else np.empty(0)
-    theta_unit, freedom = np.ones(len(theta)), 7.0
+    theta_unit = np.ones(len(theta))
+    room = 7.0 * theta_unit  # a width may change a thousandfold, no more: beyond, it is a constant or a spike
     if len(theta) and isinstance(kernel, MappedRBF):
-        theta_unit, freedom = _map_unit(kernel, objective.rows), np.inf
+        theta_unit = _map_unit(kernel, objective.rows)
+        room = 33.0 * theta_unit  # whose square is about as much
     if hasattr(objective, "lengths"):
         of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
         unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
-    theta, room = theta / theta_unit, freedom / theta_unit
+    theta, room = theta / theta_unit, room / theta_unit
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
     replay = Replay(run.progress("evaluations"), objective)
@@ -458,7 +460,7 @@ def descend(
             start,
             jac=True,
             method="L-BFGS-B",
-            # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
+            # the centres are free
             bounds=[(None, None)] * basis.size + list(zip(theta - room, theta + room, strict=True)),
             options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
             callback=count,
