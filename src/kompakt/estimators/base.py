@@ -408,6 +408,8 @@ def learned_widths(estimator: Any) -> str | None:
         if gamma != "learn" and kernel != "rbf":
             what = "a linear map" if gamma == "full" else "one width per feature"
             raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+        if gamma == "full" and getattr(estimator, "plus_one", False):
+            raise ValueError("gamma='full' needs a kernel of its own; with plus_one=True take gamma='learn'.")
         return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
     if gamma is None and refine and isinstance(kernel, str):
         return {"rbf": "grow", "laplacian": "one"}.get(kernel)

@@ -165,11 +165,12 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     n_basis : int or "auto", default=100
         Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
+    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
-        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
-        kernel, and "scale" otherwise.
+        one width ("learn"), one per feature ("ard") or a linear map A of the inputs ("full"), with which the kernel
+        is ``exp(-|A (x - c)|^2)``, starting from "scale". "loo" takes one per feature by leave-one-out on a sample,
+        for sets of a few hundred rows. None, with refinement of a Gaussian kernel, learns one per feature and then,
+        with at most 200 features, grows them to a map if held-out rows say that it pays; otherwise it means "scale".
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -183,12 +184,14 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     n_candidates : int, default=None
         Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
     refine : bool, default=True
-        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
-        training objective or on held-out rows.
+        Move the basis vectors (and widths, see `gamma`) to lower the objective, as far as held-out rows say that it
+        pays: their loss is watched along the descent.
     refine_iter : int, default=100
-        Iterations of the descent.
+        Iterations of the descent at most.
     validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
+        Share of the rows (at most 5,000) held out to say where refinement stops. Below 3,000 rows they are held out
+        in three folds, below 400 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
+        refinement goes all the way.
     tune : bool, default=False
         Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
         `epsilon_` and `cv_results_`.
@@ -327,11 +330,12 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     n_basis : int or "auto", default=100
         Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
+    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,), default=None
         Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
-        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
-        kernel, and "scale" otherwise.
+        one width ("learn"), one per feature ("ard") or a linear map A of the inputs ("full"), with which the kernel
+        is ``exp(-|A (x - c)|^2)``, starting from "scale". "loo" takes one per feature by leave-one-out on a sample,
+        for sets of a few hundred rows. None, with refinement of a Gaussian kernel, learns one per feature and then,
+        with at most 200 features, grows them to a map if held-out rows say that it pays; otherwise it means "scale".
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -347,12 +351,14 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     n_candidates : int, default=None
         Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
     refine : bool, default=True
-        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
-        training objective or on held-out rows.
+        Move the basis vectors (and widths, see `gamma`) to lower the objective, as far as held-out rows say that it
+        pays: their loss is watched along the descent.
     refine_iter : int, default=100
-        Iterations of the descent.
+        Iterations of the descent at most.
     validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
+        Share of the rows (at most 5,000) held out to say where refinement stops. Below 3,000 rows they are held out
+        in three folds, below 400 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
+        refinement goes all the way.
     tune : bool, default=False
         Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
         `epsilon_` and `cv_results_`.

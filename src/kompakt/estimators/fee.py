@@ -175,8 +175,9 @@ class FEESVC(_FastEstimation, MachineClassifier):
         Largest number of basis vectors.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         With "precomputed" the row nearest to each class mean takes its place.
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width), "ard" (one per feature) and "full" (a linear map of the inputs) move with the vectors and
+        need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -216,8 +217,8 @@ class FEESVC(_FastEstimation, MachineClassifier):
     penalize_intercept : bool, default=False
     class_weight : dict or "balanced", default=None
     refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes
+        as far as pays on held-out rows, and `refinement_` tells.
     refine_iter : int, default=100
         Iterations of refinement at most.
     tol : float, default=1e-8
@@ -251,7 +252,8 @@ class FEESVC(_FastEstimation, MachineClassifier):
     fold_sizes_, fold_errors_ : ndarray
         Best size and lowest error of every fold, with `cv`.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     search_ : FeeSearch
         All points of the search, with `tune=True`.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators

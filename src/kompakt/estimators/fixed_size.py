@@ -281,9 +281,9 @@ class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
         set of features.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
-        move with the prototypes and need `refine=True`.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,), default="scale"
+        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width), "ard" (one per feature)
+        and "full" (a linear map of the inputs) move with the prototypes and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -329,8 +329,8 @@ class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
         depends on where the targets lie.
     class_weight : dict or "balanced", default=None
     refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes
+        as far as pays on held-out rows, and `refinement_` tells.
     refine_iter : int, default=100
         Iterations of refinement at most.
     tol : float, default=1e-8
@@ -364,7 +364,8 @@ class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     classes_ : ndarray of shape (n_classes,)
@@ -461,9 +462,9 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
         set of features.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
-        move with the prototypes and need `refine=True`.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,), default="scale"
+        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width), "ard" (one per feature)
+        and "full" (a linear map of the inputs) move with the prototypes and need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -503,8 +504,8 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
         Whether the intercept counts in the penalty, as in De Brabanter et al. 2010, eq. 7. Where it does, the result
         depends on where the targets lie.
     refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes
+        as far as pays on held-out rows, and `refinement_` tells.
     refine_iter : int, default=100
         Iterations of refinement at most.
     tol : float, default=1e-8
@@ -538,7 +539,8 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,

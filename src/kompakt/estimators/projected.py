@@ -326,8 +326,9 @@ class ProjectedSVC(MachineClassifier):
         Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are
         then represented best.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width), "ard" (one per feature) and "full" (a linear map of the inputs) move with the vectors and
+        need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -339,8 +340,8 @@ class ProjectedSVC(MachineClassifier):
     coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
     class_weight : dict or "balanced", default=None
     refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes
+        as far as pays on held-out rows, and `refinement_` tells.
     refine_iter : int, default=100
         Iterations of refinement at most.
     tol : float, default=1e-4
@@ -367,7 +368,8 @@ class ProjectedSVC(MachineClassifier):
     folded_ : {"basis", "support_vectors"}
         Which of the two the discriminant is folded back on, before refinement.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     classes_, n_basis_, n_iter_, converged_, objective_, n_kernel_evals_, gamma_, kernel_, model_
 
     Examples

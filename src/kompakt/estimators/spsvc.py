@@ -49,8 +49,9 @@ class SpSVC(MachineClassifier):
         `validation_fraction` is given, up to `max_basis`.
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
         For the polynomial kernel of the paper normalise the rows first, with `sklearn.preprocessing.Normalizer`.
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,), default="scale"
+        "learn" (one width), "ard" (one per feature) and "full" (a linear map of the inputs) move with the vectors and
+        need `refine=True`.
     degree : int, default=3
     coef0 : float, default=0.0
     C : float, default=1.0
@@ -96,8 +97,8 @@ class SpSVC(MachineClassifier):
     shrinking : bool, default=False
         Leave out rows that stay far inside the margin; all rows are checked at the end.
     refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes
+        as far as pays on held-out rows, and `refinement_` tells.
     refine_iter : int, default=100
         Iterations of refinement at most.
     tol : float, default=1e-8
@@ -128,7 +129,8 @@ class SpSVC(MachineClassifier):
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.
