@@ -305,10 +305,12 @@ class KernelParameters(Parameters):
     )
     gamma: Any = parameter(
         default="scale",
-        type='{"scale", "auto", "learn", "ard"}, float or array of shape (n_features,)',
+        type='{"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,)',
         text='Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" '
-        '1 / n_features. Where vectors are refined, "learn" (one width) and "ard" (one per feature) move with them, '
-        'from "scale" on; they need `refine`. None means "ard" where a Gaussian kernel is refined, else "scale".',
+        '1 / n_features. Where vectors are refined, "learn" (one width), "ard" (one per feature) and "full" (a linear '
+        'map A of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. '
+        "None, where a Gaussian kernel is refined, learns one per feature and then, with at most 200 features, grows "
+        'them to a map if held-out rows say that it pays; otherwise it means "scale".',
     )
     degree: int = parameter(default=3, type="int", text="Degree of the polynomial kernel.", rule=COUNT)
     coef0: float = parameter(default=0.0, type="float", text="Constant term of the polynomial kernel.")
@@ -369,8 +371,8 @@ class RefineParameters(Parameters):
     refine: Any = parameter(
         default=False,
         type="bool",
-        text="Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out "
-        "rows check that it pays, and `refinement_` tells.",
+        text="Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes "
+        "as far as pays on held-out rows, whose loss is watched along the descent, and `refinement_` tells.",
         rule=SWITCH,
         options={Refinement: None},
     )

@@ -63,7 +63,8 @@ class SpSVC(
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.

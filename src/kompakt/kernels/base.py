@@ -67,7 +67,7 @@ class Kernel(ABC):
 
     @property
     def theta(self) -> Array:
-        """Logarithms of the parameters that can be learned, (p,)."""
+        """The parameters that can be learned, (p,): logarithms of those that must be positive."""
         return np.empty(0)
 
     def with_theta(self, theta: Array) -> Kernel:
