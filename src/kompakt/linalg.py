@@ -23,7 +23,7 @@ class Factor:
 
     def solve(self, B: Array) -> Array:
         """(R'R)^-1 B."""
-        return np.asarray(solve_triangular(self.R, self.solve_transposed(B), check_finite=False))
+        return np.asarray(lapack.dpotrs(self.R, B, lower=0)[0])
 
     def solve_transposed(self, B: Array) -> Array:
         """R'^-1 B."""

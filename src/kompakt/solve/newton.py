@@ -7,6 +7,10 @@ exact minimiser along the step is found from predictions held per row.
 When few rows enter or leave the active set, a pass sums only their outer products and adds the change to the Hessian
 it had: this is the rank-one updating of section 2.2, done on the matrix instead of its factor, because refactoring
 m x m costs less than one product with the rows.
+
+With many outputs the Hessians are what costs: n m^2 for each output, where a gradient costs n m.  So a pass then sums
+gradients only, steps use the Hessian that an output had, and only the outputs whose gradient did not fall to a tenth
+get theirs anew, in a pass of its own.
 """
 
 from __future__ import annotations
@@ -143,6 +147,12 @@ def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ..
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 #: predictions that are held at most, to shorten a step exactly: beyond, wherever the rows are, by passes
 _MOST_HELD = 1 << 22
+#: outputs from which on Hessians are kept over several steps
+_MANY_OUTPUTS = 3
+#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew
+_GOOD_STEP = 0.1
+#: a tolerance above which the solution is a guide only, as in a descent on the basis: it may end with a kept Hessian
+_ROUGH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -164,6 +174,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
+    keep_hessians = L >= _MANY_OUTPUTS and not _shared_curvature(problem)
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
@@ -172,20 +183,21 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         optimality = relative_gradient(problem, theta, sums)
         n_iter, done = 0, optimality <= tol
         jitter = problem.design.jitter
+        fresh = np.ones(L, dtype=bool)  # Hessians that belong to this very point
     else:  # goes on after the iteration that was written down last
-        theta, held, moving, objective, optimality, done, n_iter, jitter = place.last
+        theta, held, moving, objective, optimality, done, n_iter, jitter, fresh = place.last
         sums = Sums(**held)
+    factors: dict[int, Factor] = {}
     while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
-        step, factor_jitter = newton_step(problem, theta[:, moving], sums)
+        step, factor_jitter = newton_step(problem, theta[:, moving], sums, factors, moving) if keep_hessians else newton_step(problem, theta[:, moving], sums)
         jitter = max(jitter, factor_jitter)
         gradient = problem.penalty[:, None] * theta[:, moving] + sums.gradient
         slope = np.einsum("pl,pl->l", gradient, step)
-        trial = run_pass(problem, theta[:, moving], step, moving, sums)
-        values = np.stack(
-            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_trials(problem))]
-        )
+        trial = run_pass(problem, theta[:, moving], step, moving, sums, hessian=not keep_hessians)
+        trials = _trials(problem)
+        values = np.stack([penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(trials)])
         # nothing is left to gain beyond rounding: the point is optimal as far as this precision can tell
         settled = -slope <= 4 * eps * np.abs(objective[moving])
         full = (values[0] <= objective[moving] + 1e-4 * slope) | settled
@@ -196,12 +208,22 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         if not full.all():
             lengths[~full] = _shorter(problem, theta[:, moving], step, moving, values, ~full)
         theta[:, moving] += lengths * step
-        sums = trial if full.all() else run_pass(problem, theta[:, moving], None, moving, None)
+        if not full.all():
+            trial = run_pass(problem, theta[:, moving], None, moving, None, hessian=not keep_hessians)
+        before, sums = optimality[moving], trial if not keep_hessians else replace(trial, hessian=sums.hessian)
         objective[moving] = penalised(problem, theta[:, moving], sums.losses[0])
         optimality[moving] = relative_gradient(problem, theta[:, moving], sums)
         done[moving] = (optimality[moving] <= tol) | settled
+        if keep_hessians:
+            # weights that are wanted to many digits end with a step of their own Hessian, as Newton's method does
+            done[moving] &= fresh[moving] | settled | (settings.tol > _ROUGH)
+            poor = ~done[moving] & (~full | (optimality[moving] > _GOOD_STEP * before) | (optimality[moving] <= tol))
+            sums = _renew_hessians(problem, theta, moving, sums, poor)
+            fresh[moving] = poor
+            for output in moving[poor]:
+                factors.pop(int(output), None)
         if place.due():
-            place.save((theta, vars(sums), moving, objective, optimality, done, n_iter, jitter))
+            place.save((theta, vars(sums), moving, objective, optimality, done, n_iter, jitter, fresh))
     return Solution(
         weights=problem.design.to_weights(theta[:-1]),
         intercept=theta[-1].copy(),
@@ -212,6 +234,17 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         optimality=optimality,
         jitter=jitter,
     )
+
+
+def _renew_hessians(problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array) -> Sums:
+    """The sums with the Hessians of some of the outputs summed at `theta`."""
+    if not which.any():
+        return sums
+    outputs = moving[which]
+    function = partial(_curvature_sums, problem.loss.take_outputs(outputs), theta[:, outputs], outputs)
+    hessian, active = sums.hessian.copy(), sums.active.copy()
+    hessian[which], active[which] = _hessian(problem, *problem.design.map_reduce(function))
+    return replace(sums, hessian=hessian, active=active)
 
 
 def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
@@ -246,55 +279,62 @@ def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
     return np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny)
 
 
-def newton_step(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, float]:
-    """-H^-1 gradient for every output (eq. 6), and the jitter that H needed."""
+def newton_step(
+    problem: Problem,
+    theta: Array,
+    sums: Sums,
+    factors: dict[int, Factor] | None = None,
+    outputs: Array | None = None,
+) -> tuple[Array, float]:
+    """-H^-1 gradient for every output (eq. 6), and the jitter that H needed.
+
+    `factors` are those of Hessians used before, by number of the output; new ones are added.
+    """
     penalty = problem.penalty
     gradient = penalty[:, None] * theta + sums.gradient
+    if not problem.fit_intercept:
+        gradient[-1] = 0.0
     step = np.empty_like(theta)
     jitter = 0.0
     shared = len(sums.hessian) == 1
-    factor: Factor | None = None
-    for output in range(theta.shape[1]):
-        if factor is None or not shared:
-            H = sums.hessian[0 if shared else output] + np.diag(penalty)
+    known = {} if factors is None else factors
+    for position in range(theta.shape[1]):
+        key = int(outputs[position]) if outputs is not None else 0 if shared else position
+        factor = known.get(key)
+        if factor is None:
+            H = sums.hessian[0 if shared else position] + np.diag(penalty)
             if not problem.fit_intercept:
                 H[-1, :] = H[:, -1] = 0.0
                 H[-1, -1] = 1.0
             elif H[-1, -1] <= 0.0:
                 # No row has curvature, so the intercept has none.  Moving it together with the weights zigzags: the
                 # intercept goes first, alone, to its minimum (see the line search), and the weights when it is there.
-                if abs(gradient[-1, output]) > 1e-12 * sums.magnitude[output]:
-                    step[:, output] = 0.0
-                    step[-1, output] = -gradient[-1, output] / sums.magnitude[output]
+                if abs(gradient[-1, position]) > 1e-12 * sums.magnitude[position]:
+                    step[:, position] = 0.0
+                    step[-1, position] = -gradient[-1, position] / sums.magnitude[position]
                     continue
                 H[-1, -1] = 1.0
-            factor = factorise(H, what="Hessian")
-            jitter = max(jitter, factor.jitter)
-        right = gradient[:, output].copy()
-        if not problem.fit_intercept:
-            right[-1] = 0.0
-        step[:, output] = -factor.solve(right)
+            factor = known[key] = factorise(H, what="Hessian")
+        jitter = max(jitter, factor.jitter)
+        step[:, position] = -factor.solve(gradient[:, position])
     return step, jitter
 
 
-def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array, known: Sums | None) -> Sums:
+def run_pass(
+    problem: Problem, theta: Array, step: Array | None, outputs: Array, known: Sums | None, *, hessian: bool = True
+) -> Sums:
     """One pass over the rows: losses at theta + t * step, gradient and Hessian at the full step.
 
     `known` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
     """
     shared = _shared_curvature(problem)
-    by_change = known is not None and step is not None and not shared and known.changed < 0.25
+    by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
-    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, by_change)
-    losses, gradient, magnitude, gram, product, active, changed = problem.design.map_reduce(function)
-    L = len(gram)
-    hessian = np.empty((L, len(theta), len(theta)))
-    hessian[:, :-1, :-1] = gram
-    hessian[:, :-1, -1] = hessian[:, -1, :-1] = product.T
-    hessian[:, -1, -1] = active
-    hessian *= problem.C
+    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, by_change)
+    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function)
+    H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
     if by_change and known is not None:
-        hessian += known.hessian
+        H += known.hessian
         active = active + known.active
     gradient, magnitude = problem.C * gradient, problem.C * magnitude
     if problem.linear is not None:
@@ -304,10 +344,21 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
         losses=problem.C * losses,
         gradient=gradient,
         magnitude=magnitude,
-        hessian=hessian,
+        hessian=H,
         changed=float(changed) / max(1.0, float(np.sum(np.abs(active)))) if step is not None else 1.0,
-        active=np.asarray(active),
+        active=active,
     )
+
+
+def _hessian(problem: Problem, active: Array, gram: Array, product: Array) -> tuple[Array, Array]:
+    """Hessians (L, m + 1, m + 1) with the intercept, C included, from the sums of a pass; and the active rows."""
+    m = gram.shape[1]
+    hessian = np.empty((len(gram), m + 1, m + 1))
+    hessian[:, :-1, :-1] = gram
+    hessian[:, :-1, -1] = hessian[:, -1, :-1] = product.T
+    hessian[:, -1, -1] = active
+    hessian *= problem.C
+    return hessian, active
 
 
 def _in_memory(problem: Problem) -> bool:
@@ -332,35 +383,84 @@ def newton_sums(
     trials: Array,
     outputs: Array,
     shared: bool,
+    hessian: bool,
     by_change: bool,
     Phi: Array,
     block: RowBlock,
 ) -> tuple[Array, ...]:
     """The sums of one block (a pure function, so that it can run anywhere)."""
-    assert block.targets is not None
-    y = block.targets[:, outputs]
-    s = block_weights(block.weights, len(block), outputs)
-    f = predict(Phi, theta)
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    before = None
     if step is None:
-        losses = np.sum(s * loss.value(y, f), axis=0)[None]
-        full = f
+        f = rows.predict(theta)
+    elif len(trials) == 1 and not (hessian and not shared):
+        f = rows.predict(theta + step)
     else:
-        g = predict(Phi, step)
-        losses = np.stack([np.sum(s * loss.value(y, f + t * g), axis=0) for t in trials])
-        full = f + g
-    slopes = s * loss.gradient(y, full)
-    gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
-    magnitude = np.sum(np.abs(slopes), axis=0)
-    curvature = (s * loss.curvature(y, full))[:, :1] if shared else s * loss.curvature(y, full)
+        both = rows.predict(np.concatenate([theta, step], axis=1))
+        before, along = both[:, : theta.shape[1]], both[:, theta.shape[1] :]
+        f = before + along
+    value, slopes, curvature = rows.terms(f)
+    losses = _column_sums(value)[None]
+    if step is not None and len(trials) > 1:
+        assert before is not None
+        losses = np.concatenate([losses, *(_column_sums(rows.terms(before + t * along)[0])[None] for t in trials[1:])])
+    gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), _column_sums(slopes)[None]])
+    magnitude = _column_sums(np.abs(slopes))
+    if not hessian:
+        return losses, gradient, magnitude, np.zeros(()), _column_sums(curvature)
+    if shared:
+        curvature = curvature[:, :1]
     changed = 0.0
-    if step is not None and not shared:
-        change = curvature - s * loss.curvature(y, f)
+    if before is not None and not shared:
+        change = curvature - rows.terms(before)[2]
         changed = float(np.sum(np.abs(change)))
         if by_change:
             curvature = change
+    return losses, gradient, magnitude, np.array(changed), *_curved(Phi, curvature)
+
+
+def _curvature_sums(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    """What the Hessians of a block need."""
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    return _curved(Phi, rows.terms(rows.predict(theta))[2])
+
+
+def _curved(Phi: Array, curvature: Array) -> tuple[Array, ...]:
+    """Sum of the curvatures, Phi' D Phi and Phi' D for every output."""
     grams = np.stack([_signed_gram(Phi, d) for d in curvature.T])
-    product = Phi.T @ curvature.astype(Phi.dtype, copy=False)
-    return losses, gradient, magnitude, grams, product, np.sum(curvature, axis=0), np.array(changed)
+    return _column_sums(curvature), grams, Phi.T @ curvature.astype(Phi.dtype, copy=False)
+
+
+class _BlockLosses:
+    """Losses of a block for some of the outputs.  Margins need no more digits than the features have."""
+
+    def __init__(self, loss: Loss, outputs: Array, Phi: Array, block: RowBlock) -> None:
+        y, weights = block.targets, block.weights
+        assert y is not None
+        if len(outputs) < y.shape[1]:
+            y = y[:, outputs]
+        self.loss, self.Phi = loss, Phi
+        self.dtype = Phi.dtype if loss.for_classes and not loss.for_regression else np.dtype(np.float64)
+        self.y = y.astype(self.dtype, copy=False)
+        self.s = None if weights is None else block_weights(weights, len(block), outputs).astype(self.dtype, copy=False)
+
+    def predict(self, theta: Array) -> Array:
+        f = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
+        f += theta[-1].astype(self.dtype, copy=False)
+        return f
+
+    def terms(self, f: Array) -> tuple[Array, Array, Array]:
+        """Value, slope and curvature of the losses, weights included."""
+        terms = self.loss.terms(self.y, f)
+        if self.s is None:
+            return terms
+        value, slope, curvature = terms
+        return self.s * value, self.s * slope, self.s * curvature
+
+
+def _column_sums(values: Array) -> Array:
+    """Sums over the rows in float64; a product is several times as fast as a sum over the first axis."""
+    return np.ones(len(values)) @ values.astype(np.float64, copy=False)
 
 
 def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> Array:
@@ -370,18 +470,16 @@ def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> A
 
 
 def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
-    assert block.targets is not None
-    y = block.targets[:, outputs]
-    s = block_weights(block.weights, len(block), outputs)
-    f, g = predict(Phi, theta), predict(Phi, step)
-    return (np.stack([np.sum(s * loss.value(y, at), axis=0) for at in (f, f + g)]),)
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    return (np.stack([_column_sums(rows.terms(rows.predict(at))[0]) for at in (theta, theta + step)]),)
 
 
 def _signed_gram(Phi: Array, d: Array) -> Array:
     """Phi' diag(d) Phi for d of either sign."""
-    gram = weighted_gram(Phi, np.maximum(d, 0.0)).astype(np.float64, copy=False)
-    if np.any(d < 0.0):
-        gram = gram - weighted_gram(Phi, np.maximum(-d, 0.0))
+    positive = d > 0.0
+    gram = weighted_gram(Phi, np.where(positive, d, 0.0))
+    if positive.sum() < np.count_nonzero(d):
+        return gram.astype(np.float64, copy=False) - weighted_gram(Phi, np.where(positive, 0.0, -d))
     return gram
 
 
