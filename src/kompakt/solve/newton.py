@@ -167,23 +167,30 @@ class Sums:
     active: Array  # (L,) sum of the curvatures
 
 
-def minimise(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
+def minimise(
+    problem: Problem, start: Array | None = None, settings: Settings | None = None, outputs: Array | None = None
+) -> Solution:
     """Minimise a piecewise quadratic loss; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
     theta = start_coordinates(problem, start)
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
-    keep_hessians = L >= _MANY_OUTPUTS and not _shared_curvature(problem)
+    keep_hessians = (L >= _MANY_OUTPUTS or outputs is not None) and not _shared_curvature(problem)
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
-        sums = run_pass(problem, theta, None, moving, None)
+        guess = None if outputs is None else _from_outputs(problem, outputs)
+        if guess is None:
+            sums = run_pass(problem, theta, None, moving, None)
+        else:
+            theta = guess[0]
+            sums = replace(run_pass(problem, theta, None, moving, None, hessian=False), hessian=guess[1])
         objective = penalised(problem, theta, sums.losses[0])
         optimality = relative_gradient(problem, theta, sums)
         n_iter, done = 0, optimality <= tol
         jitter = problem.design.jitter
-        fresh = np.ones(L, dtype=bool)  # Hessians that belong to this very point
+        fresh = np.full(L, guess is None)  # Hessians that belong to this very point
     else:  # goes on after the iteration that was written down last
         theta, held, moving, objective, optimality, done, n_iter, jitter, fresh = place.last
         sums = Sums(**held)
@@ -234,6 +241,34 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         optimality=optimality,
         jitter=jitter,
     )
+
+
+def _from_outputs(problem: Problem, outputs: Array) -> tuple[Array, Array] | None:
+    """The minimiser where every loss is the parabola that touches it at these outputs, and its Hessians.
+
+    Outputs (n, L) of a machine with a similar basis tell which rows are active, and that is all that Newton's method
+    needs to know: a better start than the weights of that machine, which are large and cancel each other.
+    """
+    active, gram, product, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs))
+    hessian, active = _hessian(problem, active, gram, product)
+    if not np.all(active > 0.0):
+        return None
+    gradient = -problem.C * right
+    if problem.linear is not None:
+        gradient = gradient + problem.linear
+    zero = np.zeros_like(gradient)
+    sums = Sums(zero[:1], gradient, np.abs(gradient[-1]), hessian, 1.0, active)
+    return newton_step(problem, zero, sums)[0], hessian
+
+
+def _parabola_sums(loss: Loss, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    """What the Hessians of a block need, and Phi' (D f - g) with its sum, (m + 1, L)."""
+    rows = _BlockLosses(loss, np.arange(outputs.shape[1]), Phi, block)
+    f = outputs[block.start : block.stop].astype(rows.dtype, copy=False)
+    _, slopes, curvature = rows.terms(f)
+    right = curvature * f - slopes
+    right = np.concatenate([Phi.T @ right.astype(Phi.dtype, copy=False), _column_sums(right)[None]])
+    return *_curved(Phi, curvature), right
 
 
 def _renew_hessians(problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array) -> Sums:
