@@ -173,10 +173,10 @@ def _of_computed_values(
 
 def weighted_gram(K: Array, d: Array) -> Array:
     """K' diag(d) K for d >= 0, through one symmetric product of the rows that count."""
-    active = np.flatnonzero(d)
+    active = d.nonzero()[0]
     if len(active) < 0.8 * len(d):
-        K, d = K[active], d[active]
-    if len(d) and (d[0] != 1.0 or np.any(d != d[0])):
+        K, d = K.take(active, axis=0), d[active]
+    if len(d) and (d.min() != 1.0 or d.max() != 1.0):
         K = K * np.sqrt(d).astype(K.dtype)[:, None]
     return np.asarray(K.T @ K)
 

@@ -149,10 +149,11 @@ _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 _MOST_HELD = 1 << 22
 #: outputs from which on Hessians are kept over several steps
 _MANY_OUTPUTS = 3
-#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew
-_GOOD_STEP = 0.1
+#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew, at
+#: a cost that grows with the share of active rows: while most rows are active, more patience pays
+_GOOD_STEP, _PATIENT = 0.1, 0.7
 #: a tolerance above which the solution is a guide only, as in a descent on the basis: it may end with a kept Hessian
-_ROUGH = 1e-6
+_ROUGH = 1e-7
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,9 @@ def minimise(
         moving = np.arange(L)
         guess = None if outputs is None else _from_outputs(problem, outputs)
         if guess is None:
-            sums = run_pass(problem, theta, None, moving, None)
+            # without weights yet, all rows are as active for one output as for another
+            alike = start is None and keep_hessians and problem.loss.for_classes
+            sums = run_pass(problem, theta, None, moving, None, alike=alike)
         else:
             theta = guess[0]
             sums = replace(run_pass(problem, theta, None, moving, None, hessian=False), hessian=guess[1])
@@ -224,7 +227,8 @@ def minimise(
         if keep_hessians:
             # weights that are wanted to many digits end with a step of their own Hessian, as Newton's method does
             done[moving] &= fresh[moving] | settled | (settings.tol > _ROUGH)
-            poor = ~done[moving] & (~full | (optimality[moving] > _GOOD_STEP * before) | (optimality[moving] <= tol))
+            hoped = np.clip(1.5 * sums.active / max(problem.mass, 1e-300), _GOOD_STEP, _PATIENT)
+            poor = ~done[moving] & (~full | (optimality[moving] > hoped * before) | (optimality[moving] <= tol))
             sums = _renew_hessians(problem, theta, moving, sums, poor)
             fresh[moving] = poor
             for output in moving[poor]:
@@ -356,18 +360,29 @@ def newton_step(
 
 
 def run_pass(
-    problem: Problem, theta: Array, step: Array | None, outputs: Array, known: Sums | None, *, hessian: bool = True
+    problem: Problem,
+    theta: Array,
+    step: Array | None,
+    outputs: Array,
+    known: Sums | None,
+    *,
+    hessian: bool = True,
+    alike: bool = False,
 ) -> Sums:
     """One pass over the rows: losses at theta + t * step, gradient and Hessian at the full step.
 
     `known` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
+    `alike` says that all outputs have the same curvature here, so that one Hessian is summed for all of them.
     """
-    shared = _shared_curvature(problem)
+    alike = alike and problem.design.rows.weight_columns <= 1
+    shared = alike or _shared_curvature(problem)
     by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
     function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, by_change)
     losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function)
     H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
+    if alike:
+        H, active = np.repeat(H, len(outputs), axis=0), np.repeat(active, len(outputs))
     if by_change and known is not None:
         H += known.hessian
         active = active + known.active
@@ -461,8 +476,15 @@ def _curvature_sums(loss: Loss, theta: Array, outputs: Array, Phi: Array, block:
 
 
 def _curved(Phi: Array, curvature: Array) -> tuple[Array, ...]:
-    """Sum of the curvatures, Phi' D Phi and Phi' D for every output."""
-    grams = np.stack([_signed_gram(Phi, d) for d in curvature.T])
+    """Sum of the curvatures, Phi' D Phi and Phi' D for every output, D of either sign."""
+    m = Phi.shape[1]
+    grams = np.empty((curvature.shape[1], m, m))
+    columns = np.ascontiguousarray(curvature.T)
+    signed = bool(columns.min(initial=0.0) < 0.0)
+    for gram, d in zip(grams, columns, strict=True):
+        gram[:] = weighted_gram(Phi, np.maximum(d, 0.0) if signed else d)
+        if signed:
+            gram -= weighted_gram(Phi, np.maximum(-d, 0.0))
     return _column_sums(curvature), grams, Phi.T @ curvature.astype(Phi.dtype, copy=False)
 
 
@@ -507,15 +529,6 @@ def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> A
 def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
     rows = _BlockLosses(loss, outputs, Phi, block)
     return (np.stack([_column_sums(rows.terms(rows.predict(at))[0]) for at in (theta, theta + step)]),)
-
-
-def _signed_gram(Phi: Array, d: Array) -> Array:
-    """Phi' diag(d) Phi for d of either sign."""
-    positive = d > 0.0
-    gram = weighted_gram(Phi, np.where(positive, d, 0.0))
-    if positive.sum() < np.count_nonzero(d):
-        return gram.astype(np.float64, copy=False) - weighted_gram(Phi, np.where(positive, 0.0, -d))
-    return gram
 
 
 def predict(Phi: Array, theta: Array) -> Array:
