@@ -24,7 +24,7 @@ _LEAST_ROWS = 1024
 
 def choose_block_rows(width: int) -> int:
     """Rows per block: about a thousand, more where rows are short: a block stays in cache, and Python out of it."""
-    return _LEAST_ROWS * int(np.clip((1 << 18) // (_LEAST_ROWS * max(1, width)), 1, 8))
+    return _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
 
 
 class Design:

@@ -152,8 +152,8 @@ class RefinementObjective:
         self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last = values
         self._outputs = None
 
-    def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor]:
-        """Kernel matrix of a basis, its factor, and on the rows its kernel values and features, in arrays kept for them."""
+    def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
+        """Kernel matrix of a basis, on the rows its values and features (in arrays kept for them), factor, its inverse."""
         rows, m = self.rows, len(Z)
         if self._K is None or self._K.shape[1] != m:
             dtype = np.result_type(rows.dtype, np.float32)
@@ -163,17 +163,17 @@ class RefinementObjective:
         assert Phi is not None
         gram = kernel.gram(Z)
         factor = factorise(gram, dtype=rows.dtype, what="kernel matrix of the basis")
-        inverse = factor.inverse().astype(K.dtype)
-        basis = Z.astype(K.dtype)
+        inverse = factor.inverse()
+        basis, whiten = Z.astype(K.dtype), inverse.astype(K.dtype)
 
         def fill(block: RowBlock) -> None:
             part = slice(block.start, block.stop)
             K[part] = kernel.block(block.X, basis)
-            np.dot(K[part], inverse, out=Phi[part])
+            np.dot(K[part], whiten, out=Phi[part])
 
         rows.for_each(fill, choose_block_rows(max(m, rows.n_features)))
         self.n_kernel_evals += rows.n_rows * m + m * m
-        return gram, K, Phi, factor
+        return gram, K, Phi, factor, inverse
 
     def _outputs_of(self, Phi: Array, w: Array, block: RowBlock) -> Array:
         """Outputs of a block, kept for the next solve."""
@@ -193,13 +193,14 @@ class RefinementObjective:
             for block in blocks(rows, choose_block_rows(max(self._last[1].shape)), (0, rows.n_rows)):
                 self._outputs_of(Phi, self._last[2], block)
             self.n_kernel_evals -= rows.n_rows * m + m * m
-        gram, K, Phi, factor = self._compute(kernel, Z)
+        gram, K, Phi, factor, inverse = self._compute(kernel, Z)
         design = FeatureDesign(Phi, self._targets, rows.weights, block_rows=choose_block_rows(m))
         start = None
-        if self._weights is not None and self._intercept is not None and len(self._weights) == m:
+        if self._outputs is None and self._weights is not None and len(self._weights) == m:
+            assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
         solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
-        weights = factor.inverse() @ solution.coordinates[:-1]
+        weights = inverse @ solution.coordinates[:-1]
         solution = replace(solution, weights=weights, jitter=factor.jitter)
         self._weights, self._intercept = weights, solution.intercept
         return solution, gram, K, Phi
