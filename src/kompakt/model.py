@@ -20,6 +20,9 @@ from kompakt.parallel import block_threads
 Array = np.ndarray
 
 KINDS = ("classifier", "regressor", "outlier")
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+#: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
+_FEW = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,21 +164,28 @@ class Model:
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
         X = self._transformed(X)
+        n, (m, L) = X.shape[0], self.weights.shape
+        if n * m * max(self.n_features, L) <= _FEW and isinstance(X, np.ndarray):
+            if self.offset is None:
+                return self._block_outputs(X, self.basis)
+            offset = self.offset.astype(X.dtype, copy=False)
+            return self._block_outputs(X - offset, self.basis - offset)
         rows = ArrayRows(X, offset=self.offset)
         Z = self.basis if rows.offset is None else self.basis - rows.offset
-        n, (m, L) = rows.n_rows, self.weights.shape
-        weights = self.weights.astype(np.result_type(rows.dtype, np.float32), copy=False)
 
         def one(block: RowBlock) -> Array:
-            return np.asarray(self.kernel.block(block.X, Z) @ weights + self.intercept)
+            return self._block_outputs(block.X, Z)
 
-        little = n * m <= 1 << 15  # too little work to wake threads for
-        return rows.collect(one, max(n, 1) if little else 1024, np.empty((n, L)))
+        with block_threads():
+            return rows.collect(one, 1024, np.empty((n, L)))
+
+    def _block_outputs(self, X: Any, Z: Array) -> Array:
+        K = self.kernel.block(X, Z)
+        return (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
-        with block_threads():
-            return self.scores(self.outputs(X))
+        return self.scores(self.outputs(X))
 
     def scores(self, F: Array) -> Array:
         """Decision values from raw outputs."""
@@ -188,8 +198,7 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
-        scores = self.decision_function(X)
-        return self.labels(scores)
+        return self.labels(self.decision_function(X))
 
     def labels(self, scores: Array) -> Array:
         """Predictions from decision values: always their argmax for a classifier."""
@@ -221,10 +230,12 @@ class Model:
 
     def _transformed(self, X: Any) -> Any:
         """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
-        X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-        if X.dtype.kind == "c":
-            raise ValueError("X holds complex numbers; expected real ones.")
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if not isinstance(X, np.ndarray):
+            X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+        if X.dtype not in _FLOATS:
+            if X.dtype.kind == "c":
+                raise ValueError("X holds complex numbers; expected real ones.")
+            X = X.astype(np.float64)
         dtype = X.dtype
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
@@ -239,7 +250,7 @@ class Model:
             X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
         if self.input_map is not None:
             X = np.asarray(X @ self.input_map.T).astype(dtype, copy=False)  # shifted first, so float32 loses nothing
-        return X.tocsr() if sparse.issparse(X) else X
+        return X
 
 
 def _filled(X: Any, fill: Array) -> Any:

@@ -21,9 +21,10 @@ from scipy.optimize import minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
+from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
 from kompakt.kernels import RBF, Kernel, MappedRBF
-from kompakt.linalg import factorise
+from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -206,9 +207,16 @@ class RefinementObjective:
         self.spec = replace(spec, loss=smooth(spec.loss, rows))
         self.learn_width = learn_width
         self.settings = Settings(tol=tol, max_iter=50)
+        assert rows.targets is not None
+        # margins need no more digits than the features have; residuals of regression do
+        classes = self.spec.loss.for_classes and not self.spec.loss.for_regression
+        self._margins = np.result_type(rows.dtype, np.float32) if classes else np.dtype(np.float64)
+        self._targets = rows.targets.astype(self._margins, copy=False)
         self.n_evaluations = self.n_kernel_evals = 0
         self._weights: Array | None = None  # of the last point: the start of the next solve
         self._intercept: Array | None = None
+        self._last: tuple[Kernel, Array, Array] | None = None  # that point itself, and its coordinates
+        self._outputs: Array | None = None  # and its outputs on the rows
         self.best_weights: tuple[Array, Array] | None = None  # of the best point of a descent
         self._K: Array | None = None
         self._Phi: Array | None = None
@@ -223,14 +231,15 @@ class RefinementObjective:
     @property
     def carried(self) -> tuple[Any, ...]:
         """What an evaluation leaves behind: the start of the next solve, and the counts."""
-        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last
 
     @carried.setter
     def carried(self, values: tuple[Any, ...]) -> None:
-        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals = values
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last = values
+        self._outputs = None
 
-    def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array]:
-        """Exact weights for a basis; also returns the stored raw values and the features."""
+    def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
+        """Kernel matrix of a basis; on the rows, its values and features (in arrays kept for them); factor, inverse."""
         rows, m = self.rows, len(Z)
         if self._K is None or self._K.shape[1] != m:
             dtype = np.result_type(rows.dtype, np.float32)
@@ -238,28 +247,49 @@ class RefinementObjective:
             self._Phi = np.empty((rows.n_rows, m), dtype=dtype)
         K, Phi = self._K, self._Phi
         assert Phi is not None
-        factor = factorise(kernel.gram(Z), dtype=rows.dtype, what="kernel matrix of the basis")
-        inverse = factor.inverse().astype(K.dtype)
-        basis = Z.astype(K.dtype)
+        gram = kernel.gram(Z)
+        factor = factorise(gram, dtype=rows.dtype, what="kernel matrix of the basis")
+        inverse = factor.inverse()
+        basis, whiten = Z.astype(K.dtype), inverse.astype(K.dtype)
 
         def fill(block: RowBlock) -> None:
             part = slice(block.start, block.stop)
             K[part] = kernel.block(block.X, basis)
-            np.dot(K[part], inverse, out=Phi[part])
+            np.dot(K[part], whiten, out=Phi[part])
 
-        block_rows = choose_block_rows(max(m, rows.n_features))
-        rows.for_each(fill, block_rows)
+        rows.for_each(fill, choose_block_rows(max(m, rows.n_features)))
         self.n_kernel_evals += rows.n_rows * m + m * m
-        assert rows.targets is not None
-        design = FeatureDesign(Phi, rows.targets, rows.weights, block_rows=choose_block_rows(m))
+        return gram, K, Phi, factor, inverse
+
+    def _outputs_of(self, Phi: Array, w: Array, block: RowBlock) -> Array:
+        """Outputs of a block, kept for the next solve."""
+        part = slice(block.start, block.stop)
+        if self._outputs is None:
+            self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
+        f = (Phi[part] @ w[:-1].astype(Phi.dtype)).astype(self._margins, copy=False)
+        f += w[-1].astype(self._margins)
+        self._outputs[part] = f
+        return f
+
+    def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array, Array]:
+        """Exact weights for a basis; also returns its kernel matrix, and on the rows the kernel values and features."""
+        rows, m = self.rows, len(Z)
+        if self._outputs is None and self._last is not None:  # after a checkpoint, which does not hold them
+            Phi = self._compute(*self._last[:2])[2]
+            for block in blocks(rows, choose_block_rows(max(self._last[1].shape)), (0, rows.n_rows)):
+                self._outputs_of(Phi, self._last[2], block)
+            self.n_kernel_evals -= rows.n_rows * m + m * m
+        gram, K, Phi, factor, inverse = self._compute(kernel, Z)
+        design = FeatureDesign(Phi, self._targets, rows.weights, block_rows=choose_block_rows(m))
         start = None
-        if self._weights is not None and self._intercept is not None and len(self._weights) == m:
+        if self._outputs is None and self._weights is not None and len(self._weights) == m:
+            assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
-        solution = solve(Problem.of(design, self.spec), start, self.settings)
-        weights = factor.inverse() @ solution.coordinates[:-1]
+        solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
+        weights = inverse @ solution.coordinates[:-1]
         solution = replace(solution, weights=weights, jitter=factor.jitter)
         self._weights, self._intercept = weights, solution.intercept
-        return solution, K, Phi
+        return solution, gram, K, Phi
 
     def lengths(self, kernel: Kernel, Z: Array) -> tuple[Array, float]:
         """How long a step of every vector (m,) and of a parameter of the kernel should be, beside one another.
@@ -269,7 +299,7 @@ class RefinementObjective:
         (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
         Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.
         """
-        solution, K, _ = self.solve_weights(kernel, Z)
+        solution, _, K, _ = self.solve_weights(kernel, Z)
         change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
         outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
         of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
@@ -281,25 +311,26 @@ class RefinementObjective:
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and dJ/dtheta (p,)."""
         self.n_evaluations += 1
-        solution, K, Phi = self.solve_weights(kernel, Z)
+        solution, gram, K, Phi = self.solve_weights(kernel, Z)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.spec.loss, self.spec.C
-        small_beta, small_w = beta.astype(K.dtype), w[:-1].astype(K.dtype)
-        basis = Z.astype(K.dtype)
+        small_beta, basis = beta.T.astype(K.dtype), Z.astype(K.dtype)
+        if self._outputs is None:
+            self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
 
         def gradient(block: RowBlock) -> tuple[Array, Array]:
             part = slice(block.start, block.stop)
-            y = block.targets
-            assert y is not None
-            s = block_weights(block.weights, len(block), np.arange(y.shape[1]))
-            f = (Phi[part] @ small_w).astype(np.float64) + w[-1]
-            slopes = (C * s * loss.gradient(y, f)).astype(K.dtype)
-            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta.T)
+            slopes = loss.gradient(self._targets[part], self._outputs_of(Phi, w, block))
+            if block.weights is not None:
+                slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
+            slopes = (C * slopes).astype(K.dtype, copy=False)
+            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta)
 
         d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1])))
+        self._last = (kernel, Z, w)
         # 1/2 beta' K_cc beta: each vector is both a row and a column, so twice the gradient with weights beta beta'/2
         Z = Z.astype(np.float64)
-        own_basis, own_theta = kernel.gradients(Z, Z, kernel.gram(Z), beta @ beta.T)
+        own_basis, own_theta = kernel.gradients(Z, Z, gram, beta @ beta.T)
         return float(np.sum(solution.objective)), d_basis + own_basis, d_theta + 0.5 * own_theta
 
 
@@ -372,7 +403,7 @@ def _in_stages(
             def one() -> tuple[Any, ...]:
                 own: list[dict[str, Any]] = []
                 found = descend(objective, kernel, basis, budget, run, trace, step, watch, own)  # noqa: B023
-                return *found, objective.carried[2:], own  # noqa: B023
+                return *found, objective.carried[2:4], own  # noqa: B023
 
             stage = run.step("descent", one, complete=lambda stage: stage[4] is None)
             kernel, basis, values, steps, kept, (evaluations, kernel_evals), own = stage

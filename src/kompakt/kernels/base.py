@@ -268,6 +268,4 @@ def square_norms(X: Matrix, widths: Array | None = None) -> Array:
     if sparse.issparse(X):
         squares = X.multiply(X)
         return np.asarray(squares.sum(axis=1)).ravel() if widths is None else np.asarray(squares @ widths).ravel()
-    if widths is None:
-        return np.einsum("ij,ij->i", X, X)
-    return np.einsum("ij,ij,j->i", X, X, widths)
+    return np.einsum("ij,ij->i", X, X if widths is None else X * widths)
