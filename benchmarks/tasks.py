@@ -106,3 +106,16 @@ def subset(parts: Task, n_rows: int, seed: int = 0) -> Task:
         return parts
     index = np.random.default_rng(seed).permutation(len(X))[:n_rows]
     return X[index], y[index], Xt, yt
+
+
+def small_task(name: str, split: int) -> Task:
+    """One of a hundred splits of a small set (IDA's, where it has them), inputs standardised by the training rows."""
+    data = load_data(name)
+    X, y = data["X"].astype(np.float64), data["y"]
+    if "train_idx" in data:
+        first = data["train_idx"][split % len(data["train_idx"])].astype(np.intp)
+    else:
+        first = np.random.default_rng(split).permutation(len(X))[: int(2 / 3 * len(X))]
+    rest = np.setdiff1d(np.arange(len(X)), first)
+    train, test = standardised(X[first], X[rest])
+    return train, y[first], test, y[rest]

@@ -23,7 +23,7 @@ _LEAST_ROWS = 1024
 
 def choose_block_rows(width: int) -> int:
     """Rows per block: about a thousand, more where rows are short: a block stays in cache, and Python out of it."""
-    return _LEAST_ROWS * int(np.clip((1 << 18) // (_LEAST_ROWS * max(1, width)), 1, 8))
+    return _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
 
 
 class Design:
@@ -175,10 +175,10 @@ def _of_computed_values(
 
 def weighted_gram(K: Array, d: Array) -> Array:
     """K' diag(d) K for d >= 0, through one symmetric product of the rows that count."""
-    active = np.flatnonzero(d)
+    active = d.nonzero()[0]
     if len(active) < 0.8 * len(d):
-        K, d = K[active], d[active]
-    if len(d) and (d[0] != 1.0 or np.any(d != d[0])):
+        K, d = K.take(active, axis=0), d[active]
+    if len(d) and (d.min() != 1.0 or d.max() != 1.0):
         K = K * np.sqrt(d).astype(K.dtype)[:, None]
     return np.asarray(K.T @ K)
 

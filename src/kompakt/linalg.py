@@ -19,7 +19,7 @@ class Factor:
 
     def solve(self, B: Array) -> Array:
         """(R'R)^-1 B."""
-        return np.asarray(solve_triangular(self.R, self.solve_transposed(B), check_finite=False))
+        return np.asarray(lapack.dpotrs(self.R, B, lower=0)[0])
 
     def solve_transposed(self, B: Array) -> Array:
         """R'^-1 B."""
@@ -68,16 +68,16 @@ def factorise(A: Array, *, dtype: np.dtype | type = np.float64, what: str = "mat
     if m == 0 or scale <= 0.0:
         return Factor(np.eye(m), 1.0 if m else 0.0)
     scales = np.where(diagonal > 0.0, diagonal, scale) if relative else scale
-    noise = float(np.finfo(dtype).eps) * m * scales
-    jitter = 0.0 * noise
+    share = float(np.finfo(dtype).eps) * m
+    jitter = 0.0  # as a share of the scales
     while True:
-        R = _upper(A + np.diag(np.broadcast_to(jitter, m)) if np.any(jitter) else A)
-        if R is not None and (R.diagonal() ** 2 >= noise).all():
-            return Factor(R, float(np.max(jitter / scales if relative else jitter)))
-        jitter = 10.0 * jitter if np.any(jitter) else 2.0 * noise
-        if np.max(jitter / scales) > 1e3:
+        R = _upper(A + np.diag(np.broadcast_to(jitter * scales, m)) if jitter else A)
+        if R is not None and (R.diagonal() ** 2 >= share * scales).all():
+            return Factor(R, jitter if relative else jitter * scale)
+        jitter = 10.0 * jitter if jitter else 2.0 * share
+        if jitter > 1e3:
             raise LinAlgError(
-                f"the {what} is not positive semidefinite: no jitter up to {np.max(jitter):.1e} makes it so."
+                f"the {what} is not positive semidefinite: no jitter up to {jitter * scale:.1e} makes it so."
             )
 
 

@@ -38,6 +38,10 @@ class Loss(ABC):
     def curvature(self, y: Array, f: Array) -> Array:
         """Second derivative with respect to f, per element (0 or 1 away from the kinks)."""
 
+    def terms(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        """Value, gradient and curvature together: what a pass of a solver needs."""
+        return self.value(y, f), self.gradient(y, f), self.curvature(y, f)
+
     def take_outputs(self, outputs: Array) -> Loss:
         """The loss for some of the outputs; only a loss with a parameter per output differs from itself."""
         return self
@@ -67,6 +71,12 @@ class SquaredHinge(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return (y * f < 1.0).astype(np.float64)
 
+    def terms(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        shortfall = y * f
+        np.subtract(1.0, shortfall, out=shortfall)
+        np.maximum(shortfall, 0.0, out=shortfall)
+        return 0.5 * shortfall * shortfall, -y * shortfall, (shortfall > 0.0).astype(shortfall.dtype)
+
 
 @dataclass(frozen=True)
 class LeastSquares(Loss):
@@ -92,6 +102,10 @@ class LeastSquares(Loss):
 
     def curvature(self, y: Array, f: Array) -> Array:
         return np.ones(np.broadcast(y, f).shape)
+
+    def terms(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        residual = f - y
+        return 0.5 * residual * residual, residual, np.ones(residual.shape)
 
 
 @dataclass(frozen=True)

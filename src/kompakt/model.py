@@ -1,6 +1,6 @@
 """The frozen result of every method in kompakt: it decides and predicts, and knows nothing of how it was trained.
 
-f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = (x - input_shift) / input_scale
+f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = input_map (x - input_shift) / input_scale
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from kompakt.parallel import block_threads
 Array = np.ndarray
 
 KINDS = ("classifier", "regressor", "outlier")
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+#: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
+_FEW = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +32,9 @@ class Model:
     Parameters
     ----------
     kernel : Kernel
-    basis : ndarray of shape (m, d)
-        Basis vectors as the kernel sees them (after input shift and scale); column numbers for a precomputed kernel.
+    basis : ndarray of shape (m, d), or (m, r) with a map
+        Basis vectors as the kernel sees them (after input shift, scale and map); column numbers for a precomputed
+        kernel.
     weights : ndarray of shape (m, L)
     intercept : ndarray of shape (L,)
     kind : {"classifier", "regressor", "outlier"}
@@ -42,6 +46,8 @@ class Model:
     input_shift, input_scale, input_fill : ndarray of shape (d,), optional
         Standardisation and imputation stored with the machine: `input_fill` replaces NaN before anything else, in the
         units of the input, so a model with it predicts rows with missing values.
+    input_map : ndarray of shape (r, d), optional
+        Linear map of the shifted and scaled inputs, learned with the machine: the kernel sees r numbers for each row.
     offset : ndarray of shape (d,), optional
         Numerical centre: subtracted from rows and basis alike before distances are formed.
     feature_names : ndarray of str, optional
@@ -73,6 +79,7 @@ class Model:
     input_shift: Array | None = None
     input_scale: Array | None = None
     input_fill: Array | None = None
+    input_map: Array | None = None
     offset: Array | None = None
     feature_names: Array | None = None
     calibration: dict[str, Array] | None = None
@@ -88,6 +95,14 @@ class Model:
                 f"basis, weights and intercept do not fit: {len(self.basis)} vectors, weights {self.weights.shape}, "
                 f"intercept {self.intercept.shape}; expected (m, d), (m, L), (L,)."
             )
+        if self.input_map is not None:
+            n_inputs = self.basis.shape[1] if self.basis.ndim == 2 else -1
+            if self.input_map.shape != (n_inputs, self.n_features) or self.offset is not None:
+                raise ValueError(
+                    f"input_map must have shape ({n_inputs}, {self.n_features}), a row for each number of a basis "
+                    f"vector and a column for each feature, and goes without offset; got {self.input_map.shape}"
+                    f"{'' if self.offset is None else ' and an offset'}."
+                )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
 
@@ -103,6 +118,8 @@ class Model:
             facts.append("fills missing values")
         if self.input_shift is not None or self.input_scale is not None:
             facts.append("scales its inputs")
+        if self.input_map is not None:
+            facts.append(f"maps its inputs to {len(self.input_map):,}")
         if self.calibration is not None:
             facts.append("calibrated")
         return f"<Model: {', '.join(facts)}>"
@@ -123,32 +140,52 @@ class Model:
 
     @property
     def basis_vectors_(self) -> Array | None:
-        """Basis vectors in the units of the input; None for a precomputed kernel."""
+        """Basis vectors in the units of the input; None for a precomputed kernel.
+
+        With an `input_map` they are the shortest vectors that are mapped to those of the model.
+        """
         if self.kernel.name == "precomputed":
             return None
         basis = self.basis
+        if self.input_map is not None:
+            basis = np.linalg.lstsq(self.input_map, basis.T.astype(np.float64), rcond=1e-12)[0].T
         if self.input_scale is not None:
             basis = basis * self.input_scale
         return basis if self.input_shift is None else basis + self.input_shift
 
+    @property
+    def widths(self) -> Any:
+        """The kernel's gamma: a number, or one per feature (with a map A, the diagonal of A'A); NaN without one."""
+        gamma = getattr(self.kernel, "gamma", np.nan)
+        if self.input_map is None:
+            return gamma
+        return np.einsum("rf,rf,r->f", self.input_map, self.input_map, np.broadcast_to(gamma, len(self.input_map)))
+
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
         X = self._transformed(X)
+        n, (m, L) = X.shape[0], self.weights.shape
+        if n * m * max(self.n_features, L) <= _FEW and isinstance(X, np.ndarray):
+            if self.offset is None:
+                return self._block_outputs(X, self.basis)
+            offset = self.offset.astype(X.dtype, copy=False)
+            return self._block_outputs(X - offset, self.basis - offset)
         rows = ArrayRows(X, offset=self.offset)
         Z = self.basis if rows.offset is None else self.basis - rows.offset
-        n, (m, L) = rows.n_rows, self.weights.shape
-        weights = self.weights.astype(np.result_type(rows.dtype, np.float32), copy=False)
 
         def one(block: RowBlock) -> Array:
-            return np.asarray(self.kernel.block(block.X, Z) @ weights + self.intercept)
+            return self._block_outputs(block.X, Z)
 
-        little = n * m <= 1 << 15  # too little work to wake threads for
-        return rows.collect(one, max(n, 1) if little else 1024, np.empty((n, L)))
+        with block_threads():
+            return rows.collect(one, 1024, np.empty((n, L)))
+
+    def _block_outputs(self, X: Any, Z: Array) -> Array:
+        K = self.kernel.block(X, Z)
+        return (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
-        with block_threads():
-            return self.scores(self.outputs(X))
+        return self.scores(self.outputs(X))
 
     def scores(self, F: Array) -> Array:
         """Decision values from raw outputs."""
@@ -161,8 +198,7 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
-        scores = self.decision_function(X)
-        return self.labels(scores)
+        return self.labels(self.decision_function(X))
 
     def labels(self, scores: Array) -> Array:
         """Predictions from decision values: always their argmax for a classifier."""
@@ -194,10 +230,13 @@ class Model:
 
     def _transformed(self, X: Any) -> Any:
         """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
-        X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-        if X.dtype.kind == "c":
-            raise ValueError("X holds complex numbers; expected real ones.")
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        if not isinstance(X, np.ndarray):
+            X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+        if X.dtype not in _FLOATS:
+            if X.dtype.kind == "c":
+                raise ValueError("X holds complex numbers; expected real ones.")
+            X = X.astype(np.float64)
+        dtype = X.dtype
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
@@ -209,7 +248,9 @@ class Model:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:
             X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
-        return X.tocsr() if sparse.issparse(X) else X
+        if self.input_map is not None:
+            X = np.asarray(X @ self.input_map.T).astype(dtype, copy=False)  # shifted first, so float32 loses nothing
+        return X
 
 
 def _filled(X: Any, fill: Array) -> Any:

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from kompakt.basis.refine import RefinementObjective, refine
 from kompakt.data import ArrayRows
-from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
+from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, MappedRBF, Polynomial
 from kompakt.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -27,6 +27,8 @@ from kompakt.spec import Spec
 KERNELS = {
     "rbf": RBF(0.4),
     "rbf per feature": RBF(np.array([0.2, 0.5, 0.9])),
+    "mapped rbf": MappedRBF(np.array([[0.5, -0.2, 0.1], [0.3, 0.6, 0.0], [-0.4, 0.1, 0.7]])),
+    "mapped rbf of rank 1": MappedRBF(np.array([[0.5, -0.2, 0.4]])),
     "laplacian": Laplacian(0.3),
     "polynomial": Polynomial(0.3, 1.0, 3),
     "linear": Linear(),

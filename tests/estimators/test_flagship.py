@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,16 +53,16 @@ def test_learned_widths_need_refinement(moons, gamma):
 
 def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
     X, y = moons
-    from kompakt.basis import build
+    from kompakt.basis.refine import Watch
 
-    honest = build.held_out
+    honest = Watch.look
 
-    def worse_when_refined(part, other, spec, basis, plan, run):
-        result = honest(part, other, spec, basis, plan, run)
-        refined = np.ndim(spec.kernel.gamma) == 1
-        return replace(result, row_errors=np.ones_like(result.row_errors)) if refined else result
+    def worse_and_worse(self, seen, *point):
+        ends = honest(self, seen, *point)
+        seen[-1]["loss"] = float(len(seen))
+        return ends
 
-    monkeypatch.setattr(build, "held_out", worse_when_refined)
+    monkeypatch.setattr(Watch, "look", worse_and_worse)
     with caplog.at_level(logging.INFO, logger="kompakt"):
         machine = CompactSVC(n_basis=6, random_state=0).fit(X, y)
     plain = CompactSVC(n_basis=6, random_state=0, refine=False).fit(X, y)

@@ -236,7 +236,7 @@ def test_svm_scale_and_svm_predict_answer_as_a_scaled_model(kernel, tmp_path):
 @pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
 def test_fitted_estimator_in_svm_predict(coding, tmp_path):
     X, y = load_iris(return_X_y=True)
-    machine = kompakt.CompactSVC(n_basis=20, coding=coding, random_state=0).fit(X, y)
+    machine = kompakt.CompactSVC(n_basis=20, gamma="ard", coding=coding, random_state=0).fit(X, y)
     files = write_libsvm(machine, tmp_path / "model")
     answers = svm_predict(files.report, X, tmp_path)
     np.testing.assert_array_equal(answers, machine.predict(X))

@@ -5,11 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from kompakt.kernels import RBF, Constant, Laplacian, Linear, Polynomial, Product, Sum
+from kompakt.kernels import RBF, Constant, Laplacian, Linear, MappedRBF, Polynomial, Product, Sum
 
 KERNELS = {
     "rbf": RBF(0.3),
     "rbf per feature": RBF([0.1, 2.0, 0.5]),
+    "mapped rbf": MappedRBF([[0.5, -0.2, 0.1], [0.3, 0.6, 0.0], [-0.4, 0.1, 0.7]]),
+    "mapped rbf of rank 1": MappedRBF([[0.5, -0.2, 0.1]]),
+    "1 + mapped rbf": 1 + MappedRBF([[0.5, -0.2, 0.1], [0.3, 0.6, 0.0]]),
     "laplacian": Laplacian(0.4),
     "linear": Linear(),
     "poly": Polynomial(0.5, 1.5, 3),
@@ -73,7 +76,8 @@ def test_sparse_products_of_wide_rows(engine):
     rng = np.random.default_rng(3)
     X = sparse.random(40, 200, density=0.02, format="csr", random_state=rng)
     Z, W = rng.normal(size=(3, 200)) * 0.1, rng.normal(size=(40, 3))
-    for kernel in (RBF(0.2), RBF(rng.uniform(0.1, 1.0, 200)), Polynomial(0.5, 1.0, 3), Linear()):
+    maps = [MappedRBF(0.1 * rng.normal(size=(rank, 200))) for rank in (3, 150)]
+    for kernel in (RBF(0.2), RBF(rng.uniform(0.1, 1.0, 200)), *maps, Polynomial(0.5, 1.0, 3), Linear()):
         sparse_way = kernel.gradients(X, Z, kernel.block(X, Z), W.copy())
         dense_way = kernel.gradients(X.toarray(), Z, kernel.block(X.toarray(), Z), W.copy())
         for got, exact in zip(sparse_way, dense_way, strict=True):

@@ -140,7 +140,8 @@ def test_outputs_of_very_different_size():
     assert solution.converged
     for output, size in enumerate((1e-6, 1.0, 1e6)):
         alone = solve(problem_of(X, y[:, [output]], loss, 2.0))
-        assert solution.objective[output] == pytest.approx(alone.objective[0], rel=1e-9)
+        # targets near 1e8 are known to 1.5e-8 each
+        assert solution.objective[output] == pytest.approx(alone.objective[0], rel=1e-8)
         # the cost in the units of the target: the machine of target t / size and cost C size, times size
         scaled = solve(problem_of(X, y[:, [output]] / size, loss, 2.0 / size))
         assert solution.objective[output] == pytest.approx(scaled.objective[0] * size**2, rel=1e-7)

@@ -1,33 +1,40 @@
-"""A model for given parameters: choose the basis, solve for the weights, refine, check on held-out rows.
+"""A model for given parameters: choose the basis, solve for the weights, refine as far as held-out rows say.
 
-Refinement descends on a non-convex objective with many parameters, so it is never trusted blindly: a part of the rows
-is held out, and the start is kept where the refined machine is worse there, or has the higher training objective.
+Refinement descends on a non-convex objective with many parameters, so the way down is worth a part of it: held-out
+rows are watched along the descent, and it goes to where their loss is lowest.  Few rows are held out in folds, each
+with a basis of its own chosen without them (held-out rows that took part in the choice look better at the start than
+they should); the mean of the folds' losses says how many iterations are made on all rows.  Of many rows one part is
+held out, and the best point of that descent is taken.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import Refined, refine
+from kompakt.basis.refine import Refined, Watch, best_seen, refine, row_losses, with_metric
 from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
-from kompakt.kernels import RBF, Kernel
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.validation import holdout
+from kompakt.validation import holdout, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
 
 #: fewer rows than this are too few to hold some out
 _LEAST_ROWS_TO_HOLD_OUT = 100
+#: below so many rows one part held out is noise: so many folds are used
+_FOLDS = ((400, 5), (3000, 3))
+#: more features than this make a map too large to be tried without being asked for
+_MOST_FEATURES_TO_MAP = 200
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ class Plan:
 
     selector: Selector | None = None
     refine: bool = True
-    learn: str | None = None  # None, "one" or "each": which widths move
+    learn: str | None = None  # what of the kernel moves: None, "one" width, "each", a "full" map, or "grow" to one
+    rank: int | None = None  # of the map; None: the number of features
     refine_iter: int = 100
     validation_fraction: float = 0.1
     tol: float = 1e-8
@@ -45,6 +53,17 @@ class Plan:
     def settings(self, run: Run) -> Settings:
         """When a solve of this fit stops."""
         return Settings(self.tol, self.max_iter, run)
+
+    def phases(self, n_features: int, *, watched: bool = True) -> list[tuple[str | None, float]]:
+        """What refinement learns, one after the other, and the share of the iterations that each may take.
+
+        A map is grown from one width per feature once these have been learned, and kept only if it pays on held-out
+        rows; where nobody watches there are only the widths.
+        """
+        if self.learn != "grow":
+            return [(self.learn, 1.0)]
+        wide = n_features > _MOST_FEATURES_TO_MAP and self.rank is None
+        return [("each", 1.0)] if wide or not watched else [("each", 0.5), ("full", 1.0)]
 
 
 @dataclass(frozen=True)
@@ -112,41 +131,38 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
 
 
 def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
-    """The machine with moved vectors, or the plain one where that did not pay on held-out rows or on the objective."""
+    """The machine with moved vectors and a learned metric, as far down as pays on held-out rows; else the plain one."""
     rows, spec = data.in_memory, plain.spec
-    train, held = hold_out(data, plan, run)
-    part = light(rows if train is None else rows.subset(train), spec, run)
-    kernel = with_widths(spec.kernel, plan.learn, rows.n_features)
-    result = refine(
-        part,
-        replace(spec, kernel=kernel),
-        plain.basis.vectors,
-        run,
-        learn_width=plan.learn is not None,
-        max_iter=plan.refine_iter,
-    )
-    evaluations = plain.n_kernel_evals + result.n_kernel_evals
+    splits = _splits(data, plan, run)
+    if len(splits) == 1:
+        found = _watched(data, plain, plan, *splits[0], run)
+    elif splits:
+        found = _by_folds(data, plain, plan, splits, run)
+    else:
+        part = light(rows, spec, run)
+        learn = plan.phases(rows.n_features, watched=False)[0][0]
+        found = _Descent(refine(
+            part,
+            replace(spec, kernel=with_metric(spec.kernel, learn, part, plan.rank)),
+            plain.basis.vectors,
+            run,
+            learn_width=learn is not None,
+            max_iter=plan.refine_iter,
+        ))  # fmt: skip
+    result = found.result
+    evaluations = plain.n_kernel_evals + found.n_kernel_evals
+    if result is None:  # the start is the best
+        logger.info("refinement raised the loss of held-out rows: the start is kept.")
+        run.note("refinement", kept=False, **found.facts)
+        return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
-    facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations}
+    facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
     moved = Machine(
         replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
     )
     if result.interrupted is not None:
         return _as_it_stands(moved, result, result.interrupted, run, facts)
     try:
-        unseen = None
-        if train is not None and held is not None:
-            seen, other = data.subset(train), data.subset(held)
-            before = held_out(seen, other, plain.spec, plain.basis.vectors, plan, run)
-            after = held_out(seen, other, moved.spec, moved.basis.vectors, plan, run)
-            facts |= {"validation_before": before.error, "validation": after.error}
-            unseen = (held, after.outputs)
-            if after.rank > before.rank:
-                logger.info(
-                    "refinement raised the held-out error from %s to %s: the start is kept.", before.rank, after.rank
-                )
-                run.note("refinement", kept=False, **facts)
-                return replace(plain, n_kernel_evals=evaluations)
         solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
     except KeyboardInterrupt:
         if result.weights is None or not run.keeps_on_interrupt():
@@ -159,7 +175,155 @@ def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
         logger.info("refinement did not lower the training objective: the start is kept.")
         return replace(plain, n_kernel_evals=evaluations)
     run.note("weights", n_basis=moved.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
-    return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=unseen)
+    return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=found.unseen)
+
+
+@dataclass
+class _Descent:
+    """Where the descents of a refinement ended; without a result, at their start."""
+
+    result: Refined | None = None
+    n_kernel_evals: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    unseen: tuple[Array, Array] | None = None
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.result is not None and not self.n_kernel_evals:
+            self.n_kernel_evals = self.result.n_kernel_evals
+
+
+def _watched(data: Data, plain: Machine, plan: Plan, train: Array, held: Array, run: Run) -> _Descent:
+    """Descend on some rows, and take the point where the others have their lowest loss."""
+    spec, total = plain.spec, _Descent()
+    part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
+    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
+    kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
+    curve: list[float] = []
+    left = plan.refine_iter
+    for learn, share in plan.phases(part.n_features):
+        found = refine(
+            part,
+            replace(spec, kernel=with_metric(kernel, learn, part, plan.rank)),
+            basis,
+            run,
+            learn_width=learn is not None,
+            max_iter=max(1, int(share * left)),
+            watch=watch,
+        )
+        total.n_kernel_evals += found.n_kernel_evals
+        best = best_seen(found.seen)
+        curve += [point["loss"] for point in (found.seen[1:] if curve else found.seen)]
+        if found.interrupted is not None:
+            total.result = found
+            break
+        if best > 0:  # it pays
+            left -= best
+            kernel, basis, outputs = (found.seen[best][name] for name in ("kernel", "basis", "outputs"))
+            total.result = _after(total.result, found)
+            total.facts["metric"] = learn
+        if left < 1 or run.late:
+            break
+    total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
+    total.unseen = None if outputs is None else (held, outputs.astype(np.float64))
+    return total
+
+
+def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> _Descent:
+    """Descend in every fold, average the losses of the held-out rows, and go to the lowest mean on all rows."""
+    rows, spec, total = data.rows, plain.spec, _Descent()
+    parts = [[light(rows.subset(index), spec, run) for index in split] for split in splits]
+    chooser = plan if plan.selector is not None else replace(plan, selector=GramSelector())
+    starts = [
+        choose(data.subset(train), spec, plain.basis.n_basis, chooser, run).vectors.astype(np.float64)
+        for train, _ in splits
+    ]
+    points: list[dict[str, Any]] = [{"kernel": spec.kernel, "basis": basis} for basis in starts]
+    whole = light(data.in_memory, spec, run)
+    kernel, basis = spec.kernel, plain.basis.vectors
+    curve: list[float] = []
+    left = plan.refine_iter
+    hurried = run.within(0.7)
+    for learn, share in plan.phases(rows.n_features):
+        seen: list[list[dict[str, Any]]] = []
+        for (part, other), point in zip(parts, points, strict=True):
+            watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan), keep=True)
+            found = refine(
+                part,
+                replace(spec, kernel=with_metric(point["kernel"], learn, whole, plan.rank)),
+                point["basis"],
+                hurried,
+                learn_width=learn is not None,
+                max_iter=max(1, int(share * left)),
+                watch=watch,
+            )
+            total.n_kernel_evals += found.n_kernel_evals
+            seen.append(found.seen)
+            if found.interrupted is not None:
+                total.interrupted = True
+                return total
+        # a fold that ended early stays where it ended
+        length = max(map(len, seen))
+        losses = [[point["loss"] for point in own] + [own[-1]["loss"]] * (length - len(own)) for own in seen]
+        means = np.average(losses, axis=0, weights=[len(held) for _, held in splits])
+        best = int(np.argmin(means))
+        curve += means[1:].tolist() if curve else means.tolist()
+        if best > 0:
+            points = [own[min(best, len(own) - 1)] for own in seen]
+            found = refine(
+                whole,
+                replace(spec, kernel=with_metric(kernel, learn, whole, plan.rank)),
+                basis,
+                run,
+                learn_width=learn is not None,
+                max_iter=best,
+            )
+            left -= best
+            kernel, basis = found.kernel, found.basis
+            total.result = _after(total.result, found)
+            total.n_kernel_evals += found.n_kernel_evals
+            total.facts["metric"] = learn
+        if left < 1 or run.late or (total.result is not None and total.result.interrupted is not None):
+            break
+    total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
+    if total.result is not None:
+        index = np.concatenate([held for _, held in splits])
+        outputs = np.concatenate([point["outputs"] for point in points]).astype(np.float64)
+        total.unseen = (index, outputs)
+    return total
+
+
+def _after(before: Refined | None, now: Refined) -> Refined:
+    """Two descents, one after the other, as one."""
+    if before is None:
+        return replace(now, seen=[])
+    return replace(
+        now,
+        objective_before=before.objective_before,
+        n_iter=before.n_iter + now.n_iter,
+        n_evaluations=before.n_evaluations + now.n_evaluations,
+        n_kernel_evals=before.n_kernel_evals + now.n_kernel_evals,
+        trace=before.trace + now.trace,
+        seen=[],
+    )
+
+
+def _patience(plan: Plan) -> int:
+    """Iterations without a lower loss after which a descent ends: its first ones may gain nothing for a while."""
+    return max(5, plan.refine_iter // 4)
+
+
+def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:
+    """Rows to train on and rows to hold out: folds of few rows, one part of many; none where they are too few."""
+    train, held = hold_out(data, plan, run)
+    if train is None or held is None:
+        return []
+    n_rows = data.rows.n_rows
+    n_folds = next((count for limit, count in _FOLDS if n_rows < limit), 1)
+    if n_folds == 1:
+        return [(train, held)]
+    fold = shuffled_folds(n_rows, n_folds, labels=data.labels, random_state=run.key % 2**31)
+    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
 
 def _as_it_stands(
@@ -216,18 +380,11 @@ def held_out(part: Data, other: Data, spec: Spec, basis: Array, plan: Plan, run:
     """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
     solution, _ = solved(part.rows, spec, basis, replace(plan.settings(run.unhurried()), tol=1e-6))
     outputs = Design(other.rows, spec.kernel, basis, store=False).matvec(solution.weights) + solution.intercept
-    targets, weights = other.rows.targets, other.rows.weights
-    assert targets is not None
-    losses = spec.loss.value(targets, outputs)
-    taking_part = (targets != 0) if other.classifier else np.ones(targets.shape)
-    losses = np.sum(taking_part * losses, axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
-    if weights is None:
-        weights = np.ones(other.rows.n_rows)
-    elif weights.ndim > 1:
-        weights = weights.max(axis=1)
+    losses, weights = row_losses(other.in_memory, spec.loss, outputs, classifier=other.classifier)
     errors = losses
     if other.classifier:
-        errors = (spec.decode(outputs) != spec.decode(targets)).astype(np.float64)
+        assert other.rows.targets is not None
+        errors = (spec.decode(outputs) != spec.decode(other.rows.targets)).astype(np.float64)
     return HeldOut(errors, weights, float(np.average(losses, weights=weights)), outputs)
 
 
@@ -243,13 +400,6 @@ def unseen_outputs(data: Data, machine: Machine, plan: Plan, run: Run) -> tuple[
         )
     result = held_out(data.subset(train), data.subset(other), machine.spec, machine.basis.vectors, plan, run)
     return other, result.outputs
-
-
-def with_widths(kernel: Kernel, learn: str | None, n_features: int) -> Kernel:
-    """The kernel with one width per feature where each is to be learned."""
-    if learn == "each" and isinstance(kernel, RBF) and np.ndim(kernel.gamma) == 0:
-        return RBF(np.full(n_features, kernel.gamma))
-    return kernel
 
 
 def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:

@@ -195,7 +195,8 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             basis = job.refined(basis)
         match = job.whole.match(model.kernel, basis)
         vectors = basis if job.offset is None else basis + job.offset
-        smaller = replace(model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=job.offset)
+        offset = None if model.input_map is not None else job.offset  # mapped inputs are centred before
+        smaller = replace(model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=offset)
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         steps.append(step)
@@ -316,8 +317,6 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
     """Rows to match the machine on, as its kernel sees them: the user's, or made from its own vectors."""
     if X is not None:
         rows = model._transformed(X)
-        if rows.shape[1] != model.n_features:
-            raise ValueError(f"X has {rows.shape[1]} features, but the machine expects {model.n_features}.")
         if rows.shape[0] < 20:
             raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
         if rows.shape[0] > plan.max_rows:
@@ -337,8 +336,9 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
 
 
 def plain_model(model: Model) -> Model:
-    """The model for rows that are already shifted and scaled."""
-    return replace(model, input_shift=None, input_scale=None, input_fill=None)
+    """The model for rows that are already shifted, scaled and mapped."""
+    n_inputs = model.n_features if model.input_map is None else len(model.input_map)
+    return replace(model, input_shift=None, input_scale=None, input_fill=None, input_map=None, n_features=n_inputs)
 
 
 def decision_margin(model: Model, outputs: Array) -> Array | None:

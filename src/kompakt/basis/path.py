@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light, with_widths
-from kompakt.basis.refine import refine
+from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light
+from kompakt.basis.refine import refine, with_metric
 from kompakt.kernels import Kernel
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
@@ -122,12 +122,13 @@ class _Split:
         self.taken += len(more)
         self.basis = np.concatenate([self.basis, more.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
+            learn = plan.phases(rows.n_features, watched=False)[0][0]
             result = refine(
                 self.light,
-                replace(self.spec, kernel=with_widths(self.spec.kernel, plan.learn, rows.n_features)),
+                replace(self.spec, kernel=with_metric(self.spec.kernel, learn, self.light, plan.rank)),
                 self.basis,
                 self.run,
-                learn_width=plan.learn is not None,
+                learn_width=learn is not None,
                 max_iter=max(10, plan.refine_iter // 3),
             )
             self.spec = replace(self.spec, kernel=result.kernel)

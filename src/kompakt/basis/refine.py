@@ -3,7 +3,9 @@
 The weights are eliminated (variable projection): at every point they are the exact solution for the current basis, so
 by the envelope theorem the gradient with respect to the basis is the partial one.  That reaches a given objective in
 a fraction of the time of descending on everything together.  The descent is SciPy's L-BFGS on coordinates in units of
-the kernel's own width, first on a sample of the rows that grows, then on all rows the budget allows.
+the kernel's own width and of what a move changes, first on a sample of the rows that grows, then on all rows the budget
+allows.  A `Watch` looks at held-out rows after every iteration, since the weights are at hand, and says which point was
+the best there.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from scipy.optimize import minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
+from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
-from kompakt.kernels import RBF, Kernel
-from kompakt.linalg import factorise
+from kompakt.kernels import RBF, Kernel, MappedRBF
+from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss, PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -41,6 +44,8 @@ class Refinement:
     ----------
     max_iter : int, default=100
         Iterations of the descent at most.
+    rank : int, default=None
+        Rows of the linear map that ``gamma="full"`` learns; None takes as many as there are features.
 
     Examples
     --------
@@ -50,9 +55,10 @@ class Refinement:
     """
 
     max_iter: int = 100
+    rank: int | None = None
 
     def __post_init__(self) -> None:
-        require_counts(self, "max_iter")
+        require_counts(self, "max_iter", "rank")
 
 
 class Replay:
@@ -116,6 +122,64 @@ class Refined:
     interrupted: tuple[Array, Array] | None = None
     #: the same after a descent that ended by itself, for an interrupt that comes a little later
     weights: tuple[Array, Array] | None = None
+    #: what the watch saw
+    seen: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Watch:
+    """The mean loss of held-out rows along a descent, from its start on.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+        Held-out rows with targets and weights.
+    spec : Spec
+        Whose loss is measured.
+    classifier : bool
+        Whether targets of zero take no part.
+    patience : int
+        Iterations without a lower loss after which a descent ends.
+    keep : bool
+        Whether every point is kept, or only the best one.
+    """
+
+    def __init__(self, rows: ArrayRows, spec: Spec, *, classifier: bool, patience: int, keep: bool = False) -> None:
+        self.rows, self.loss, self.classifier = rows, spec.loss, classifier
+        self.patience, self.keep = patience, keep
+
+    def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
+        """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
+        X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
+        values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
+        outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
+        losses, row_weights = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
+        loss = float(np.average(losses, weights=row_weights))
+        best = best_seen(seen)
+        better = not seen or loss < seen[best]["loss"]
+        if not self.keep and better and seen:
+            seen[best] = {"loss": seen[best]["loss"]}  # its arrays are not needed any more
+        seen.append({"loss": loss})
+        if self.keep or better:
+            seen[-1] |= {"kernel": kernel, "basis": Z, "outputs": outputs.astype(np.float32)}
+        return not better and len(seen) - 1 - best >= self.patience
+
+
+def best_seen(seen: list[dict[str, Any]]) -> int:
+    """The number of the point with the lowest loss, the first of equals; 0 where nothing was seen."""
+    return int(np.argmin([point["loss"] for point in seen])) if seen else 0
+
+
+def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
+    """Mean loss over the outputs of every row, (n,), and the rows' weights."""
+    targets, weights = rows.targets, rows.weights
+    assert targets is not None
+    taking_part = (targets != 0) if classifier else np.ones(targets.shape)
+    losses = np.sum(taking_part * loss.value(targets, outputs), axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
+    if weights is None:
+        weights = np.ones(rows.n_rows)
+    elif weights.ndim > 1:
+        weights = weights.max(axis=1)
+    return losses, weights
 
 
 def require_derivatives(kernel: Kernel) -> None:
@@ -143,9 +207,16 @@ class RefinementObjective:
         self.spec = replace(spec, loss=smooth(spec.loss, rows))
         self.learn_width = learn_width
         self.settings = Settings(tol=tol, max_iter=50)
+        assert rows.targets is not None
+        # margins need no more digits than the features have; residuals of regression do
+        classes = self.spec.loss.for_classes and not self.spec.loss.for_regression
+        self._margins = np.result_type(rows.dtype, np.float32) if classes else np.dtype(np.float64)
+        self._targets = rows.targets.astype(self._margins, copy=False)
         self.n_evaluations = self.n_kernel_evals = 0
         self._weights: Array | None = None  # of the last point: the start of the next solve
         self._intercept: Array | None = None
+        self._last: tuple[Kernel, Array, Array] | None = None  # that point itself, and its coordinates
+        self._outputs: Array | None = None  # and its outputs on the rows
         self.best_weights: tuple[Array, Array] | None = None  # of the best point of a descent
         self._K: Array | None = None
         self._Phi: Array | None = None
@@ -160,14 +231,15 @@ class RefinementObjective:
     @property
     def carried(self) -> tuple[Any, ...]:
         """What an evaluation leaves behind: the start of the next solve, and the counts."""
-        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last
 
     @carried.setter
     def carried(self, values: tuple[Any, ...]) -> None:
-        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals = values
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last = values
+        self._outputs = None
 
-    def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array]:
-        """Exact weights for a basis; also returns the stored raw values and the features."""
+    def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
+        """Kernel matrix of a basis; on the rows, its values and features (in arrays kept for them); factor, inverse."""
         rows, m = self.rows, len(Z)
         if self._K is None or self._K.shape[1] != m:
             dtype = np.result_type(rows.dtype, np.float32)
@@ -175,51 +247,90 @@ class RefinementObjective:
             self._Phi = np.empty((rows.n_rows, m), dtype=dtype)
         K, Phi = self._K, self._Phi
         assert Phi is not None
-        factor = factorise(kernel.gram(Z), dtype=rows.dtype, what="kernel matrix of the basis")
-        inverse = factor.inverse().astype(K.dtype)
-        basis = Z.astype(K.dtype)
+        gram = kernel.gram(Z)
+        factor = factorise(gram, dtype=rows.dtype, what="kernel matrix of the basis")
+        inverse = factor.inverse()
+        basis, whiten = Z.astype(K.dtype), inverse.astype(K.dtype)
 
         def fill(block: RowBlock) -> None:
             part = slice(block.start, block.stop)
             K[part] = kernel.block(block.X, basis)
-            np.dot(K[part], inverse, out=Phi[part])
+            np.dot(K[part], whiten, out=Phi[part])
 
-        block_rows = choose_block_rows(max(m, rows.n_features))
-        rows.for_each(fill, block_rows)
+        rows.for_each(fill, choose_block_rows(max(m, rows.n_features)))
         self.n_kernel_evals += rows.n_rows * m + m * m
-        assert rows.targets is not None
-        design = FeatureDesign(Phi, rows.targets, rows.weights, block_rows=choose_block_rows(m))
+        return gram, K, Phi, factor, inverse
+
+    def _outputs_of(self, Phi: Array, w: Array, block: RowBlock) -> Array:
+        """Outputs of a block, kept for the next solve."""
+        part = slice(block.start, block.stop)
+        if self._outputs is None:
+            self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
+        f = (Phi[part] @ w[:-1].astype(Phi.dtype)).astype(self._margins, copy=False)
+        f += w[-1].astype(self._margins)
+        self._outputs[part] = f
+        return f
+
+    def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array, Array]:
+        """Exact weights for a basis; also returns its kernel matrix, and on the rows the kernel values and features."""
+        rows, m = self.rows, len(Z)
+        if self._outputs is None and self._last is not None:  # after a checkpoint, which does not hold them
+            Phi = self._compute(*self._last[:2])[2]
+            for block in blocks(rows, choose_block_rows(max(self._last[1].shape)), (0, rows.n_rows)):
+                self._outputs_of(Phi, self._last[2], block)
+            self.n_kernel_evals -= rows.n_rows * m + m * m
+        gram, K, Phi, factor, inverse = self._compute(kernel, Z)
+        design = FeatureDesign(Phi, self._targets, rows.weights, block_rows=choose_block_rows(m))
         start = None
-        if self._weights is not None and self._intercept is not None and len(self._weights) == m:
+        if self._outputs is None and self._weights is not None and len(self._weights) == m:
+            assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
-        solution = solve(Problem.of(design, self.spec), start, self.settings)
-        weights = factor.inverse() @ solution.coordinates[:-1]
+        solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
+        weights = inverse @ solution.coordinates[:-1]
         solution = replace(solution, weights=weights, jitter=factor.jitter)
         self._weights, self._intercept = weights, solution.intercept
-        return solution, K, Phi
+        return solution, gram, K, Phi
+
+    def lengths(self, kernel: Kernel, Z: Array) -> tuple[Array, float]:
+        """How long a step of every vector (m,) and of a parameter of the kernel should be, beside one another.
+
+        What a move of vector j changes in the outputs grows with its weights and its share of the rows, |beta_j|^2
+        sum_i k_ij^2; that sum over all vectors bounds what the kernel's parameters change.  A vector with large weights
+        (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
+        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.
+        """
+        solution, _, K, _ = self.solve_weights(kernel, Z)
+        change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
+        outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
+        of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
+        middle = float(np.median(change))
+        if not (0 < middle < np.inf and np.isfinite(of_theta) and np.all(np.isfinite(change))):
+            return np.ones(len(Z)), 1.0
+        return (change / middle + 1e-3) ** -0.25, (of_theta / middle + 1e-3) ** -0.25
 
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and dJ/dtheta (p,)."""
         self.n_evaluations += 1
-        solution, K, Phi = self.solve_weights(kernel, Z)
+        solution, gram, K, Phi = self.solve_weights(kernel, Z)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.spec.loss, self.spec.C
-        small_beta, small_w = beta.astype(K.dtype), w[:-1].astype(K.dtype)
-        basis = Z.astype(K.dtype)
+        small_beta, basis = beta.T.astype(K.dtype), Z.astype(K.dtype)
+        if self._outputs is None:
+            self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
 
         def gradient(block: RowBlock) -> tuple[Array, Array]:
             part = slice(block.start, block.stop)
-            y = block.targets
-            assert y is not None
-            s = block_weights(block.weights, len(block), np.arange(y.shape[1]))
-            f = (Phi[part] @ small_w).astype(np.float64) + w[-1]
-            slopes = (C * s * loss.gradient(y, f)).astype(K.dtype)
-            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta.T)
+            slopes = loss.gradient(self._targets[part], self._outputs_of(Phi, w, block))
+            if block.weights is not None:
+                slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
+            slopes = (C * slopes).astype(K.dtype, copy=False)
+            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta)
 
         d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1])))
+        self._last = (kernel, Z, w)
         # 1/2 beta' K_cc beta: each vector is both a row and a column, so twice the gradient with weights beta beta'/2
         Z = Z.astype(np.float64)
-        own_basis, own_theta = kernel.gradients(Z, Z, kernel.gram(Z), beta @ beta.T)
+        own_basis, own_theta = kernel.gradients(Z, Z, gram, beta @ beta.T)
         return float(np.sum(solution.objective)), d_basis + own_basis, d_theta + 0.5 * own_theta
 
 
@@ -245,14 +356,17 @@ def refine(
     learn_width: bool = False,
     max_iter: int = 100,
     sample_rows: int | None = None,
+    watch: Watch | None = None,
 ) -> Refined:
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
+
+    With a `watch` it returns the point with the lowest loss on the held-out rows instead.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
     rows, or on as many as fit the memory budget with their kernel values and features.  In an interruptible run Ctrl-C
     ends the descent, and the best point so far is returned.
     """
-    descent = partial(_in_stages, rows, spec, basis, run, learn_width, max_iter, sample_rows)
+    descent = partial(_in_stages, rows, spec, basis, run, learn_width, max_iter, sample_rows, watch)
     return run.step("refinement", descent, Refined, complete=lambda refined: refined.interrupted is None)
 
 
@@ -264,6 +378,7 @@ def _in_stages(
     learn_width: bool,
     max_iter: int,
     sample_rows: int | None,
+    watch: Watch | None,
 ) -> Refined:
     trace: list[dict[str, float]] = []
     m = max(1, len(basis))
@@ -279,26 +394,32 @@ def _in_stages(
     last = np.nan
     n_iter = n_evaluations = n_kernel_evals = 0
     kept: tuple[Array, Array] | None = None
+    seen: list[dict[str, Any]] = []
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
     with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
         for part, part_spec, budget in plan:
             objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
-            stage = run.step(
-                "descent",
-                lambda: (*descend(objective, kernel, basis, budget, run, trace, step), objective.carried[2:]),  # noqa: B023
-                complete=lambda stage: stage[4] is None,
-            )
-            kernel, basis, values, steps, kept, (evaluations, kernel_evals) = stage
+
+            def one() -> tuple[Any, ...]:
+                own: list[dict[str, Any]] = []
+                found = descend(objective, kernel, basis, budget, run, trace, step, watch, own)  # noqa: B023
+                return *found, objective.carried[2:4], own  # noqa: B023
+
+            stage = run.step("descent", one, complete=lambda stage: stage[4] is None)
+            kernel, basis, values, steps, kept, (evaluations, kernel_evals), own = stage
             first = values[0] if first is None else first
             last = values[-1]
             n_iter += steps
             n_evaluations += evaluations
             n_kernel_evals += kernel_evals
+            seen += own[1:] if seen else own  # a stage begins where the one before it was best
             if kept is not None:
                 break
+            if watch is not None and "basis" in seen[best_seen(seen)]:
+                kernel, basis = (seen[best_seen(seen)][name] for name in ("kernel", "basis"))
     assert first is not None
     weights = objective.best_weights
-    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights)
+    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights, seen)
 
 
 def _subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
@@ -317,18 +438,41 @@ def descend(
     run: Run,
     trace: list[dict[str, float]],
     step: Task,
+    watch: Watch | None = None,
+    seen: list[dict[str, Any]] | None = None,
 ) -> tuple[Kernel, Array, list[float], int, tuple[Array, Array] | None]:
-    """L-BFGS from a basis; coordinates are in units of the kernel's width, so all of them are of one size."""
+    """L-BFGS from a basis; coordinates are in units in which steps of one size change about as much.
+
+    What the watch sees of the start and of every iteration is added to `seen`.
+    """
     shape = basis.shape
     unit = _unit(kernel, shape[1], basis)
     theta = kernel.theta if objective.learn_width else np.empty(0)
+    theta_unit = np.ones(len(theta))
+    room = 7.0 * theta_unit  # a width may change a thousandfold, no more: beyond, it is a constant or a spike
+    if len(theta) and isinstance(kernel, MappedRBF):
+        theta_unit = _map_unit(kernel, objective.rows)
+        room = 33.0 * theta_unit  # whose square is about as much
+    if hasattr(objective, "lengths"):
+        of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
+        unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
+    theta, room = theta / theta_unit, room / theta_unit
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
     replay = Replay(run.progress("evaluations"), objective)
+    since: list[tuple[Array, tuple[Array, Array]]] = []  # points and weights since the last iteration
+
+    def look(x: Array) -> bool:
+        """Show the watch a point that was evaluated in this iteration."""
+        assert watch is not None
+        assert seen is not None
+        weights = [weights for point, weights in since if np.array_equal(point, x)]
+        since.clear()
+        return bool(weights) and watch.look(seen, *split(x), weights[-1])
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
-        return (kernel.with_theta(x[basis.size :]) if objective.learn_width else kernel), Z
+        return (kernel.with_theta(x[basis.size :] * theta_unit) if objective.learn_width else kernel), Z
 
     def function(x: Array) -> tuple[float, Array]:
         if values and run.late:
@@ -339,7 +483,7 @@ def descend(
         if known is None:
             value, d_basis, d_theta = objective.value_and_gradient(*split(x))
             gradient = (d_basis * unit).ravel()
-            known = value, np.concatenate([gradient, d_theta]) if objective.learn_width else gradient
+            known = value, np.concatenate([gradient, d_theta * theta_unit]) if objective.learn_width else gradient
             replay.add(x, *known)
         value = known[0]
         values.append(value)
@@ -349,13 +493,21 @@ def descend(
             # in one call, so that an interrupt finds a point and weights that belong together
             best.update({"value": value, "x": x.copy(), "weights": getattr(objective, "last_weights", None)})
         trace.append({"objective": value, "time": time.monotonic()})
+        if watch is not None:
+            since.append((x.copy(), objective.last_weights))
+            if len(values) == 1:
+                look(x)
         return known
 
     start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
     steps = 0
     kept: tuple[Array, Array] | None = None
 
-    def count(_: Array) -> None:
+    def count(x: Array) -> None:
+        nonlocal steps
+        steps += 1
+        if watch is not None and look(x):
+            raise _WatchStops
         if step(float(objective.rows.n_rows)):
             raise _OutOfTime  # a callback of the user asks to stop
 
@@ -365,12 +517,14 @@ def descend(
             start,
             jac=True,
             method="L-BFGS-B",
-            # the centres are free; a width may change a thousandfold, no more: beyond, it is a constant or a spike
-            bounds=[(None, None)] * basis.size + [(t - 7.0, t + 7.0) for t in theta],
+            # the centres are free
+            bounds=[(None, None)] * basis.size + list(zip(theta - room, theta + room, strict=True)),
             options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
             callback=count,
         )
         steps = int(result.nit)
+    except _WatchStops:
+        pass
     except (_OutOfTime, _Overflow):
         steps = len(values)
     except KeyboardInterrupt:
@@ -380,6 +534,10 @@ def descend(
     new_kernel, Z = split(start if best["x"] is None else best["x"])
     objective.best_weights = best["weights"]
     return new_kernel, Z, [values[0], best["value"]], steps, kept
+
+
+class _WatchStops(Exception):
+    """Raised inside the descent when held-out rows have seen no better point for long."""
 
 
 class _OutOfTime(Exception):
@@ -392,7 +550,41 @@ class _Overflow(Exception):
 
 def _unit(kernel: Kernel, n_features: int, basis: Array) -> Array:
     """The natural length of every coordinate: the kernel's width, or the spread of the basis."""
-    if isinstance(kernel, RBF):
+    if isinstance(kernel, RBF | MappedRBF):
         return np.broadcast_to(1.0 / np.sqrt(2.0 * np.maximum(kernel.gamma, 1e-300)), (n_features,)).astype(np.float64)
     spread = float(np.sqrt(np.mean(np.square(basis.astype(np.float64)))))
     return np.full(n_features, spread if spread > 0 else 1.0)
+
+
+def _map_unit(kernel: MappedRBF, rows: ArrayRows) -> Array:
+    """The natural size of every entry of the map: what gives each feature an equal share in the distances of rows."""
+    X = rows.X
+    if rows.is_sparse:
+        squares, mean = np.asarray(X.multiply(X).mean(axis=0)).ravel(), np.asarray(X.mean(axis=0)).ravel()
+        variance = np.maximum(squares - mean**2, 0.0)
+    else:
+        variance = np.var(X, axis=0, dtype=np.float64)
+    share = float(np.mean(kernel.gamma * variance))
+    if not share > 0:
+        return np.ones(kernel.map.size)
+    unit = np.sqrt(share / np.where(variance > 0, variance, np.max(variance)))
+    return np.tile(unit, kernel.rank)
+
+
+def with_metric(kernel: Kernel, learn: str | None, rows: ArrayRows, rank: int | None = None) -> Kernel:
+    """The kernel with what is to be learned: one width, one per feature ("each"), or a map ("full").
+
+    A map of lower rank begins with the leading principal directions of the rows as the kernel scales them.
+    """
+    if not isinstance(kernel, RBF) or learn not in ("each", "full"):
+        return kernel
+    gamma = np.broadcast_to(np.asarray(kernel.gamma, dtype=np.float64), (rows.n_features,))
+    if learn == "each":
+        return kernel if isinstance(kernel.gamma, np.ndarray) else RBF(gamma.copy())
+    root = np.sqrt(gamma)
+    if rank is None or rank >= rows.n_features:
+        return MappedRBF(np.diag(root))
+    X = rows.take(np.linspace(0, rows.n_rows - 1, min(rows.n_rows, 5000)).astype(np.intp))
+    X = (X.toarray() if rows.is_sparse else X).astype(np.float64) * root
+    _, directions = np.linalg.eigh(np.cov(X, rowvar=False))
+    return MappedRBF(directions[:, : -rank - 1 : -1].T * root)

@@ -31,6 +31,7 @@ def inspect(options: Namespace, console: Console) -> None:
         arrays = header["arrays"]
         facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
         stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
+        stored["input_map"] = "maps linearly"
         lines = [
             ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
             ("written by", header["writer"]),

@@ -228,6 +228,7 @@ class KernelMachine(Predictor):
         return Plan(
             refine=bool(refine),
             learn=learned_widths(self),
+            rank=refine.rank if isinstance(refine, Refinement) else None,
             refine_iter=int((refine if isinstance(refine, Refinement) else Refinement()).max_iter),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
@@ -260,11 +261,15 @@ class KernelMachine(Predictor):
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
         model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
         self.model_ = model
-        self.kernel_ = model.kernel
-        gamma = getattr(model.kernel, "gamma", None)
+        mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
+        self.kernel_ = fit.machine.spec.kernel if mapped else model.kernel
+        gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
         self.basis_vectors_ = model.basis_vectors_
+        if mapped:  # as they were moved: the map may have lost some of it
+            moved = replace(model, input_map=None, basis=basis.vectors).basis_vectors_
+            self.basis_vectors_ = moved.astype(basis.vectors.dtype)  # type: ignore[union-attr]
         self.basis_indices_ = data.original(basis.indices)
         if basis.indices is not None and self.basis_vectors_ is not None and model.input_scale is None:
             # exactly the user's rows: centring and back may have changed the last bit
@@ -400,7 +405,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
 
 
 def learned_widths(estimator: Any) -> str | None:
-    """Which widths refinement moves: None, "one" or "each"."""
+    """What of the kernel refinement learns: None, "one" width, "each", a "full" map, or "grow" (chosen among them)."""
     gamma, kernel = estimator.gamma, estimator.kernel
     refine = bool(getattr(estimator, "refine", False))
     if isinstance(gamma, str) and gamma in LEARNED:
@@ -410,8 +415,11 @@ def learned_widths(estimator: Any) -> str | None:
                 "Give a number or 'scale', or set refine=True."
             )
         if gamma != "learn" and kernel != "rbf":
-            raise ValueError(f"gamma={gamma!r} (one width per feature) needs kernel='rbf'; got kernel={kernel!r}.")
-        return {"learn": "one", "ard": "each", "loo": None}[gamma]
+            what = "a linear map" if gamma == "full" else "one width per feature"
+            raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+        if gamma == "full" and getattr(estimator, "plus_one", False):
+            raise ValueError("gamma='full' needs a kernel of its own; with plus_one=True take gamma='learn'.")
+        return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
     if gamma is None and refine and isinstance(kernel, str):
-        return {"rbf": "each", "laplacian": "one"}.get(kernel)
+        return {"rbf": "grow", "laplacian": "one"}.get(kernel)
     return None

@@ -209,7 +209,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     fold_sizes_, fold_errors_ : ndarray
         Best size and lowest error of every fold, with `cv`.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     search_ : FeeSearch
         All points of the search, with `tune=True`.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators

@@ -332,7 +332,8 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     classes_ : ndarray of shape (n_classes,)
@@ -377,7 +378,8 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     out_of_fold_outputs_ : ndarray of shape (n_samples, n_outputs)
         With tune=True, outputs of every row under the machine trained without its fold.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     size_path_ : dict of arrays
         With n_basis="auto", the sizes and their errors.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,

@@ -303,10 +303,12 @@ class KernelParameters(Parameters):
     ----------
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel
         The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,)
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,)
         Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
-        n_features. Where vectors are refined, "learn" (one width) and "ard" (one per feature) move with them, from
-        "scale" on; they need `refine`. None means "ard" where a Gaussian kernel is refined, else "scale".
+        n_features. Where vectors are refined, "learn" (one width), "ard" (one per feature) and "full" (a linear map A
+        of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. None,
+        where a Gaussian kernel is refined, learns one per feature and then, with at most 200 features, grows them to a
+        map if held-out rows say that it pays; otherwise it means "scale".
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
@@ -375,8 +377,8 @@ class RefineParameters(Parameters):
     Parameters
     ----------
     refine : bool
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
+        Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes as far
+        as pays on held-out rows, whose loss is watched along the descent, and `refinement_` tells.
     """
 
     refine: Any = parameter(default=False, rule=SWITCH, options={Refinement: None})

@@ -332,7 +332,8 @@ class ProjectedSVC(
     folded_ : {"basis", "support_vectors"}
         Which of the two the discriminant is folded back on, before refinement.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     classes_, n_basis_, n_iter_, converged_, objective_, n_kernel_evals_, gamma_, kernel_, model_
 
     Examples

@@ -88,7 +88,8 @@ class SpSVC(
     history_ : list of dict
         One record per step: size, objective, training and validation error, kernel evaluations, time.
     refinement_ : dict
-        With refine=True: whether the moved vectors were kept, objective and held-out error before and after.
+        With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
+        loss before and after, and that loss along the descent.
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.
@@ -163,8 +164,11 @@ class SpSVC(
             kernels = [make_kernel(self.kernel, gamma=g, coef0=self.coef0, degree=self.degree) for g in gammas]
         plan, _ = self._growth(fit)
         splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
+        # weights retrained at every step let the machines of a grid grow side by side; their errors are no higher
+        search_plan = replace(plan, retraining="always")
         errors, losses = fit.run.step(
-            "search", lambda: tune_grid(fit.data, fit.spec, plan, splits, kernels, C_grid, plus_one=self.plus_one)
+            "search",
+            lambda: tune_grid(fit.data, fit.spec, search_plan, splits, kernels, C_grid, plus_one=self.plus_one),
         )
         kernel, C, size = best_point(errors, losses)
         found = kernels[kernel] + 1.0 if self.plus_one else kernels[kernel]

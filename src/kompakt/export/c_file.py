@@ -192,7 +192,7 @@ def _single(values: Array) -> Array:
 
 def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
     """The model with the numbers that the C file will hold, in float64."""
-    names = ("basis", "weights", "intercept", "input_fill", "input_shift")
+    names = ("basis", "weights", "intercept", "input_fill", "input_shift", "input_map")
     fields: dict[str, Any] = {name: _single(values) for name in names if (values := getattr(model, name)) is not None}
     if model.input_scale is not None:
         with np.errstate(divide="ignore"):
@@ -209,19 +209,20 @@ def c_source(
     model: Model, name: str, levels: tuple[Array, Array, Array] | None, single: bool, about: str
 ) -> tuple[str, int, int]:
     """Text of the file, bytes of its constant arrays, and bytes of the arrays on the stack of one prediction."""
-    (m, d), L, k = model.basis.shape, model.weights.shape[1], decision_shape(model)[0]
+    (m, r), d, L, k = model.basis.shape, model.n_features, model.weights.shape[1], decision_shape(model)[0]
     real, size = ("float", 4) if single else ("double", 8)
     widths: list[Array] = []
     kernel = _kernel(model.kernel, name, single, widths)
     arrays: dict[str, tuple[str, Array]] = {"basis": (real, model.basis)}
-    defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
+    defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "INPUTS": r, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
     defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
     if levels is not None:
         arrays = {"basis": ("int8_t", levels[0]), "basis_zero": (real, levels[1]), "basis_step": (real, levels[2])}
         defined["BYTES"] = 1
     arrays |= {"weights": (real, model.weights), "intercept": (real, model.intercept)}
     factor = None if model.input_scale is None else 1.0 / model.input_scale
-    for key, values in (("fill", model.input_fill), ("shift", model.input_shift), ("factor", factor)):
+    optional = {"fill": model.input_fill, "shift": model.input_shift, "factor": factor, "map": model.input_map}
+    for key, values in optional.items():
         if values is not None:
             arrays[key], defined[key.upper()] = (real, values), 1
     if "_power(" in kernel:
@@ -231,7 +232,8 @@ def c_source(
     if (voting := votes(model)) is not None:
         arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
     data_bytes = sum((size if kind == real else 1) * values.size for kind, values in arrays.values())
-    work_bytes = size * (d + L + len(widths) + (k if model.kind != "regressor" else 0))
+    mapped = 0 if model.input_map is None else r
+    work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes
     text = [

@@ -235,18 +235,18 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
 
     It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
     Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
-    an infinite scale).  With `centred`, rows are shifted to the middle of the basis where the kernel allows it:
-    distances formed from dot products, and sums in float32, lose the digits that rows far from the origin share.  With
-    `single`, float32 holds the shift.
+    an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows that are
+    not mapped are shifted to the middle of the basis where the kernel allows it: distances formed from dot products,
+    and sums in float32, lose the digits that rows far from the origin share.  With `single`, float32 holds the shift.
     """
     _check_kernel(model.kernel)
     kernel, factor, addend = decomposed(model.kernel)
     basis, weights, intercept = (_f8(values) for values in (model.basis, model.weights, model.intercept))
     if not len(basis):  # nothing but an intercept
-        basis, weights = np.zeros((1, model.n_features)), np.zeros((1, len(intercept)))
+        basis, weights = np.zeros((1, model.basis.shape[1])), np.zeros((1, len(intercept)))
     # sum_j w_j (factor k_j + addend) + b = sum_j (factor w_j) k_j + (b + addend sum_j w_j)
     weights, intercept = weights * factor, intercept + addend * weights.sum(axis=0)
-    classes = None
+    input_map = classes = None
     if model.kind == "classifier":
         classes = _plain_classes(model.classes_)
         if len(classes) == 1:  # its decision value is 0 whatever the weights are
@@ -254,7 +254,11 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
     shift = np.zeros(model.n_features) if model.input_shift is None else _f8(model.input_shift)
     scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
     centre = model.offset
-    if model.kernel.shift_invariant:
+    if model.input_map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
+        input_map, scale = _f8(model.input_map) / scale, np.ones(model.n_features)
+        moved = shift.astype(np.float32).astype(np.float64) if single else shift
+        basis, shift = basis - input_map @ (moved - shift), moved
+    elif model.kernel.shift_invariant:
         centre = basis.mean(axis=0) if centred else None
     if centre is not None:
         moved = shift + _f8(centre) * scale
@@ -265,6 +269,8 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
         root = np.sqrt(kernel.gamma)  # gamma_f (x_f - z_f)^2 = (root_f x_f - root_f z_f)^2
         if np.all(root == root[0]):
             kernel = RBF(float(kernel.gamma[0]))
+        elif input_map is not None:
+            kernel, basis, input_map = RBF(1.0), basis * root, input_map * root[:, None]
         else:
             with np.errstate(divide="ignore"):
                 kernel, basis, scale = RBF(1.0), basis * root, scale / root
@@ -278,6 +284,7 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
         input_fill=None if model.input_fill is None else _f8(model.input_fill),
         input_shift=shift if np.any(shift != 0) else None,
         input_scale=scale if np.any(scale != 1) else None,
+        input_map=input_map,
         offset=None,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from kompakt.codings import class_pairs
 from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded
+from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import check_writable, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
@@ -134,6 +135,11 @@ def libsvm_answers(
 def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
     plain = folded(model, centred=False)
+    if plain.input_map is not None:
+        raise UnsupportedModelError(
+            "LIBSVM has no linear map of the inputs, which this model learned. Fit with gamma='ard' (one width per "
+            "feature, which a range file of svm-scale holds) or gamma='learn', or use another export."
+        )
     record, names = from_model(plain)
     texts: dict[str, list[bytes]] = {"": list(format_libsvm(record))}
     if plain.input_shift is not None or plain.input_scale is not None:

@@ -77,7 +77,7 @@ def to_numpy(
 def numpy_source(model: Model, module: str) -> str:
     """Text of the file, whose name without ``.py`` is `module`."""
     arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
-    arrays |= {"fill": model.input_fill, "shift": model.input_shift, "scale": model.input_scale}
+    arrays |= {"fill": model.input_fill, "shift": model.input_shift, "scale": model.input_scale, "map": model.input_map}
     arrays["classes"] = model.classes
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
     facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
@@ -89,7 +89,7 @@ def numpy_source(model: Model, module: str) -> str:
     np.savez_compressed(buffer, **{name: values for name, values in arrays.items() if values is not None})
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
-    m, d = model.basis.shape
+    m, d = len(model.basis), model.n_features
     module = module if module.isidentifier() and module.isascii() else "machine"
     about = f'''"""A {model.kind} of kompakt {kompakt.__version__}: {m} basis vectors, {d} features. Needs NumPy only.
 

@@ -198,6 +198,8 @@ class Graph:
         if model.input_scale is not None:
             factor, one = 1.0 / model.input_scale, model.n_features == 1
             X = add("MatMul" if one else "Mul", X, self.constant(factor[:, None] if one else factor))
+        if model.input_map is not None:
+            X = add("MatMul", X, self.constant(model.input_map.T))
         values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
         return add("Add", values, self.constant(model.intercept))
 

@@ -44,25 +44,34 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 #endif
         u[f] = v;
     }
+#if defined(MACHINE_MAP) /* the kernel sees linear combinations of the features */
+    MACHINE_REAL mapped[MACHINE_INPUTS];
+    for (j = 0; j < MACHINE_INPUTS; j++) {
+        mapped[j] = 0;
+        for (f = 0; f < MACHINE_FEATURES; f++) mapped[j] += machine_map[j * MACHINE_FEATURES + f] * u[f];
+    }
+#else
+    const MACHINE_REAL *const mapped = u;
+#endif
     for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] = machine_intercept[l];
     for (j = 0; j < MACHINE_VECTORS; j++) {
         MACHINE_REAL k, squares = 0, lengths = 0, product = 0;
 #if defined(MACHINE_WIDTHS) /* for RBF kernels with a width per feature inside a sum or product */
         MACHINE_REAL weighted[MACHINE_WIDTHS] = {0};
 #endif
-        for (f = 0; f < MACHINE_FEATURES; f++) {
+        for (f = 0; f < MACHINE_INPUTS; f++) {
 #if defined(MACHINE_BYTES)
-            const MACHINE_REAL level = (MACHINE_REAL)machine_basis[j * MACHINE_FEATURES + f];
+            const MACHINE_REAL level = (MACHINE_REAL)machine_basis[j * MACHINE_INPUTS + f];
             const MACHINE_REAL z = machine_basis_zero[f] + machine_basis_step[f] * level;
 #else
-            const MACHINE_REAL z = machine_basis[j * MACHINE_FEATURES + f];
+            const MACHINE_REAL z = machine_basis[j * MACHINE_INPUTS + f];
 #endif
-            const MACHINE_REAL t = u[f] - z;
+            const MACHINE_REAL t = mapped[f] - z;
             squares += t * t;
             lengths += MACHINE_ABS(t);
-            product += u[f] * z;
+            product += mapped[f] * z;
 #if defined(MACHINE_WIDTHS)
-            for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] += machine_widths[l * MACHINE_FEATURES + f] * (t * t);
+            for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] += machine_widths[l * MACHINE_INPUTS + f] * (t * t);
 #endif
         }
         k = MACHINE_KERNEL;

@@ -40,8 +40,9 @@ def _kernel(spec: dict[str, Any], X: np.ndarray, Z: np.ndarray) -> np.ndarray:
 
 def _outputs(X: Any) -> np.ndarray:
     X, Z = np.asarray(X, dtype=np.float64), _ARRAYS["basis"]
-    if X.ndim != 2 or X.shape[1] != Z.shape[1]:
-        raise ValueError(f"X must have shape (n, {Z.shape[1]}); got {X.shape}.")
+    n_features = _ARRAYS.get("map", Z).shape[1]
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise ValueError(f"X must have shape (n, {n_features}); got {X.shape}.")
     result = np.empty((len(X), len(_ARRAYS["intercept"])))
     size = max(1, min(4096, (1 << 22) // len(Z)))
     for start in range(0, len(X), size):  # little memory, whatever the number of rows
@@ -49,6 +50,8 @@ def _outputs(X: Any) -> np.ndarray:
         if "fill" in _ARRAYS:
             rows = np.where(np.isnan(rows), _ARRAYS["fill"], rows)
         rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
+        if "map" in _ARRAYS:
+            rows = rows @ _ARRAYS["map"].T
         result[start : start + size] = _kernel(_FACTS["kernel"], rows, Z) @ _ARRAYS["weights"] + _ARRAYS["intercept"]
     return result
 

@@ -27,8 +27,8 @@ Arrays = dict[str, np.ndarray]
 
 #: arrays of numbers and their shapes, by the letters of `_sizes`; those of one letter d or k may be missing
 _SHAPES = {
-    "basis": "md", "weights": "mL", "intercept": "L", "input_shift": "d", "input_scale": "d", "input_fill": "d",
-    "offset": "d", "calibration.a": "k", "calibration.b": "k",
+    "basis": "mr", "weights": "mL", "intercept": "L", "input_shift": "d", "input_scale": "d", "input_fill": "d",
+    "input_map": "rd", "offset": "d", "calibration.a": "k", "calibration.b": "k",
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
@@ -176,7 +176,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
     left, d = dict(arrays), header["n_features"]
     absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
-    optional = [name for name in _SHAPES if _SHAPES[name] == "d" and name not in left]
+    optional = [name for name in _SHAPES if _SHAPES[name].endswith("d") and name not in left]
     fields: dict[str, Any] = {name: _take(left, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
     if header["calibrated"]:
         fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
@@ -310,7 +310,8 @@ def _check_model(model: Model) -> None:
     d, (m, L) = model.n_features, model.weights.shape
     classes = None if model.classes is None else np.asarray(model.classes)
     n_classes = 0 if classes is None else len(classes)
-    sizes = {"m": m, "d": d, "L": L, "k": 1 if n_classes <= 2 else n_classes}
+    rank = d if model.input_map is None else len(model.input_map)
+    sizes = {"m": m, "d": d, "r": rank, "L": L, "k": 1 if n_classes <= 2 else n_classes}
     if model.calibration is not None:
         require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
         require(classes is not None, "only a classifier has a calibration.")
@@ -325,7 +326,7 @@ def _check_model(model: Model) -> None:
     require(L >= 1, "the model has no output: its weights have no column.")
     # Whoever uses the model makes rows of its width; a few bytes must not ask for gigabytes.
     require(
-        m or d <= _MOST_BARE_FEATURES or any(shapes[name] == "d" for name in arrays),
+        m or d <= _MOST_BARE_FEATURES or any(shapes[name].endswith("d") for name in arrays),
         f"the model declares {d} features and holds no vector and no number for any of them; a model without "
         f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0.",
     )

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from kompakt.kernels.base import Constant, Kernel, Product, Sum
-from kompakt.kernels.gaussian import RBF
+from kompakt.kernels.gaussian import RBF, MappedRBF
 from kompakt.kernels.others import CallableKernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = [
-    "RBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Product", "Sum",
-    "from_spec", "make_kernel",
+    "RBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "MappedRBF", "Polynomial", "Precomputed",
+    "Product", "Sum", "from_spec", "make_kernel",
 ]  # fmt: skip
 
 #: names that a constructor accepts
 NAMES: dict[str, type[Kernel]] = {kind.name: kind for kind in (RBF, Laplacian, Polynomial, Linear, Precomputed)}
 #: parts of a description, and of a file
-DESCRIBED: dict[str, type[Kernel]] = {kind.name: kind for kind in (RBF, Laplacian, Polynomial, Linear, Constant)}
+DESCRIBED: dict[str, type[Kernel]] = {
+    kind.name: kind for kind in (RBF, MappedRBF, Laplacian, Polynomial, Linear, Constant)
+}
 
 
 def make_kernel(kernel: Any, *, gamma: Any = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:

@@ -67,7 +67,7 @@ class Kernel(ABC):
 
     @property
     def theta(self) -> Array:
-        """Logarithms of the parameters that can be learned, (p,)."""
+        """The parameters that can be learned, (p,): logarithms of those that must be positive."""
         return np.empty(0)
 
     def with_theta(self, theta: Array) -> Kernel:
@@ -268,6 +268,4 @@ def square_norms(X: Matrix, widths: Array | None = None) -> Array:
     if sparse.issparse(X):
         squares = X.multiply(X)
         return np.asarray(squares.sum(axis=1)).ravel() if widths is None else np.asarray(squares @ widths).ravel()
-    if widths is None:
-        return np.einsum("ij,ij->i", X, X)
-    return np.einsum("ij,ij,j->i", X, X, widths)
+    return np.einsum("ij,ij->i", X, X if widths is None else X * widths)

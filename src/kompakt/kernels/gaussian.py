@@ -1,4 +1,4 @@
-"""The Gaussian (RBF) kernel, with one width or one per feature."""
+"""The Gaussian (RBF) kernel: with one width, one per feature, or a linear map of the inputs."""
 
 from __future__ import annotations
 
@@ -114,3 +114,103 @@ class RBF(Kernel):
 
     def spec(self) -> dict[str, Any]:
         return {"name": self.name, "gamma": self.gamma}
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRBF(Kernel):
+    """Gaussian kernel of linearly mapped inputs, ``exp(-|A (x - z)|^2)``.
+
+    Parameters
+    ----------
+    map : array of shape (rank, n_features)
+        The matrix A: square, or of lower rank, which makes a block of values cheaper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import MappedRBF
+    >>> MappedRBF([[1.0, -1.0]]).block(np.array([[2.0, 2.0], [1.0, 0.0]]), np.zeros((1, 2))).round(4)
+    array([[1.    ],
+           [0.3679]])
+    """
+
+    map: Any
+    name: ClassVar[str] = "mapped_rbf"
+    shift_invariant: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        A = np.asarray(self.map, dtype=np.float64)
+        if A.ndim != 2 or not A.size or not np.all(np.isfinite(A)):
+            raise ValueError(
+                f"map must be a matrix of finite numbers, one column per feature; got shape {A.shape}"
+                f"{'' if np.all(np.isfinite(A)) else ' with NaN or infinity'}."
+            )
+        object.__setattr__(self, "map", A)
+
+    def __repr__(self) -> str:
+        return f"MappedRBF(map of shape {self.map.shape})"
+
+    @property
+    def gamma(self) -> Array:
+        """The width of every feature where only that one differs: the diagonal of A'A."""
+        return np.einsum("rf,rf->f", self.map, self.map)
+
+    @property
+    def rank(self) -> int:
+        """Number of rows of the map."""
+        return len(self.map)
+
+    def directions(self) -> tuple[Array, Array]:
+        """Eigenvalues of A'A in descending order, (rank,), and their directions in the rows of (rank, n_features)."""
+        _, singular, directions = np.linalg.svd(self.map, full_matrices=False)
+        return singular**2, directions
+
+    def mapped(self, X: Matrix) -> Array:
+        """The inputs A x, (n, rank)."""
+        X = dense_rows(X)
+        return dot(X, self.map.astype(np.result_type(X.dtype, np.float32)))
+
+    def block(self, X: Matrix, Z: Array) -> Array:
+        P = self.mapped(X)
+        Q = self.mapped(Z.astype(P.dtype, copy=False))
+        product = np.dot(P, Q.T)
+        gaussian_finisher()(product, square_norms(P), square_norms(Q), 2.0)
+        return product
+
+    def pre(self, X: Matrix, Z: Array) -> Array:
+        P = self.mapped(X)
+        return RBF(1.0).pre(P, self.mapped(Z.astype(P.dtype, copy=False)))
+
+    def finish(self, pre: Array) -> Array:
+        return RBF(1.0).finish(pre)
+
+    def diag(self, X: Matrix) -> Array:
+        return np.ones(X.shape[0])
+
+    @property
+    def theta(self) -> Array:
+        return self.map.ravel()
+
+    def with_theta(self, theta: Array) -> MappedRBF:
+        return MappedRBF(np.reshape(theta, self.map.shape))
+
+    def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
+        # With V = W * K, P = X A' and Q = Z A': dQ = 2 (V'P - diag(V'1) Q) and dP = 2 (V Q - diag(V 1) P), from which
+        # dZ = dQ A and dA = dP'X + dQ'Z.  V'P is (V'X) A' and Q'V'X is half of dP'X: at full rank one product suffices.
+        X = dense_rows(X)
+        W *= K
+        A, (r, d) = self.map, self.map.shape
+        Z = np.asarray(Z, dtype=np.float64)
+        P, Q = self.mapped(X), Z @ A.T
+        rows, columns = W.sum(axis=1, dtype=np.float64), W.sum(axis=0, dtype=np.float64)
+        if 2 * r < d:
+            d_rows = (np.dot(W, Q.astype(W.dtype)) - rows[:, None].astype(W.dtype) * P).astype(P.dtype, copy=False)
+            products, of_rows = np.dot(W.T, P).astype(np.float64, copy=False), tdot(d_rows, X)
+        else:
+            sums = tdot(W, X).astype(np.float64, copy=False)
+            products, of_rows = sums @ A.T, Q.T @ sums - tdot(P * rows[:, None].astype(P.dtype), X)
+        d_mapped = 2.0 * (products - columns[:, None] * Q)
+        return d_mapped @ A, (2.0 * of_rows + d_mapped.T @ Z).ravel()
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "map": self.map}

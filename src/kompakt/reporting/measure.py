@@ -154,12 +154,30 @@ def relevance_of(subject: Subject) -> Array | None:
 
     None where the kernel has one gamma for all features.
     """
-    gamma = getattr(subject.model.kernel, "gamma", 0.0)
-    if np.ndim(gamma) == 0:
-        return None
+    gamma = subject.model.widths
+    return None if np.ndim(gamma) == 0 else np.asarray(np.abs(gamma) * _spread_seen(subject) ** 2)
+
+
+def _spread_seen(subject: Subject) -> Array:
+    """Standard deviation of every feature as the model scales it, before it maps the features."""
+    model = subject.model
     # without the shift, which changes no variance and would make sparse rows dense
-    seen = replace(subject.model, input_shift=None)._transformed(subject.X[:MOMENT_ROWS])
-    return np.asarray(np.abs(gamma) * moments_of(seen)[1] ** 2)
+    unmapped = replace(model, input_shift=None, input_map=None, basis=np.zeros((model.n_basis_, model.n_features)))
+    return moments_of(unmapped._transformed(subject.X[:MOMENT_ROWS]))[1]
+
+
+def directions_of(subject: Subject, most: int = 3) -> list[tuple[float, Array]]:
+    """The combinations of standardised features that the map of a model weighs most: share, and loadings (d,).
+
+    They are the leading eigenvectors of A'A, where A maps features in units of their deviation; shares are of the sum
+    of all eigenvalues.  Of the two signs the one that makes the largest loading positive is given.
+    """
+    if subject.model.input_map is None:
+        return []
+    _, singular, loadings = np.linalg.svd(subject.model.input_map * _spread_seen(subject), full_matrices=False)
+    shares = singular**2 / max(float(np.sum(singular**2)), 1e-300)
+    signs = np.sign(loadings[np.arange(len(loadings)), np.argmax(np.abs(loadings), axis=1)])
+    return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(most, len(shares)))]
 
 
 def features_by_relevance(subject: Subject, relevance: Array | None) -> Array:
@@ -271,7 +289,8 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     runs = [timeit.repeat(partial(one.decision_function, batch), number=1, repeat=5) for one in models]
     times = np.min(runs, axis=1) / batch.shape[0]
     sizes = [one.n_basis_ for one in models]
-    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in models])
+    maps = 0 if subject.model.input_map is None else subject.model.input_map.size
+    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size + maps) for one in models])
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
     counts, predictions, errors, r2 = [], [], [], []
     for one in models:

@@ -32,6 +32,8 @@ Array = np.ndarray
 MOST_BYTES = 2_000_000
 #: features and classes that are listed, features that are ranked, vectors of the table
 _MOST_FEATURES, _MOST_CLASSES, _MOST_RANKED, _MOST_VECTORS = 30, 30, 20, 25
+#: features shown of a direction of the map
+_MOST_LOADINGS = 6
 
 
 def report(
@@ -138,7 +140,7 @@ def report(
     if measured.confusion is not None:
         confusion = _confusion(subject.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
-    gamma = getattr(model.kernel, "gamma", np.nan)
+    gamma = model.widths
     page = _template().render(
         title=title or f"{subject.name}: report",
         data=data,
@@ -160,6 +162,9 @@ def report(
         class_counts=_class_counts(subject),
         features=_features(subject, relevant),
         relevance=[] if relevance is None or len(relevance) < 2 else _ranking(relevance, subject),
+        directions=[
+            (text.percent(share), _loadings(parts, subject)) for share, parts in measure.directions_of(subject)
+        ],
         n_feature_rows=min(MOMENT_ROWS, subject.n_rows),
         measured=measured,
         n_matched=n_matched,
@@ -239,6 +244,12 @@ def _ranking(relevance: Array, subject: Subject) -> list[tuple[str, float, str]]
     order = np.argsort(-shares, kind="stable")[:_MOST_RANKED]
     written = ["< 0.1 %" if 0 < share < 1e-3 else text.percent(share) for share in shares]
     return [(subject.feature_names[j], float(shares[j]), written[j]) for j in order]
+
+
+def _loadings(loadings: Array, subject: Subject) -> list[tuple[str, float, str]]:
+    """The features with the largest parts in a direction; bars have their sizes, texts their signs."""
+    order = np.argsort(-np.abs(loadings), kind="stable")[:_MOST_LOADINGS]
+    return [(subject.feature_names[j], abs(float(loadings[j])), f"{loadings[j]:+.2f}") for j in order]
 
 
 def _features(subject: Subject, relevant: Array) -> list[tuple[str, Array, Array]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from kompakt.losses import LeastSquares
 from kompakt.solve import kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
@@ -9,8 +12,13 @@ from kompakt.solve.problem import Array, Problem, Settings, Solution
 __all__ = ["Problem", "Settings", "Solution", "solve"]
 
 
-def solve(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
+def solve(
+    problem: Problem, start: Array | None = None, settings: Settings | None = None, outputs: Array | None = None
+) -> Solution:
     """Weights that minimise the problem's objective, by the solver that fits its loss.
+
+    `start` are coordinates to start from; `outputs` (n, L) those of a similar machine on the same rows, a better start
+    where the basis has moved.
 
     Least squares in closed form, other piecewise quadratic losses by finite Newton, piecewise linear ones by rounding.
 
@@ -19,7 +27,10 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
     >>> import numpy as np
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
-    >>> from kompakt.losses import LeastSquares
+    >>> from collections.abc import Callable
+    from functools import partial
+
+    from kompakt.losses import LeastSquares
     >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve import Problem, solve
     >>> X = np.array([[0.0], [1.0], [2.0]])
@@ -29,10 +40,11 @@ def solve(problem: Problem, start: Array | None = None, settings: Settings | Non
     (array([[3.]]), array([1.]))
     """
     settings = settings or Settings()
+    minimise: Callable[..., Solution]
     if isinstance(problem.loss, LeastSquares):
         minimise = newton.minimise_squares
     elif problem.loss.piecewise_quadratic:
-        minimise = newton.minimise
+        minimise = partial(newton.minimise, outputs=outputs)
     else:
         minimise = kinks.minimise
     return settings.run.step("weights", lambda: minimise(problem, start, settings), Solution)

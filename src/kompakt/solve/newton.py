@@ -7,6 +7,10 @@ exact minimiser along the step is found from predictions held per row.
 When few rows enter or leave the active set, a pass sums only their outer products and adds the change to the Hessian
 it had: this is the rank-one updating of section 2.2, done on the matrix instead of its factor, because refactoring
 m x m costs less than one product with the rows.
+
+With many outputs the Hessians are what costs: n m^2 for each output, where a gradient costs n m.  So a pass then sums
+gradients only, steps use the Hessian that an output had, and only the outputs whose gradient did not fall to a tenth
+get theirs anew, in a pass of its own.
 """
 
 from __future__ import annotations
@@ -143,6 +147,13 @@ def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ..
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 #: predictions that are held at most, to shorten a step exactly: beyond, wherever the rows are, by passes
 _MOST_HELD = 1 << 22
+#: outputs from which on Hessians are kept over several steps
+_MANY_OUTPUTS = 3
+#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew, at
+#: a cost that grows with the share of active rows: while most rows are active, more patience pays
+_GOOD_STEP, _PATIENT = 0.1, 0.7
+#: a tolerance above which the solution is a guide only, as in a descent on the basis: it may end with a kept Hessian
+_ROUGH = 1e-7
 
 
 @dataclass(frozen=True)
@@ -157,34 +168,51 @@ class Sums:
     active: Array  # (L,) sum of the curvatures
 
 
-def minimise(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
+def minimise(
+    problem: Problem, start: Array | None = None, settings: Settings | None = None, outputs: Array | None = None
+) -> Solution:
     """Minimise a piecewise quadratic loss; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
     theta = start_coordinates(problem, start)
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
+    keep_hessians = (L >= _MANY_OUTPUTS or outputs is not None) and not _shared_curvature(problem)
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
-        sums = run_pass(problem, theta, None, moving, None)
+        guess = None if outputs is None else _from_outputs(problem, outputs)
+        if guess is None:
+            # without weights yet, all rows are as active for one output as for another
+            alike = start is None and keep_hessians and problem.loss.for_classes
+            sums = run_pass(problem, theta, None, moving, None, alike=alike)
+        else:
+            theta = guess[0]
+            sums = replace(run_pass(problem, theta, None, moving, None, hessian=False), hessian=guess[1])
         objective = penalised(problem, theta, sums.losses[0])
         optimality = relative_gradient(problem, theta, sums)
         n_iter, done = 0, optimality <= tol
         jitter = problem.design.jitter
+        fresh = np.full(L, guess is None)  # Hessians that belong to this very point
     else:  # goes on after the iteration that was written down last
-        theta, held, moving, objective, optimality, done, n_iter, jitter = place.last
+        theta, held, moving, objective, optimality, done, n_iter, jitter, fresh = place.last
         sums = Sums(**held)
+    factors: dict[int, Factor] = {}
     while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
-        step, factor_jitter = newton_step(problem, theta[:, moving], sums)
+        step, factor_jitter = (
+            newton_step(problem, theta[:, moving], sums, factors, moving)
+            if keep_hessians
+            else newton_step(problem, theta[:, moving], sums)
+        )
         jitter = max(jitter, factor_jitter)
         gradient = problem.penalty[:, None] * theta[:, moving] + sums.gradient
         slope = np.einsum("pl,pl->l", gradient, step)
-        trial = run_pass(problem, theta[:, moving], step, moving, sums)
+        trial = run_pass(problem, theta[:, moving], step, moving, sums, hessian=not keep_hessians)
+        trials = _trials(problem)
         values = np.stack(
-            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_trials(problem))]
+            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(trials)]
         )
         # nothing is left to gain beyond rounding: the point is optimal as far as this precision can tell
         settled = -slope <= 4 * eps * np.abs(objective[moving])
@@ -196,12 +224,23 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         if not full.all():
             lengths[~full] = _shorter(problem, theta[:, moving], step, moving, values, ~full)
         theta[:, moving] += lengths * step
-        sums = trial if full.all() else run_pass(problem, theta[:, moving], None, moving, None)
+        if not full.all():
+            trial = run_pass(problem, theta[:, moving], None, moving, None, hessian=not keep_hessians)
+        before, sums = optimality[moving], trial if not keep_hessians else replace(trial, hessian=sums.hessian)
         objective[moving] = penalised(problem, theta[:, moving], sums.losses[0])
         optimality[moving] = relative_gradient(problem, theta[:, moving], sums)
         done[moving] = (optimality[moving] <= tol) | settled
+        if keep_hessians:
+            # weights that are wanted to many digits end with a step of their own Hessian, as Newton's method does
+            done[moving] &= fresh[moving] | settled | (settings.tol > _ROUGH)
+            hoped = np.clip(1.5 * sums.active / max(problem.mass, 1e-300), _GOOD_STEP, _PATIENT)
+            poor = ~done[moving] & (~full | (optimality[moving] > hoped * before) | (optimality[moving] <= tol))
+            sums = _renew_hessians(problem, theta, moving, sums, poor)
+            fresh[moving] = poor
+            for output in moving[poor]:
+                factors.pop(int(output), None)
         if place.due():
-            place.save((theta, vars(sums), moving, objective, optimality, done, n_iter, jitter))
+            place.save((theta, vars(sums), moving, objective, optimality, done, n_iter, jitter, fresh))
     return Solution(
         weights=problem.design.to_weights(theta[:-1]),
         intercept=theta[-1].copy(),
@@ -212,6 +251,45 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
         optimality=optimality,
         jitter=jitter,
     )
+
+
+def _from_outputs(problem: Problem, outputs: Array) -> tuple[Array, Array] | None:
+    """The minimiser where every loss is the parabola that touches it at these outputs, and its Hessians.
+
+    Outputs (n, L) of a machine with a similar basis tell which rows are active, and that is all that Newton's method
+    needs to know: a better start than the weights of that machine, which are large and cancel each other.
+    """
+    active, gram, product, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs))
+    hessian, active = _hessian(problem, active, gram, product)
+    if not np.all(active > 0.0):
+        return None
+    gradient = -problem.C * right
+    if problem.linear is not None:
+        gradient = gradient + problem.linear
+    zero = np.zeros_like(gradient)
+    sums = Sums(zero[:1], gradient, np.abs(gradient[-1]), hessian, 1.0, active)
+    return newton_step(problem, zero, sums)[0], hessian
+
+
+def _parabola_sums(loss: Loss, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    """What the Hessians of a block need, and Phi' (D f - g) with its sum, (m + 1, L)."""
+    rows = _BlockLosses(loss, np.arange(outputs.shape[1]), Phi, block)
+    f = outputs[block.start : block.stop].astype(rows.dtype, copy=False)
+    _, slopes, curvature = rows.terms(f)
+    right = curvature * f - slopes
+    right = np.concatenate([Phi.T @ right.astype(Phi.dtype, copy=False), _column_sums(right)[None]])
+    return *_curved(Phi, curvature), right
+
+
+def _renew_hessians(problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array) -> Sums:
+    """The sums with the Hessians of some of the outputs summed at `theta`."""
+    if not which.any():
+        return sums
+    outputs = moving[which]
+    function = partial(_curvature_sums, problem.loss.take_outputs(outputs), theta[:, outputs], outputs)
+    hessian, active = sums.hessian.copy(), sums.active.copy()
+    hessian[which], active[which] = _hessian(problem, *problem.design.map_reduce(function))
+    return replace(sums, hessian=hessian, active=active)
 
 
 def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
@@ -246,55 +324,73 @@ def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
     return np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny)
 
 
-def newton_step(problem: Problem, theta: Array, sums: Sums) -> tuple[Array, float]:
-    """-H^-1 gradient for every output (eq. 6), and the jitter that H needed."""
+def newton_step(
+    problem: Problem,
+    theta: Array,
+    sums: Sums,
+    factors: dict[int, Factor] | None = None,
+    outputs: Array | None = None,
+) -> tuple[Array, float]:
+    """-H^-1 gradient for every output (eq. 6), and the jitter that H needed.
+
+    `factors` are those of Hessians used before, by number of the output; new ones are added.
+    """
     penalty = problem.penalty
     gradient = penalty[:, None] * theta + sums.gradient
+    if not problem.fit_intercept:
+        gradient[-1] = 0.0
     step = np.empty_like(theta)
     jitter = 0.0
     shared = len(sums.hessian) == 1
-    factor: Factor | None = None
-    for output in range(theta.shape[1]):
-        if factor is None or not shared:
-            H = sums.hessian[0 if shared else output] + np.diag(penalty)
+    known = {} if factors is None else factors
+    for position in range(theta.shape[1]):
+        key = int(outputs[position]) if outputs is not None else 0 if shared else position
+        factor = known.get(key)
+        if factor is None:
+            H = sums.hessian[0 if shared else position] + np.diag(penalty)
             if not problem.fit_intercept:
                 H[-1, :] = H[:, -1] = 0.0
                 H[-1, -1] = 1.0
             elif H[-1, -1] <= 0.0:
                 # No row has curvature, so the intercept has none.  Moving it together with the weights zigzags: the
                 # intercept goes first, alone, to its minimum (see the line search), and the weights when it is there.
-                if abs(gradient[-1, output]) > 1e-12 * sums.magnitude[output]:
-                    step[:, output] = 0.0
-                    step[-1, output] = -gradient[-1, output] / sums.magnitude[output]
+                if abs(gradient[-1, position]) > 1e-12 * sums.magnitude[position]:
+                    step[:, position] = 0.0
+                    step[-1, position] = -gradient[-1, position] / sums.magnitude[position]
                     continue
                 H[-1, -1] = 1.0
-            factor = factorise(H, what="Hessian")
-            jitter = max(jitter, factor.jitter)
-        right = gradient[:, output].copy()
-        if not problem.fit_intercept:
-            right[-1] = 0.0
-        step[:, output] = -factor.solve(right)
+            factor = known[key] = factorise(H, what="Hessian")
+        jitter = max(jitter, factor.jitter)
+        step[:, position] = -factor.solve(gradient[:, position])
     return step, jitter
 
 
-def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array, known: Sums | None) -> Sums:
+def run_pass(
+    problem: Problem,
+    theta: Array,
+    step: Array | None,
+    outputs: Array,
+    known: Sums | None,
+    *,
+    hessian: bool = True,
+    alike: bool = False,
+) -> Sums:
     """One pass over the rows: losses at theta + t * step, gradient and Hessian at the full step.
 
     `known` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
+    `alike` says that all outputs have the same curvature here, so that one Hessian is summed for all of them.
     """
-    shared = _shared_curvature(problem)
-    by_change = known is not None and step is not None and not shared and known.changed < 0.25
+    alike = alike and problem.design.rows.weight_columns <= 1
+    shared = alike or _shared_curvature(problem)
+    by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
-    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, by_change)
-    losses, gradient, magnitude, gram, product, active, changed = problem.design.map_reduce(function)
-    L = len(gram)
-    hessian = np.empty((L, len(theta), len(theta)))
-    hessian[:, :-1, :-1] = gram
-    hessian[:, :-1, -1] = hessian[:, -1, :-1] = product.T
-    hessian[:, -1, -1] = active
-    hessian *= problem.C
+    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, by_change)
+    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function)
+    H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
+    if alike:
+        H, active = np.repeat(H, len(outputs), axis=0), np.repeat(active, len(outputs))
     if by_change and known is not None:
-        hessian += known.hessian
+        H += known.hessian
         active = active + known.active
     gradient, magnitude = problem.C * gradient, problem.C * magnitude
     if problem.linear is not None:
@@ -304,10 +400,21 @@ def run_pass(problem: Problem, theta: Array, step: Array | None, outputs: Array,
         losses=problem.C * losses,
         gradient=gradient,
         magnitude=magnitude,
-        hessian=hessian,
+        hessian=H,
         changed=float(changed) / max(1.0, float(np.sum(np.abs(active)))) if step is not None else 1.0,
-        active=np.asarray(active),
+        active=active,
     )
+
+
+def _hessian(problem: Problem, active: Array, gram: Array, product: Array) -> tuple[Array, Array]:
+    """Hessians (L, m + 1, m + 1) with the intercept, C included, from the sums of a pass; and the active rows."""
+    m = gram.shape[1]
+    hessian = np.empty((len(gram), m + 1, m + 1))
+    hessian[:, :-1, :-1] = gram
+    hessian[:, :-1, -1] = hessian[:, -1, :-1] = product.T
+    hessian[:, -1, -1] = active
+    hessian *= problem.C
+    return hessian, active
 
 
 def _in_memory(problem: Problem) -> bool:
@@ -332,35 +439,91 @@ def newton_sums(
     trials: Array,
     outputs: Array,
     shared: bool,
+    hessian: bool,
     by_change: bool,
     Phi: Array,
     block: RowBlock,
 ) -> tuple[Array, ...]:
     """The sums of one block (a pure function, so that it can run anywhere)."""
-    assert block.targets is not None
-    y = block.targets[:, outputs]
-    s = block_weights(block.weights, len(block), outputs)
-    f = predict(Phi, theta)
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    before = None
     if step is None:
-        losses = np.sum(s * loss.value(y, f), axis=0)[None]
-        full = f
+        f = rows.predict(theta)
+    elif len(trials) == 1 and not (hessian and not shared):
+        f = rows.predict(theta + step)
     else:
-        g = predict(Phi, step)
-        losses = np.stack([np.sum(s * loss.value(y, f + t * g), axis=0) for t in trials])
-        full = f + g
-    slopes = s * loss.gradient(y, full)
-    gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), np.sum(slopes, axis=0)[None]])
-    magnitude = np.sum(np.abs(slopes), axis=0)
-    curvature = (s * loss.curvature(y, full))[:, :1] if shared else s * loss.curvature(y, full)
+        both = rows.predict(np.concatenate([theta, step], axis=1))
+        before, along = both[:, : theta.shape[1]], both[:, theta.shape[1] :]
+        f = before + along
+    value, slopes, curvature = rows.terms(f)
+    losses = _column_sums(value)[None]
+    if step is not None and len(trials) > 1:
+        assert before is not None
+        losses = np.concatenate([losses, *(_column_sums(rows.terms(before + t * along)[0])[None] for t in trials[1:])])
+    gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), _column_sums(slopes)[None]])
+    magnitude = _column_sums(np.abs(slopes))
+    if not hessian:
+        return losses, gradient, magnitude, np.zeros(()), _column_sums(curvature)
+    if shared:
+        curvature = curvature[:, :1]
     changed = 0.0
-    if step is not None and not shared:
-        change = curvature - s * loss.curvature(y, f)
+    if before is not None and not shared:
+        change = curvature - rows.terms(before)[2]
         changed = float(np.sum(np.abs(change)))
         if by_change:
             curvature = change
-    grams = np.stack([_signed_gram(Phi, d) for d in curvature.T])
-    product = Phi.T @ curvature.astype(Phi.dtype, copy=False)
-    return losses, gradient, magnitude, grams, product, np.sum(curvature, axis=0), np.array(changed)
+    return losses, gradient, magnitude, np.array(changed), *_curved(Phi, curvature)
+
+
+def _curvature_sums(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+    """What the Hessians of a block need."""
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    return _curved(Phi, rows.terms(rows.predict(theta))[2])
+
+
+def _curved(Phi: Array, curvature: Array) -> tuple[Array, ...]:
+    """Sum of the curvatures, Phi' D Phi and Phi' D for every output, D of either sign."""
+    m = Phi.shape[1]
+    grams = np.empty((curvature.shape[1], m, m))
+    columns = np.ascontiguousarray(curvature.T)
+    signed = bool(columns.min(initial=0.0) < 0.0)
+    for gram, d in zip(grams, columns, strict=True):
+        gram[:] = weighted_gram(Phi, np.maximum(d, 0.0) if signed else d)
+        if signed:
+            gram -= weighted_gram(Phi, np.maximum(-d, 0.0))
+    return _column_sums(curvature), grams, Phi.T @ curvature.astype(Phi.dtype, copy=False)
+
+
+class _BlockLosses:
+    """Losses of a block for some of the outputs.  Margins need no more digits than the features have."""
+
+    def __init__(self, loss: Loss, outputs: Array, Phi: Array, block: RowBlock) -> None:
+        y, weights = block.targets, block.weights
+        assert y is not None
+        if len(outputs) < y.shape[1]:
+            y = y[:, outputs]
+        self.loss, self.Phi = loss, Phi
+        self.dtype = Phi.dtype if loss.for_classes and not loss.for_regression else np.dtype(np.float64)
+        self.y = y.astype(self.dtype, copy=False)
+        self.s = None if weights is None else block_weights(weights, len(block), outputs).astype(self.dtype, copy=False)
+
+    def predict(self, theta: Array) -> Array:
+        f = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
+        f += theta[-1].astype(self.dtype, copy=False)
+        return f
+
+    def terms(self, f: Array) -> tuple[Array, Array, Array]:
+        """Value, slope and curvature of the losses, weights included."""
+        terms = self.loss.terms(self.y, f)
+        if self.s is None:
+            return terms
+        value, slope, curvature = terms
+        return self.s * value, self.s * slope, self.s * curvature
+
+
+def _column_sums(values: Array) -> Array:
+    """Sums over the rows in float64; a product is several times as fast as a sum over the first axis."""
+    return np.ones(len(values)) @ values.astype(np.float64, copy=False)
 
 
 def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> Array:
@@ -370,19 +533,8 @@ def run_losses(problem: Problem, theta: Array, step: Array, outputs: Array) -> A
 
 
 def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
-    assert block.targets is not None
-    y = block.targets[:, outputs]
-    s = block_weights(block.weights, len(block), outputs)
-    f, g = predict(Phi, theta), predict(Phi, step)
-    return (np.stack([np.sum(s * loss.value(y, at), axis=0) for at in (f, f + g)]),)
-
-
-def _signed_gram(Phi: Array, d: Array) -> Array:
-    """Phi' diag(d) Phi for d of either sign."""
-    gram = weighted_gram(Phi, np.maximum(d, 0.0)).astype(np.float64, copy=False)
-    if np.any(d < 0.0):
-        gram = gram - weighted_gram(Phi, np.maximum(-d, 0.0))
-    return gram
+    rows = _BlockLosses(loss, outputs, Phi, block)
+    return (np.stack([_column_sums(rows.terms(rows.predict(at))[0]) for at in (theta, theta + step)]),)
 
 
 def predict(Phi: Array, theta: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,13 @@ class Problem:
     def n_outputs(self) -> int:
         return self.design.rows.n_outputs
 
-    @property
+    @cached_property
     def mass(self) -> float:
         """Sum of the weights of the rows (their number where weights are not held), a size to compare with."""
         rows = self.design.rows
         return steady(rows.mass) / max(1, rows.weight_columns)
 
-    @property
+    @cached_property
     def penalty(self) -> Array:
         """Diagonal of the penalty on (w, b): ones, and 0 or 1 for the intercept."""
         diagonal = np.ones(self.design.n_basis + 1)

@@ -238,13 +238,13 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     return factors
 
 
-#: values of `gamma` that mean widths learned by the fit, starting from "scale"
-LEARNED = ("learn", "ard", "loo")
+#: values of `gamma` that mean widths or a map learned by the fit, starting from "scale"
+LEARNED = ("learn", "ard", "full", "loo")
 
 
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
-    learned = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
+    learned = getattr(estimator, "_learned_widths", LEARNED[:3]) if hasattr(estimator, "refine") else ()
     given = estimator.gamma
     if isinstance(given, str) and given in LEARNED and given not in learned:
         raise ValueError(

@@ -15,7 +15,7 @@ from kompakt.basis.build import Array, Machine, Plan, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
-from kompakt.kernels import Precomputed
+from kompakt.kernels import RBF, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
@@ -87,22 +87,32 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
 
 def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:
     """The frozen model; its basis is in the user's coordinates, not centred."""
-    rows, spec = data.rows, machine.spec
+    rows, kernel = data.rows, machine.spec.kernel
     vectors = machine.basis.vectors
     source = data.source
+    offset = None if rows.offset is None else rows.offset.astype(np.float64)
     scaling: dict[str, Any] = {}
     if isinstance(source, StreamedRows):
         scaling = {"input_shift": source.reader.shift, "input_scale": source.reader.scale}
+    if isinstance(kernel, MappedRBF):  # the vectors are kept as they are mapped: fewer numbers, and mapped only once
+        shift, scale = scaling.get("input_shift"), scaling.get("input_scale")
+        if offset is not None:
+            shift = (0.0 if shift is None else shift) + offset * (1.0 if scale is None else scale)
+        vectors = kernel.mapped(vectors)
+        scaling |= {"input_shift": shift, "input_map": kernel.map}
+        kernel, offset = RBF(1.0), None
+    elif offset is not None:
+        vectors = vectors + rows.offset
     return Model(
-        kernel=Precomputed() if isinstance(spec.kernel, Precomputed) else spec.kernel,
-        basis=vectors if rows.offset is None else vectors + rows.offset,
+        kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
+        basis=vectors,
         weights=machine.solution.weights,
         intercept=machine.solution.intercept,
         kind="classifier" if data.classifier else "regressor",
         n_features=rows.n_features,
         classes=data.classes,
-        coding=spec.coding if data.classifier else None,
-        offset=None if rows.offset is None else rows.offset.astype(np.float64),
+        coding=machine.spec.coding if data.classifier else None,
+        offset=offset,
         squeeze=data.single,
         calibration=calibration,
         **scaling,
