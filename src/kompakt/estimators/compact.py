@@ -190,7 +190,7 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
         Iterations of the descent at most.
     validation_fraction : float, default=0.1
         Share of the rows (at most 5,000) held out to say where refinement stops. Below 3,000 rows they are held out
-        in three folds, below 400 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
+        in three folds, below 200 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
         refinement goes all the way.
     tune : bool, default=False
         Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
@@ -357,7 +357,7 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
         Iterations of the descent at most.
     validation_fraction : float, default=0.1
         Share of the rows (at most 5,000) held out to say where refinement stops. Below 3,000 rows they are held out
-        in three folds, below 400 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
+        in three folds, below 200 in five, whose mean loss says how far to go on all rows; below 100 rows, and with 0,
         refinement goes all the way.
     tune : bool, default=False
         Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
