@@ -338,7 +338,7 @@ def _check_model(model: Model) -> None:
         "basis": (model.basis, (m, d if model.input_map is None else len(model.input_map))),
         "weights": (model.weights, (m, L)),
         "intercept": (model.intercept, (L,)),
-        "input_map": (model.input_map, np.shape(model.input_map)[:1] + (d,)),
+        "input_map": (model.input_map, (0 if model.input_map is None else len(model.input_map), d)),
         **{name: (getattr(model, name), (d,)) for name in (*_PER_FEATURE, "feature_names")},
     }
     if model.calibration is not None:
