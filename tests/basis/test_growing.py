@@ -229,9 +229,7 @@ def test_starts_that_overshoot(way):
     # one row far from the kink and a tiny q: the first Newton step lands far away, where curvature is different
     y, f, s = np.ones((1, 2)), np.array([[2.0, -1000.0]]), np.ones((1, 2))
     columns = np.array([[[1.0, 1e-3]]])
-    t, decrease = minimise_along(
-        SquaredHinge(), y, f, s, columns, np.zeros((1, 1)), np.full((1, 1), 1e-9), tol=1e-9
-    )
+    t, decrease = minimise_along(SquaredHinge(), y, f, s, columns, np.zeros((1, 1)), np.full((1, 1), 1e-9), tol=1e-9)
     slope = 1e-9 * t[0, 0] - 1e-3 * max(0.0, 1001.0 - 1e-3 * t[0, 0]) - max(0.0, 1.0 - 2.0 - t[0, 0])
     assert abs(slope) < 1e-6
     assert decrease[0, 0] > 0

@@ -32,7 +32,7 @@ logger = logging.getLogger("kompakt")
 #: fewer rows than this are too few to hold some out
 _LEAST_ROWS_TO_HOLD_OUT = 100
 #: below so many rows one part held out is noise: so many folds are used
-_FOLDS = ((400, 5), (3000, 3))
+_FOLDS = ((200, 5), (3000, 3))
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
 
@@ -285,6 +285,8 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
             total.facts["metric"] = learn
         if left < 1 or run.late or (total.result is not None and total.result.interrupted is not None):
             break
+        if 2 * best < length - 1:  # overfitted before half of the way: more parameters would do so sooner
+            break
     total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
     if total.result is not None:
         index = np.concatenate([held for _, held in splits])
@@ -310,7 +312,7 @@ def _after(before: Refined | None, now: Refined) -> Refined:
 
 def _patience(plan: Plan) -> int:
     """Iterations without a lower loss after which a descent ends: its first ones may gain nothing for a while."""
-    return max(5, plan.refine_iter // 4)
+    return max(5, plan.refine_iter // 5)
 
 
 def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:

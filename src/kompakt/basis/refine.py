@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
@@ -499,6 +499,7 @@ def descend(
                 look(x)
         return known
 
+    free = np.full(basis.size, np.inf)  # the vectors may go anywhere
     start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
     steps = 0
     kept: tuple[Array, Array] | None = None
@@ -517,8 +518,7 @@ def descend(
             start,
             jac=True,
             method="L-BFGS-B",
-            # the centres are free
-            bounds=[(None, None)] * basis.size + list(zip(theta - room, theta + room, strict=True)),
+            bounds=Bounds(np.append(-free, theta - room), np.append(free, theta + room)),
             options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
             callback=count,
         )

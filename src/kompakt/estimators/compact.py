@@ -61,7 +61,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         Never worse than the start on the training objective or on held-out rows.
     validation_fraction
         Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over
-        three folds, below 400 over five. Below 100 rows, and with 0, refinement goes all the way.
+        three folds, below 200 over five. Below 100 rows, and with 0, refinement goes all the way.
     tune
         By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.
     cv
