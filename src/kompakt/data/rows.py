@@ -213,8 +213,7 @@ class ArrayRows(Rows):
         def write(block: RowBlock) -> None:
             out[block.start : block.stop] = function(block)
 
-        for _ in ordered_map(write, list(blocks(self, block_rows, (0, self.n_rows)))):
-            pass
+        self.for_each(write, block_rows)
         return out
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
@@ -222,7 +221,12 @@ class ArrayRows(Rows):
         if 0 < self.n_rows <= block_rows:
             function(self.block(0, self.n_rows))  # one block needs no pool
             return
-        for _ in ordered_map(function, list(blocks(self, block_rows, (0, self.n_rows)))):
+
+        def some(bounds: Bounds) -> None:
+            for block in blocks(self, block_rows, bounds):
+                function(block)
+
+        for _ in ordered_map(some, task_bounds(self.n_rows, block_rows)):
             pass
 
     def block(self, start: int, stop: int) -> RowBlock:
