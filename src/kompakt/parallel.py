@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -168,10 +168,13 @@ def _become_worker() -> None:
 def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Apply `function` to items on the block threads; results come in order, few at a time.
 
-    At most two results per thread are waiting, so the memory of partial sums is bounded.
+    At most two results per thread are waiting, so the memory of partial sums is bounded.  Where the items are at hand
+    the calling thread works too, and others help as they get a core: on a busy machine nobody waits for a thread that
+    has not begun.
     """
     n_threads = current_threads()
-    if n_threads == 1 or (isinstance(items, list | range) and len(items) == 1):
+    at_hand = isinstance(items, list | tuple | range)
+    if n_threads == 1 or (at_hand and len(items) == 1):  # type: ignore[arg-type]
         for item in items:
             give_up_if_cancelled()  # where this thread does a whole grid point on a caller's behalf
             yield function(item)
@@ -181,6 +184,9 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         if pool is None:
             pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt", initializer=_become_worker)
             _pools[n_threads] = pool
+    if at_hand:
+        yield from _shared_work(pool, n_threads, function, items)  # type: ignore[arg-type]
+        return
     waiting: list[Future[R]] = []
     cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
     context.run(_cancel.set, cancel)
@@ -195,6 +201,66 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
         cancel.set()
         wait([future for future in waiting if not future.cancel()])
+
+
+def _shared_work(
+    pool: ThreadPoolExecutor, n_threads: int, function: Callable[[T], R], items: Sequence[T]
+) -> Iterator[R]:
+    """Results in order; the calling thread and the helpers take the items one by one, from the first on."""
+    change = threading.Condition()
+    results: dict[int, tuple[R | None, BaseException | None]] = {}
+    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
+    context.run(_cancel.set, cancel)
+    taken = given = 0  # items begun, results handed over
+
+    def take() -> int | None:
+        """The next item, None where there is none or too many results are waiting already."""
+        nonlocal taken
+        with change:
+            if taken == len(items) or taken - given >= 2 * n_threads or cancel.is_set():
+                return None
+            taken += 1
+            return taken - 1
+
+    def put(number: int, result: R | None, error: BaseException | None = None) -> None:
+        with change:
+            results[number] = result, error
+            change.notify()
+
+    def help_out() -> None:
+        while (number := take()) is not None:
+            try:
+                put(number, function(items[number]))
+            except BaseException as error:  # the caller's to raise
+                put(number, None, error)
+
+    helpers: list[Future[None]] = []
+    try:
+        for number in range(len(items)):
+            helpers = [helper for helper in helpers if not helper.done()]
+            while len(helpers) < min(n_threads - 1, len(items) - taken - 1):
+                helpers.append(pool.submit(context.copy().run, help_out))
+            while number not in results:
+                own = take()
+                if own is None:
+                    with change:
+                        change.wait_for(lambda: number in results)  # noqa: B023
+                    continue
+                _local.threads = 1  # as on the other threads
+                try:
+                    put(own, function(items[own]))
+                finally:
+                    _local.threads = n_threads
+            with change:
+                result, error = results.pop(number)
+                given += 1
+            if error is not None:
+                raise error
+            yield result  # type: ignore[misc]
+    finally:
+        # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
+        cancel.set()
+        wait([helper for helper in helpers if not helper.cancel()])
 
 
 def _first_result(waiting: list[Future[R]]) -> R:

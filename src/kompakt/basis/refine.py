@@ -25,7 +25,7 @@ from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise
-from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.losses import LeastSquares, Loss, PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.kinks import Rounded
@@ -384,10 +384,14 @@ def _in_stages(
     m = max(1, len(basis))
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
     fitting = max(1000, run.budget // (2 * m * itemsize))
-    first_rows = min(fitting, sample_rows or max(20_000, 40 * m))
+    first_rows, fewer = max(20_000, 40 * m), max(10, max_iter // 5)
+    if isinstance(spec.loss, LeastSquares):
+        # every row bears on a curve, only those near it on a boundary: fewer rows tell the way
+        first_rows, fewer = min(first_rows, max(10_000, 10 * np.size(basis))), max(5, max_iter // 10)
+    first_rows = min(fitting, sample_rows or first_rows)
     sizes = [(min(rows.n_rows, fitting), max_iter)]
     if sizes[0][0] > 1.5 * first_rows:
-        sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, max(10, max_iter // 5)))]
+        sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, fewer))]
     plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
     kernel = spec.kernel
     first: float | None = None
