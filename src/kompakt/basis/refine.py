@@ -154,13 +154,14 @@ class Watch:
         outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
         losses, row_weights = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
         loss = float(np.average(losses, weights=row_weights))
+        loss = loss if np.isfinite(loss) else np.inf
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
         if not self.keep and better and seen:
             seen[best] = {"loss": seen[best]["loss"]}  # its arrays are not needed any more
         seen.append({"loss": loss})
         if self.keep or better:
-            seen[-1] |= {"kernel": kernel, "basis": Z, "outputs": outputs.astype(np.float32)}
+            seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
         return not better and len(seen) - 1 - best >= self.patience
 
 
@@ -416,13 +417,16 @@ def _in_stages(
             n_iter += steps
             n_evaluations += evaluations
             n_kernel_evals += kernel_evals
-            seen += own[1:] if seen else own  # a stage begins where the one before it was best
+            seen += own
             if kept is not None:
                 break
-            if watch is not None and "basis" in seen[best_seen(seen)]:
+            if seen:  # the next stage begins where this one was best
                 kernel, basis = (seen[best_seen(seen)][name] for name in ("kernel", "basis"))
     assert first is not None
-    weights = objective.best_weights
+    weights = seen[best_seen(seen)]["weights"] if seen else objective.best_weights
+    if watch is not None and not seen:  # not even the start could be evaluated
+        assert watch.rows.targets is not None
+        seen = [{"loss": np.inf, "kernel": kernel, "basis": basis, "outputs": np.zeros(watch.rows.targets.shape)}]
     return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights, seen)
 
 
