@@ -15,7 +15,7 @@ from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
-from kompakt.kernels import Kernel
+from kompakt.kernels import Kernel, MappedRBF
 from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem
@@ -131,15 +131,18 @@ class _Partial(KernelMachine):
 
     def _after_fit(self) -> _Running:
         """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-        model = self.model_
-        spec = self._spec(Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes), model.kernel)
+        model, kernel, offset, vectors = self.model_, self.model_.kernel, self.model_.offset, self.model_.basis
+        if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
+            kernel, offset = MappedRBF(model.input_map), model.input_shift
+            vectors = np.asarray(model.basis_vectors_)
+        spec = self._spec(Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes), kernel)
         if self._input_space(model.kernel, model.n_features):
             return _Running(spec, None, Basis(None, np.eye(model.n_features)))
-        vectors = model.basis.astype(np.float64)
-        if model.offset is not None:
-            vectors = vectors - model.offset
+        vectors = vectors.astype(np.float64)
+        if offset is not None:
+            vectors = vectors - offset
         weights = np.concatenate([model.weights, model.intercept[None]])
-        return _Running(spec, model.offset, Basis(None, vectors), weights=weights)
+        return _Running(spec, offset, Basis(None, vectors), weights=weights)
 
     def _batch(self, X: Any, y: Any, sample_weight: Any, *, numeric: bool) -> tuple[Any, Any, Array | None]:
         """Validated float64 rows, targets and weights; rows of weight zero are gone."""
