@@ -281,10 +281,10 @@ class SpSVC(MachineClassifier):
             kernels = [make_kernel(self.kernel, gamma=g, coef0=self.coef0, degree=self.degree) for g in gammas]
         plan, _ = self._growth(fit)
         # weights retrained at every step let the machines of a grid grow side by side; their errors are no higher
-        search_plan = replace(plan, retraining="always")
+        batched = replace(plan, retraining="always")
         splits = splits_of(fit.data, self.cv, fit.run.key)
         errors, losses = fit.run.step(
-            "search", lambda: tune_grid(fit.data, fit.spec, search_plan, splits, kernels, C_grid, plus_one=self.plus_one)
+            "search", lambda: tune_grid(fit.data, fit.spec, batched, splits, kernels, C_grid, plus_one=self.plus_one)
         )
         kernel, C, size = best_point(errors, losses)
         found = kernels[kernel] + 1.0 if self.plus_one else kernels[kernel]
