@@ -133,3 +133,24 @@ def test_what_a_fit_leaves_behind_prints_shortly():
     for record in (sized.model_, sized.size_path_, searched.search_):
         assert len(repr(record)) < 300
         assert "array(" not in repr(record)
+
+
+def test_few_rows_and_many_give_the_same_outputs_and_errors():
+    """Few rows take a short way: the same numbers, and the same refusals."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 5))
+    model = CompactSVC(30, random_state=0, refine_iter=2).fit(X, X[:, 0] * X[:, 1] > 0).model_
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-4)):
+        many = model.decision_function(X.astype(dtype))
+        few = [model.decision_function(X[[i]].astype(dtype))[0] for i in range(20)]
+        assert_allclose(few, many[:20], atol=tolerance * np.abs(many).max())
+    assert model.predict(X[:1].tolist()) == model.predict(X)[:1]
+    assert model.predict(X[:0]).shape == (0,)
+    for rows, message in (
+        (X[:1, :3], "features"),
+        (X[0], "two dimensions"),
+        (np.full((1, 5), np.nan), "NaN"),
+        (X[:1] + 1j, "complex"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict(rows)

@@ -124,6 +124,54 @@ def test_several_outputs_are_solved_as_one_at_a_time():
         assert relative_gradient(X, y, None, 10.0, together, output) < 1e-6
 
 
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("C", [0.1, 10.0, 1e4])
+def test_many_outputs_share_their_hessians_over_steps_and_end_where_newton_ends(C, store, monkeypatch):
+    X, y = data(1200, outputs=7)
+    kept = solve(problem_of(X, y, C=C, store=store))
+    monkeypatch.setattr(newton, "_MANY_OUTPUTS", 100)  # a Hessian of its own in every step
+    plain = solve(problem_of(X, y, C=C, store=store))
+    assert kept.converged
+    assert np.all(kept.optimality <= 1e-8)
+    assert_allclose(kept.objective, plain.objective, rtol=1e-11)
+    assert_allclose(kept.coordinates, plain.coordinates, rtol=1e-7, atol=1e-8 * np.abs(plain.coordinates).max())
+    for output in range(7):
+        assert relative_gradient(X, y, None, C, kept, output) < 1e-8
+
+
+@pytest.mark.parametrize("n_jobs", [2, 4])
+def test_many_outputs_at_any_number_of_threads(n_jobs):
+    X, y = data(1500, outputs=5)
+    alone = solve(problem_of(X, y, store=True))
+    with block_threads(n_jobs):
+        many = solve(problem_of(X, y, store=True))
+        recomputed = solve(problem_of(X, y, store=False))
+    assert alone.coordinates.tobytes() == many.coordinates.tobytes()
+    assert alone.coordinates.tobytes() == recomputed.coordinates.tobytes()
+
+
+@pytest.mark.parametrize("outputs", [1, 4])
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_outputs_of_a_similar_machine_are_a_start(intercept, outputs):
+    """They tell which rows are active: nearer to the solution than the old weights, and the solution is the same."""
+    X, y = data(1000, outputs=outputs)
+    before = problem_of(X, y, **INTERCEPTS[intercept])
+    old = solve(before)
+    f = before.design.matvec(old.coordinates[:-1]) + old.intercept
+    X = X.copy()
+    X[:30] += 0.02 * np.random.default_rng(8).normal(size=(30, X.shape[1]))  # the basis moves a little
+    problem = problem_of(X, y, **INTERCEPTS[intercept])
+    cold, warm = solve(problem), solve(problem, outputs=f)
+    assert warm.converged
+    begin = Settings(max_iter=0)
+    weights = np.concatenate([problem.design.to_coordinates(old.weights), old.intercept[None]])
+    assert np.all(solve(problem, None, begin, f).optimality < 0.3 * solve(problem, weights, begin).optimality)
+    assert_allclose(warm.coordinates, cold.coordinates, rtol=1e-7, atol=1e-8 * np.abs(cold.coordinates).max())
+    # outputs beyond every margin tell nothing: the start is the usual one
+    far = solve(problem, outputs=100.0 * y)
+    assert_allclose(far.coordinates, cold.coordinates, rtol=1e-7, atol=1e-8 * np.abs(cold.coordinates).max())
+
+
 def test_weights_per_output():
     """One-vs-one: weight 0 takes a row out of one output only."""
     X, y = data(outputs=2)

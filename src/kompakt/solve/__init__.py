@@ -27,10 +27,7 @@ def solve(
     >>> import numpy as np
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
-    >>> from collections.abc import Callable
-    from functools import partial
-
-    from kompakt.losses import LeastSquares
+    >>> from kompakt.losses import LeastSquares
     >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve import Problem, solve
     >>> X = np.array([[0.0], [1.0], [2.0]])

@@ -149,8 +149,8 @@ _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 _MOST_HELD = 1 << 22
 #: outputs from which on Hessians are kept over several steps
 _MANY_OUTPUTS = 3
-#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew, at
-#: a cost that grows with the share of active rows: while most rows are active, more patience pays
+#: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew; the
+#: dearer that is, by the number of vectors and the share of active rows, the more patience pays
 _GOOD_STEP, _PATIENT = 0.1, 0.7
 #: a tolerance above which the solution is a guide only, as in a descent on the basis: it may end with a kept Hessian
 _ROUGH = 1e-7
@@ -201,18 +201,14 @@ def minimise(
     while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
-        step, factor_jitter = (
-            newton_step(problem, theta[:, moving], sums, factors, moving)
-            if keep_hessians
-            else newton_step(problem, theta[:, moving], sums)
-        )
+        known = (factors, moving) if keep_hessians else (None, None)
+        step, factor_jitter = newton_step(problem, theta[:, moving], sums, *known)
         jitter = max(jitter, factor_jitter)
         gradient = problem.penalty[:, None] * theta[:, moving] + sums.gradient
         slope = np.einsum("pl,pl->l", gradient, step)
         trial = run_pass(problem, theta[:, moving], step, moving, sums, hessian=not keep_hessians)
-        trials = _trials(problem)
         values = np.stack(
-            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(trials)]
+            [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_trials(problem))]
         )
         # nothing is left to gain beyond rounding: the point is optimal as far as this precision can tell
         settled = -slope <= 4 * eps * np.abs(objective[moving])
@@ -233,7 +229,8 @@ def minimise(
         if keep_hessians:
             # weights that are wanted to many digits end with a step of their own Hessian, as Newton's method does
             done[moving] &= fresh[moving] | settled | (settings.tol > _ROUGH)
-            hoped = np.clip(1.5 * sums.active / max(problem.mass, 1e-300), _GOOD_STEP, _PATIENT)
+            cost = problem.design.n_basis * sums.active / max(problem.mass, 1e-300)  # of a Hessian, in gradients
+            hoped = np.clip(cost / 50.0, _GOOD_STEP, _PATIENT)
             poor = ~done[moving] & (~full | (optimality[moving] > hoped * before) | (optimality[moving] <= tol))
             sums = _renew_hessians(problem, theta, moving, sums, poor)
             fresh[moving] = poor
