@@ -379,3 +379,18 @@ def test_relevance_is_in_the_units_of_the_kernel(page, rows):
     # the lines of the vectors go across the features in the same order
     drawn = re.findall("first|second|noise a|noise b", text[text.index("The vectors") :])
     assert set(drawn[:2]) == {"first", "second"}
+
+
+def test_directions_of_a_learned_map(page):
+    """What a map weighs most is drawn: here the difference of two features, and not the noise."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400, 4))
+    target = np.sin(2.0 * (values[:, 0] - values[:, 1]))
+    table = pd.DataFrame(values, columns=["first", "second", "noise a", "noise b"])
+    machine = CompactSVR(12, gamma="full", C=100.0, random_state=0).fit(table, target)
+    _, _, text = page(machine, table, target)
+    part = text[text.index("relevance") if "relevance" in text else 0 :]
+    shown = part[: part.index("Direction 1 of the learned map")]
+    loadings = dict(re.findall(r"(first|second|noise a|noise b) ([+-]\d\.\d\d)", shown))
+    assert {name for name, value in loadings.items() if abs(float(value)) > 0.5} == {"first", "second"}
+    assert float(loadings["first"]) * float(loadings["second"]) < 0

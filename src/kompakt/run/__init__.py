@@ -75,7 +75,7 @@ class Task:
     ) -> None:
         self._shared.depth -= 1
         if self._listener is not None:
-            self._listener.end(kind is not None)
+            self._listener.end(kind is not None and kind is not GeneratorExit)  # a loop that breaks has not failed
         if logger.isEnabledFor(self._level):
             name, n_steps = self._parts[:2]
             of = "" if n_steps is None else f" of at most {n_steps}"
