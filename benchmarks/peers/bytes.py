@@ -6,7 +6,8 @@ Numbers are counted at four bytes; trees at six bytes a split and four a leaf (f
 also keep its basis vectors in eight bits, as `to_c(dtype="int8")` does, with the range of each feature beside them.
 Every contender chooses its parameters on a fifth of the training rows (at most 10,000 rows in all) and is then fitted
 to all of them: kompakt C, metric (one width, one per feature, a map of rank 4 or 10) and the type of its numbers; the
-network its penalty and step; trees their leaves, step and number. The network's figure is the mean of three seeds. The figures are drawn into docs/images.
+network its penalty and step; trees their leaves, step and number. The network's figure is the mean of three seeds.
+The figures are drawn into docs/images.
 """
 
 from __future__ import annotations
