@@ -153,7 +153,7 @@ class RefinementObjective:
         self._outputs = None
 
     def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
-        """Kernel matrix of a basis; values and features on the rows, in arrays kept for them; factor and its inverse."""
+        """Kernel matrix of a basis, values and features on the rows in arrays kept for them, factor, its inverse."""
         rows, m = self.rows, len(Z)
         if self._K is None or self._K.shape[1] != m:
             dtype = np.result_type(rows.dtype, np.float32)
