@@ -5,6 +5,7 @@ f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = (x - input_shift) / in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ from kompakt.parallel import block_threads
 Array = np.ndarray
 
 KINDS = ("classifier", "regressor", "outlier")
+#: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
+_BLOCK_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,22 +136,36 @@ class Model:
 
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
-        X = self._transformed(X)
-        rows = ArrayRows(X, offset=self.offset)
-        Z = self.basis if rows.offset is None else self.basis - rows.offset
-        n, (m, L) = rows.n_rows, self.weights.shape
-        weights = self.weights.astype(np.result_type(rows.dtype, np.float32), copy=False)
+        return self.collect(X, lambda F: F)
+
+    def collect(self, X: Any, finish: Callable[[Array], Array]) -> Array:
+        """`finish(F)` of the raw outputs F (rows, L) of all rows, block by block: nothing else is held of all rows.
+
+        `finish` gives one entry per row, and the entry of a row depends on its own outputs only.
+        """
+        X = self._checked(X)
+        like = self._transformed(X[:0])
+        offset = None if self.offset is None or sparse.issparse(like) else self.offset.astype(like.dtype)
+        Z = self.basis if offset is None else self.basis - offset
+        # distances of sparse rows are formed in float64 (see `ArrayRows`)
+        dtype = np.float64 if sparse.issparse(like) else np.result_type(like.dtype, np.float32)
+        weights = self.weights.astype(dtype, copy=False)
 
         def one(block: RowBlock) -> Array:
-            return np.asarray(self.kernel.block(block.X, Z) @ weights + self.intercept)
+            rows = self._transformed(block.X, block.start)
+            rows = rows if offset is None else rows - offset
+            return finish(np.asarray(self.kernel.block(rows, Z) @ weights + self.intercept))
 
+        n, (m, L) = X.shape[0], self.weights.shape
+        entry = finish(np.zeros((1, L)))
         little = n * m <= 1 << 15  # too little work to wake threads for
-        return rows.collect(one, max(n, 1) if little else 1024, np.empty((n, L)))
+        block_rows = max(n, 1) if little else min(1024, max(16, _BLOCK_VALUES // max(m, L, 1)))
+        return ArrayRows(X).collect(one, block_rows, np.empty((n, *entry.shape[1:]), entry.dtype))
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
         with block_threads():
-            return self.scores(self.outputs(X))
+            return self.collect(X, self.scores)
 
     def scores(self, F: Array) -> Array:
         """Decision values from raw outputs."""
@@ -161,8 +178,8 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
-        scores = self.decision_function(X)
-        return self.labels(scores)
+        with block_threads():
+            return self.collect(X, lambda F: self.labels(self.scores(F)))
 
     def labels(self, scores: Array) -> Array:
         """Predictions from decision values: always their argmax for a classifier."""
@@ -176,7 +193,8 @@ class Model:
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
-        return self.probabilities(self.decision_function(X))
+        with block_threads():
+            return self.collect(X, lambda F: self.probabilities(self.scores(F)))
 
     def probabilities(self, scores: Array) -> Array:
         """Class probabilities from decision values."""
@@ -192,19 +210,24 @@ class Model:
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
-    def _transformed(self, X: Any) -> Any:
-        """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
+    def _checked(self, X: Any) -> Any:
+        """X as an array or CSR matrix of the right width; what arrays are refused for by an estimator is refused."""
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+        return X
+
+    def _transformed(self, X: Any, first: int = 0) -> Any:
+        """Rows as the kernel sees them, the first of them being number `first` in messages."""
+        X = self._checked(X)
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
-        refuse_non_finite(X)
+        refuse_non_finite(X, lambda row: f"row {first + row}")
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:

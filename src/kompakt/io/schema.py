@@ -417,9 +417,7 @@ def load(path: PathLike) -> Model:
     array([6.])
     """
     with opened(path) as (file, size):
-        header, entries, begin = container.read_header(file, size)
-        check_header(header)  # before any array is allocated
-        return decode(header, dict(container.read_arrays(file, entries, begin)))
+        return decode(*container.read(file, size, check_header))
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
@@ -447,6 +445,6 @@ def read_header(path: PathLike) -> dict[str, Any]:
     ({'name': 'linear'}, ('float64', (1, 1)))
     """
     with opened(path) as (file, size):
-        header, entries, _ = container.read_header(file, size)
+        header, entries = container.read_header(file, size)
         check_header(header)
     return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
