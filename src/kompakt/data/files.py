@@ -643,7 +643,7 @@ class SvmlightSource(_FileChunks):
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
             )
         self._first = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
-        needed = largest + 1 - self._first
+        needed = max(1, largest + 1 - self._first)  # rows of labels alone have one feature, which is zero
         if n_features is not None and n_features < needed:
             raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {needed}.")
         self.n_features = needed if n_features is None else int(n_features)
@@ -659,10 +659,17 @@ class SvmlightSource(_FileChunks):
 def _parse_svmlight(part: Part) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
+    text = part.read()
+    if b"_" in text:  # Python reads 1_0 as 10, and so does the reader
+        for line in text.splitlines():
+            wrong = [word for word in line.split(b"#", 1)[0].split() if b"_" in word]
+            if wrong:
+                shown = wrong[0][:40].decode("utf-8", "replace")
+                raise ValueError(f"{part.path}: {shown!r} is no number, nor a pair like 3:0.5: it holds an underscore.")
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
     # next row to both sides.
     try:
-        X, y = load_svmlight_file(io.BytesIO(part.read()), zero_based=True)
+        X, y = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
             f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "

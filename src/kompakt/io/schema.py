@@ -126,9 +126,15 @@ def _encode_labels(labels: np.ndarray, arrays: Arrays) -> str:
 
 
 def _encode_strings(arrays: Arrays, name: str, strings: list[str]) -> None:
-    """Add the two arrays; lone surrogates are kept."""
+    """Add the two arrays."""
     _check_strings(name, strings)
-    parts = [text.encode("utf-8", "surrogatepass") for text in strings]
+    try:
+        parts = [text.encode("utf-8") for text in strings]
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds {error.object!r}, with half of a surrogate pair: no file and no terminal can write it as "
+            "text. Decode the labels anew where they came from (UTF-8), and fit again."
+        ) from None
     arrays[f"{name}.text"] = np.frombuffer(b"".join(parts), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)[1:]
 
