@@ -98,9 +98,8 @@ class Model:
         """One line without the arrays, whatever their size."""
         facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
         if self.classes is not None:
-            labels = [
-                ascii(label)[1:31] if not str(label).isprintable() else str(label)[:30] for label in self.classes[:5]
-            ] + ["..."] * (len(self.classes) > 5)
+            shown = [str(label)[:30] for label in self.classes[:5]]
+            labels = [one if one.isprintable() else ascii(one) for one in shown] + ["..."] * (len(self.classes) > 5)
             facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
