@@ -396,9 +396,9 @@ def odd_partitions(bad):
 @pytest.mark.parametrize("clustered", [False, True])
 def test_a_partition_that_is_not_as_promised_is_named(bad, said, clustered, cluster):
     machine, y = CompactSVC(n_basis=5, refine=False, random_state=0), np.arange(200) % 2
-    with distributed.Client(cluster) if clustered else contextlib.nullcontext():
-        with pytest.raises(ValueError, match=said):
-            machine.fit(odd_partitions(bad), da.from_array(y, chunks=50))
+    client = distributed.Client(cluster) if clustered else contextlib.nullcontext()
+    with client, pytest.raises(ValueError, match=said):
+        machine.fit(odd_partitions(bad), da.from_array(y, chunks=50))
 
 
 def test_a_partition_of_a_table_that_is_not_as_promised_is_named():
