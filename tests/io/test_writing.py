@@ -126,6 +126,19 @@ def test_a_longer_name_is_an_error_that_names_it(tmp_path):
     assert listed(path) == []
 
 
+def test_a_folder_that_cannot_be_listed_can_be_written_to(path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files.os, "listdir", refuse)
+    kompakt.save(MODEL, path)
+    kompakt.load(path)
+    monkeypatch.setattr(files.os, "open", refuse)
+    with pytest.raises(PermissionError) as found:
+        kompakt.save(MODEL, path)
+    assert found.value.filename == str(path)  # not that of a temporary file
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o000])
 def test_the_temporary_file_is_not_more_readable_than_the_final_one(path, mode, monkeypatch):
     path.write_bytes(b"old")

@@ -90,7 +90,7 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
 
 
 def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
-    """Raise for so many outputs that a fit would take hours, unless least squares solve them at once or time is limited.
+    """Raise for so many outputs that a fit takes hours, unless least squares solve all at once or time is limited.
 
     Every other loss makes each output a problem of its own.
     """
