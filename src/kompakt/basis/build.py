@@ -427,8 +427,10 @@ def hold_out(data: Data, plan: Plan, run: Run) -> tuple[Array | None, Array | No
     if plan.validation_fraction <= 0 or n_rows < _LEAST_ROWS_TO_HOLD_OUT:
         return None, None
     fraction = min(plan.validation_fraction, 5000 / n_rows)
-    if labels is not None and np.min(np.bincount(labels)) < 2:
-        return None, None
+    if labels is not None:
+        counts = np.bincount(labels)
+        if np.min(counts) < 2 or np.ceil(fraction * n_rows) < len(counts):  # both parts must hold every class
+            return None, None
     target = np.zeros(n_rows) if labels is None else labels
     return holdout(target, fraction, classifier=labels is not None, random_state=run.key % 2**31)
 

@@ -150,6 +150,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
     one.add_argument("--scores", action="store_true", help="decision values too")
     one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
+    safe = "put a ' before labels that a spreadsheet would take for a formula (those that begin with = + - @)"
+    one.add_argument("--safe-csv", action="store_true", help=safe)
 
     about = "Scale every feature to a range, as svm-scale does."
     one = command("scale", "predict:scale", about, "data", options=[data])

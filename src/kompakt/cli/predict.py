@@ -26,6 +26,8 @@ from kompakt.run.bar import showing
 
 Array = np.ndarray
 
+#: beginnings of a cell that spreadsheets run as a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: labels shown as examples
 _SHOWN = 5
 
@@ -49,7 +51,8 @@ def predict(options: Namespace, console: Console) -> None:
     with showing("predict") as bar:
         parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
         probability = bool(options.probability)
-        measures = write_predictions(model, parts, out, style, probability=probability, scores=options.scores)
+        more = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
+        measures = write_predictions(model, parts, out, style, **more)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
     if measures.n:
@@ -111,14 +114,20 @@ def write_predictions(
     *,
     probability: bool = False,
     scores: bool = False,
+    safe: bool = False,
 ) -> Measures:
     """Predict rows part by part, write the predictions where there is a file for them, and measure their errors.
 
-    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.
+    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.  `safe`
+    labels have a ' in front where a spreadsheet would take them for a formula.
     """
-    if scores and style == "libsvm":
-        raise UsageError("LIBSVM's format has no place for decision values; use --to csv.")
-    classes = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
+    if style == "libsvm" and (scores or safe):
+        flag = "decision values" if scores else "quoted labels"
+        raise UsageError(f"LIBSVM's format has no place for {flag}; use --to csv.")
+    quoted: dict[Any, str] = {}
+    if safe and model.classes is not None:
+        quoted = {one: f"'{one}" for one in model.classes.tolist() if isinstance(one, str) and one.startswith(_FORMULA)}
+    classes = [] if model.classes is None else [str(quoted.get(label, label)) for label in model.classes.tolist()]
     if style == "libsvm":
         header = ["labels", *classes] if probability else []
     else:
@@ -138,6 +147,8 @@ def write_predictions(
             if rows is None:
                 continue
             columns = np.atleast_2d(predicted.T).tolist()  # several for several values per row
+            if quoted:
+                columns = [[quoted.get(label, label) for label in column] for column in columns]
             if probability:
                 columns += model.probabilities(values).T.tolist()
             if scores and model.kind == "classifier":

@@ -405,7 +405,8 @@ def open_table(
     settings: dict[str, Any] = {"format": kind.format, "scale": scale}
     if kind.format == "svmlight":
         if model is not None:
-            zero_based = bool(model.meta["zero_based"]) if "zero_based" in model.meta else "auto"
+            known = model.meta.get("zero_based")
+            zero_based = bool(known) if known in (0, 1) else "auto"
             settings |= {"n_features": model.n_features, "zero_based": zero_based}
         elif target is not None:
             raise UsageError("--target is for tables; svmlight files have the label first in each line.")

@@ -121,30 +121,32 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
 
     model_: Model
 
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs of the fitted model for validated rows, (n, L)."""
+    def _collected(self, X: Any, finish: Callable[[Model, Array], Array]) -> Array:
+        """`finish(model, outputs)` of the fitted model for validated rows, block by block; see `Model.collect`."""
         check_is_fitted(self, "model_")
+        of_model = partial(finish, self.model_)
         if isinstance(X, Source):
-            return self._streamed_outputs(X)
+            return self._collected_streamed(X, of_model)
         X, _ = check_rows(self, X, reset=False)
         with block_threads(getattr(self, "n_jobs", None)):
-            return self.model_.outputs(X)
+            return self.model_.collect(X, of_model)
 
-    def _streamed_outputs(self, source: Source) -> Array:
-        """Outputs of rows that are read some thousand at a time."""
+    def _collected_streamed(self, source: Source, finish: Callable[[Array], Array]) -> Array:
+        """The same of rows that are read some thousand at a time."""
         known = getattr(self, "feature_names_in_", None)
         if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
             raise ValueError(
                 f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
             )
-        outputs = np.empty((source.n_rows, self.model_.weights.shape[1]))
+        entry = finish(np.zeros((1, self.model_.weights.shape[1])))
+        collected = np.empty((source.n_rows, *entry.shape[1:]), entry.dtype)
         with block_threads(getattr(self, "n_jobs", None)):
             for start in range(0, source.n_rows, 8 * READ_ROWS):
                 stop = min(start + 8 * READ_ROWS, source.n_rows)
                 X = source.read(start, stop).X
                 refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
-                outputs[start:stop] = self.model_.outputs(X)
-        return outputs
+                collected[start:stop] = self.model_.collect(X, finish)
+        return collected
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -350,8 +352,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         """
         if is_dask(X):
             return lazily(self, "decision_function", X)
-        outputs = self._outputs(X)
-        return self.model_.scores(outputs)
+        return self._collected(X, Model.scores)
 
     def predict(self, X: Any) -> Array:
         """Predicted labels.
@@ -366,8 +367,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         """
         if is_dask(X):
             return lazily(self, "predict", X)
-        scores = self.decision_function(X)
-        return self.model_.labels(scores)
+        return self._collected(X, lambda model, F: model.labels(model.scores(F)))
 
 
 class MachineClassifier(ClassPredictor, KernelMachine):
@@ -394,8 +394,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         """
         if is_dask(X):
             return lazily(self, "predict", X)
-        outputs = self._outputs(X)
-        return self.model_.scores(outputs)
+        return self._collected(X, Model.scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

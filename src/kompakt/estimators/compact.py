@@ -228,8 +228,7 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         """
         if is_dask(X):
             return lazily(self, "predict_proba", X)
-        scores = self.decision_function(X)
-        return self.model_.probabilities(scores)
+        return self._collected(X, lambda model, F: model.probabilities(model.scores(F)))
 
 
 @estimator

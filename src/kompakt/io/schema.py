@@ -126,9 +126,15 @@ def _encode_labels(labels: np.ndarray, arrays: Arrays) -> str:
 
 
 def _encode_strings(arrays: Arrays, name: str, strings: list[str]) -> None:
-    """Add the two arrays; lone surrogates are kept."""
+    """Add the two arrays."""
     _check_strings(name, strings)
-    parts = [text.encode("utf-8", "surrogatepass") for text in strings]
+    try:
+        parts = [text.encode("utf-8") for text in strings]
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds {error.object!r}, with half of a surrogate pair: no file and no terminal can write it as "
+            "text. Decode the labels anew where they came from (UTF-8), and fit again."
+        ) from None
     arrays[f"{name}.text"] = np.frombuffer(b"".join(parts), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)[1:]
 
@@ -418,9 +424,7 @@ def load(path: PathLike) -> Model:
     array([6.])
     """
     with opened(path) as (file, size):
-        header, entries, begin = container.read_header(file, size)
-        check_header(header)  # before any array is allocated
-        return decode(header, dict(container.read_arrays(file, entries, begin)))
+        return decode(*container.read(file, size, check_header))
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
@@ -448,6 +452,6 @@ def read_header(path: PathLike) -> dict[str, Any]:
     ({'name': 'linear'}, ('float64', (1, 1)))
     """
     with opened(path) as (file, size):
-        header, entries, _ = container.read_header(file, size)
+        header, entries = container.read_header(file, size)
         check_header(header)
     return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
