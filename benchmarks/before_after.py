@@ -35,13 +35,15 @@ def larger() -> dict[str, Any]:
     y = (np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] > 0).astype(int)
     many = (np.digitize(X[:, 0] + X[:, 1] * X[:, 2], [-1.0, 0.0, 1.0])).astype(int)
     t = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(20_000)
+    # the older commit may have the iterations of refinement as a parameter of their own
+    short: dict[str, Any] = {"refine": k.Refinement(20)} if "Refinement" in k.__all__ else {"refine_iter": 20}
     return {
-        "CompactSVC, 20,000 rows": lambda: k.CompactSVC(40, refine_iter=20, random_state=0).fit(X, y),
+        "CompactSVC, 20,000 rows": lambda: k.CompactSVC(40, **short, random_state=0).fit(X, y),
         "CompactSVC plain, 20,000 rows": lambda: k.CompactSVC(100, refine=False, random_state=0).fit(X, y),
         "CompactSVC plain, 4 classes, 20,000 rows": lambda: k.CompactSVC(60, refine=False, random_state=0).fit(X, many),
-        "CompactSVR, 20,000 rows": lambda: k.CompactSVR(40, refine_iter=20, random_state=0).fit(X, t),
-        "FixedSizeLSSVC tuned, 4,000 rows": lambda: (
-            k.FixedSizeLSSVC(60, tune=True, random_state=0).fit(X[:4000], y[:4000])
+        "CompactSVR, 20,000 rows": lambda: k.CompactSVR(40, **short, random_state=0).fit(X, t),
+        "FixedSizeLSSVC tuned, 4,000 rows": lambda: k.FixedSizeLSSVC(60, tune=True, random_state=0).fit(
+            X[:4000], y[:4000]
         ),
         "SpSVC, 10,000 rows": lambda: k.SpSVC(60, random_state=0).fit(X[:10_000], y[:10_000]),
         "FEESVC, 2,000 rows": lambda: k.FEESVC(40, random_state=0).fit(X[:2000], y[:2000]),

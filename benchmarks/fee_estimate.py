@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.harness import Run, at_least, at_most
 from benchmarks.papers.fee_tables import split_of
 from benchmarks.tasks import task
+from kompakt import AutoSize
 
 # name -> exponent of sigma = 2^n sqrt(N), C
 SETTINGS = {
@@ -210,7 +211,7 @@ def adult(n_rows: int, n_basis: int) -> dict[str, Any]:
         machine.fit(X, y)
         return time.process_time() - start[0], time.perf_counter() - start[1]
 
-    machine = FEESVC(n_basis, C=C, gamma=gamma, patience=10**6, validation_fraction=0.2, random_state=0)
+    machine = FEESVC(AutoSize(n_basis, 10**6), C=C, gamma=gamma, validation_fraction=0.2, random_state=0)
     exact = SVC(C=C, gamma=gamma)
     FEESVC(5, C=C, gamma=gamma, random_state=0).fit(X[:500], y[:500])  # compilation is nobody's cost
     times = [fit(machine), fit(exact), fit(machine)]  # in turn, so that a drift of the machine's load cancels

@@ -370,9 +370,7 @@ class Run:
             file.write(("\n" if torn else "") + json.dumps(record) + "\n")
         self._stored[record["key"]] = record
 
-    def _print_row(
-        self, name: str, record: dict[str, Any], target: Target | None, unit: str, resumed: bool
-    ) -> None:
+    def _print_row(self, name: str, record: dict[str, Any], target: Target | None, unit: str, resumed: bool) -> None:
         values = record["values"]
         verdict = "reported"
         if target is not None:
@@ -398,5 +396,3 @@ class Run:
         if self.failed:
             print(f"FAILED: {', '.join(self.failed)}")
         return 1 if self.failed or self.noisy else 0
-
-

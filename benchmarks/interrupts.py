@@ -22,9 +22,9 @@ import time
 MACHINES = {
     "CompactSVC": "kompakt.CompactSVC(n_basis=60, random_state=0)",
     "SpSVC": "kompakt.SpSVC(n_basis=80, random_state=0)",
-    "FEESVC": "kompakt.FEESVC(n_basis=60, validation_fraction=0.3, patience=60, random_state=0)",
+    "FEESVC": "kompakt.FEESVC(n_basis=kompakt.AutoSize(60, 60), validation_fraction=0.3, random_state=0)",
     "CompactSVC search": "kompakt.CompactSVC(n_basis=20, tune=True, random_state=0)",
-    "SpSVC search": "kompakt.SpSVC(n_basis='auto', max_basis=20, tune=True, cv=3, random_state=0)",
+    "SpSVC search": "kompakt.SpSVC(n_basis=kompakt.AutoSize(largest=20), tune=True, cv=3, random_state=0)",
 }
 
 _PROGRAM = """

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.harness import Run, Target
-from kompakt.search import Space, Trials, anneal_then_simplex, random_then_simplex
+from kompakt.search import Space, Trials, search
 from kompakt.search.strategies import Evaluator, most_promising, run_simplex
 
 TIE = 1e-4
@@ -54,10 +54,10 @@ def uncoupled(
 
 
 CONTENDERS: dict[str, Callable[..., Trials]] = {
-    "coupled": lambda f, box, seed: anneal_then_simplex(f, box, random_state=seed),
+    "coupled": lambda f, box, seed: search(f, box, "anneal", random_state=seed),
     "uncoupled": uncoupled,
-    "random": lambda f, box, seed: random_then_simplex(f, box, random_state=seed),
-    "coupled, no look-ahead": lambda f, box, seed: anneal_then_simplex(f, box, look_ahead=1, random_state=seed),
+    "random": lambda f, box, seed: search(f, box, "random", random_state=seed),
+    "coupled, no look-ahead": lambda f, box, seed: search(f, box, "anneal", look_ahead=1, random_state=seed),
     "uncoupled, look-ahead": lambda f, box, seed: uncoupled(f, box, seed, look_ahead=4),
 }
 

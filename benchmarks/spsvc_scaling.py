@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Run, Target, alternate, at_least, at_most, load_data
-from kompakt import SpSVC
+from kompakt import GrowthSelector, SpSVC
 from kompakt.datasets import make_ringnorm
 from kompakt.kernels import RBF, Kernel
 
@@ -72,9 +72,8 @@ def evaluations(n: int, n_basis: int, kappa: int) -> dict[str, Any]:
     """Largest share of the bound kappa (n_SV + d) + n + d + 1 that a step uses."""
     X, y = rows_of(n)
     kernel = Counting(0.02)
-    machine = SpSVC(
-        n_basis, kernel=kernel, n_candidates=kappa, retraining="always", cache=False, shrinking=False, random_state=0
-    ).fit(X, y)
+    selection = GrowthSelector(n_candidates=kappa, retraining="always", cache=False)
+    machine = SpSVC(n_basis, kernel=kernel, selection=selection, random_state=0).fit(X, y)
     counts = np.array([0] + [record["n_kernel_evals"] for record in machine.history_])
     active = np.array([n] + [record["n_active"] for record in machine.history_])[:-1]
     d = np.arange(n_basis)

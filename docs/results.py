@@ -110,7 +110,7 @@ def fixed_size_accuracies() -> str:
         )
     order = ["pid", "bho", "ccs", "spa", "opt", "lan", "pen", "shu", "adu", "mgt", "let", "ftc"]
     rows.sort(key=lambda row: order.index(row[0].split(",")[0]))
-    return table("set, machine | here | paper | holds", rows)
+    return table("set, model | here | paper | holds", rows)
 
 
 def fixed_size_cv() -> str:
@@ -136,7 +136,7 @@ def projection_table1() -> str:
             spread = f"{low:.1f} to {high:.1f}" if " m=" in name else "-"
             cells = [f"{values['ours']:.1f}", spread, f"{values['paper']:.1f}", "yes" if within else "no"]
             rows.append([name[9:], *cells])
-    return table("machine | mean test error, % | of single first vectors | paper | within a point of the range", rows)
+    return table("model | mean test error, % | of single first vectors | paper | within a point of the range", rows)
 
 
 def projection_table2() -> str:

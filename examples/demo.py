@@ -21,7 +21,7 @@ from kompakt import CompactSVC
 from kompakt.datasets import make_checkerboard, make_ringnorm
 
 PICTURE = Path("build") / "demo_boundary.png"
-HEADER = "| data | machine | test error | vectors | fit | prediction per row |\n|---|---|---|---|---|---|"
+HEADER = "| data | model | test error | vectors | fit | prediction per row |\n|---|---|---|---|---|---|"
 
 
 def seconds(function: Any, *arguments: Any) -> float:
@@ -33,19 +33,19 @@ def seconds(function: Any, *arguments: Any) -> float:
 def compare(
     name: str, X: np.ndarray, y: np.ndarray, n_train: int, gamma: float, C: float, n_basis: int
 ) -> tuple[SVC, CompactSVC]:
-    """Fit both machines on the first `n_train` rows, test on the others, print one table row each."""
+    """Fit both models on the first `n_train` rows, test on the others, print one table row each."""
     train, test = slice(None, n_train), slice(n_train, None)
     exact = SVC(gamma=gamma, C=C, cache_size=500)
     compact = CompactSVC(n_basis=n_basis, gamma=gamma, C=C, random_state=0)
-    for machine in (exact, compact):
-        machine.fit(X[:1000], y[:1000]).predict(X[:1000])  # imports and compilation are not what is timed
-    for machine in (exact, compact):
-        fit = seconds(machine.fit, X[train], y[train])
-        error = np.mean(machine.predict(X[test]) != y[test])
-        predict = statistics.median(seconds(machine.predict, X[test]) for _ in range(3))
-        vectors = machine.n_basis_ if machine is compact else len(machine.support_)
+    for model in (exact, compact):
+        model.fit(X[:1000], y[:1000]).predict(X[:1000])  # imports and compilation are not what is timed
+    for model in (exact, compact):
+        fit = seconds(model.fit, X[train], y[train])
+        error = np.mean(model.predict(X[test]) != y[test])
+        predict = statistics.median(seconds(model.predict, X[test]) for _ in range(3))
+        vectors = model.n_basis_ if model is compact else len(model.support_)
         print(
-            f"| {name} | {type(machine).__name__} | {100 * error:.2f} % | {vectors:,} | {fit:.2f} s "
+            f"| {name} | {type(model).__name__} | {100 * error:.2f} % | {vectors:,} | {fit:.2f} s "
             f"| {1e6 * predict / len(X[test]):.2f} us |",
             flush=True,
         )
@@ -53,7 +53,7 @@ def compare(
 
 
 def draw(X: np.ndarray, y: np.ndarray, exact: SVC, compact: CompactSVC) -> None:
-    """Draw the rows, the boundary of each machine, and what each machine keeps."""
+    """Draw the rows, the boundary of each model, and what each model keeps."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -66,8 +66,8 @@ def draw(X: np.ndarray, y: np.ndarray, exact: SVC, compact: CompactSVC) -> None:
         f"SVC: {len(exact.support_):,} support vectors": (exact, exact.support_vectors_),
         f"CompactSVC: {compact.n_basis_} basis vectors": (compact, compact.basis_vectors_),
     }
-    for panel, (title, (machine, vectors)) in zip(panels, kept.items(), strict=True):
-        values = machine.decision_function(grid).reshape(len(side), len(side))
+    for panel, (title, (model, vectors)) in zip(panels, kept.items(), strict=True):
+        values = model.decision_function(grid).reshape(len(side), len(side))
         panel.contourf(side, side, values, levels=[-np.inf, 0, np.inf], colors=["#d7e3f4", "#f8dfd0"])
         panel.contour(side, side, values, levels=[0], colors="black", linewidths=1.5)
         panel.scatter(*X.T, c=np.where(y == 1, "#d9702b", "#3b6fb6"), s=2, alpha=0.35, linewidths=0)
@@ -80,7 +80,7 @@ def draw(X: np.ndarray, y: np.ndarray, exact: SVC, compact: CompactSVC) -> None:
 
 def main() -> None:
     start = time.perf_counter()
-    print("Same kernel width and C for both machines; tested on rows neither has seen.\n")
+    print("Same kernel width and C for both models; tested on rows neither has seen.\n")
     print(HEADER, flush=True)
     X, y = make_checkerboard(14_000, n_cells=4, flip=0.05, random_state=0)
     name = "checkerboard, 4,000 x 2"

@@ -32,16 +32,16 @@ print(f"CompactSVC: {compact.n_basis_} vectors, test error {100 * (1 - compact.s
 # %%
 # The labels of 5 % of the rows were turned round, so nothing can have an error below 5 %.  A prediction costs one
 # kernel value per vector:
-for machine in (exact, compact):
+for model in (exact, compact):
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
-        machine.predict(X_test)
+        model.predict(X_test)
         seconds.append(time.perf_counter() - start)
-    print(f"{type(machine).__name__:>10}: {1e6 * min(seconds) / len(X_test):7.2f} microseconds per row")
+    print(f"{type(model).__name__:>10}: {1e6 * min(seconds) / len(X_test):7.2f} microseconds per row")
 
 # %%
-# Both boundaries, and what each machine keeps.  The basis vectors of `CompactSVC` are chosen among the rows and then
+# Both boundaries, and what each model keeps.  The basis vectors of `CompactSVC` are chosen among the rows and then
 # moved, if that helps on held-out rows; then `basis_indices_` is None.  They need not lie near the boundary.
 import matplotlib.pyplot as plt
 
@@ -54,8 +54,8 @@ kept = {
     f"SVC: {len(exact.support_):,} support vectors": (exact, exact.support_vectors_),
     f"CompactSVC: {compact.n_basis_} basis vectors": (compact, compact.basis_vectors_),
 }
-for panel, (title, (machine, vectors)) in zip(panels, kept.items(), strict=True):
-    values = machine.decision_function(grid).reshape(len(side), len(side))
+for panel, (title, (model, vectors)) in zip(panels, kept.items(), strict=True):
+    values = model.decision_function(grid).reshape(len(side), len(side))
     panel.contourf(side, side, values, levels=[-np.inf, 0, np.inf], colors=["#d7e3f4", "#f8dfd0"])
     panel.contour(side, side, values, levels=[0], colors="black", linewidths=1.2)
     panel.scatter(*vectors.T, facecolors="none", edgecolors="black", s=14, linewidths=0.7)
@@ -65,7 +65,7 @@ for panel, (title, (machine, vectors)) in zip(panels, kept.items(), strict=True)
 # What changes for someone who comes from `SVC`:
 #
 # - The default loss is the squared hinge; `loss="hinge"` is that of `SVC`.  With every row in the basis
-#   (`selection="all", refine=False, loss="hinge"`) the two machines are the same.
+#   (`selection="all", refine=False, loss="hinge"`) the two models are the same.
 # - There is no `support_`; there are `basis_vectors_` and, where they are rows, `basis_indices_`.
 # - Several classes share one basis (one-vs-rest by default), and `decision_function` has one column per class.
 # - Probabilities come from `calibrate=True`, see the example on calibration.

@@ -22,7 +22,7 @@ y = np.where(rng.random(len(y)) < 0.1, -y, y)
 X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
 same = {"gamma": 10.0, "C": 1.0}
 
-machines = {
+models = {
     "SVC (scikit-learn)": SVC(**same),
     "CompactSVC, 20 vectors": kompakt.CompactSVC(20, **same, random_state=0),
     "CompactSVC, not refined": kompakt.CompactSVC(20, **same, refine=False, random_state=0),
@@ -35,12 +35,12 @@ machines = {
     "CGLQSVC": kompakt.CGLQSVC(**same, random_state=0),
 }
 rows = []
-for name, machine in machines.items():
+for name, model in models.items():
     start = time.perf_counter()
-    machine.fit(X_train, y_train)
+    model.fit(X_train, y_train)
     seconds = time.perf_counter() - start
-    size = len(machine.support_) if name.startswith("SVC") else machine.n_basis_
-    rows.append((name, size, 100 * np.mean(machine.predict(X_test) != y_test), seconds))
+    size = len(model.support_) if name.startswith("SVC") else model.n_basis_
+    rows.append((name, size, 100 * np.mean(model.predict(X_test) != y_test), seconds))
     print(f"{name:24} {size:5d} vectors   test error {rows[-1][2]:5.2f} %   fit {seconds:5.2f} s")
 
 # %%
@@ -62,12 +62,12 @@ ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
 # ==============================================  ==========================================
 # the least error for a number of vectors         `CompactSVC`, `CompactSVR`
 # vectors that are rows of your data              the same with `refine=False`, or `SpSVC`
-# a machine that grows until it is good enough    `FEESVC`, `FEESVR`, `SpSVC`
+# a model that grows until it is good enough    `FEESVC`, `FEESVR`, `SpSVC`
 # C and width found by exact cross-validation     `FixedSizeLSSVC`, `FixedSizeLSSVR`
 # features for a linear method of your own        `GreedyProjection`
 # a discriminant with class-wise covariances      `KernelFisher`, `ProjectedKernelFisher`
 # the exact SVM, on fewer rows                    `LocalSamplingSVC`, `CGLQSVC`
-# fewer vectors for a machine you already have    `compress`
+# fewer vectors for a model you already have    `compress`
 # ==============================================  ==========================================
 #
 # The two that reduce the training set keep an exact SVM's habit of many support vectors: they save training time,

@@ -2,7 +2,7 @@
 How many vectors? n_basis="auto"
 ================================
 
-The number of basis vectors is the one thing that only you can know if it is a budget; if it is not, let the machine
+The number of basis vectors is the one thing that only you can know if it is a budget; if it is not, let the estimator
 look for the smallest size that is as good as the best.
 """
 
@@ -17,21 +17,21 @@ from kompakt.plots import SizePathDisplay
 
 X, y = make_checkerboard(8000, n_cells=4, flip=0.05, random_state=1)
 X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
-machine = CompactSVC(n_basis="auto", C=10.0, random_state=0).fit(X_train, y_train)
-print(f"chosen: {machine.n_basis_} vectors, test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
+model = CompactSVC(n_basis="auto", C=10.0, random_state=0).fit(X_train, y_train)
+print(f"chosen: {model.n_basis_} vectors, test error {100 * (1 - model.score(X_test, y_test)):.2f} %")
 
 # %%
 # The path is kept in `size_path_` and drawn by a display class.  The band is one standard error.
-display = SizePathDisplay.from_estimator(machine)
+display = SizePathDisplay.from_estimator(model)
 display.figure_.set_layout_engine("constrained")
 
 # %%
 # The choice depends on one split of the rows, and the curve is flat around it: another split may choose a neighbour.
-# `size_tol` sets what "as good as the best" means, in units of the error, in place of one standard error.
-path = machine.size_path_
+# `n_basis=AutoSize(tol=...)` sets what "as good as the best" means, in units of the error (else: one standard error).
+path = model.size_path_
 errors = np.asarray(path.errors).reshape(len(path.sizes), -1).mean(axis=1)
 for size, error in zip(path.sizes, errors, strict=True):
     print(f"{size:4d} vectors: validation error {100 * error:5.2f} %")
-for size_tol in (0.0, 0.002, 0.05):
-    chosen = next(size for size, error in zip(path.sizes, errors, strict=True) if error <= errors.min() + size_tol)
-    print(f"size_tol={size_tol}: {chosen} vectors")
+for tol in (0.0, 0.002, 0.05):
+    chosen = next(size for size, error in zip(path.sizes, errors, strict=True) if error <= errors.min() + tol)
+    print(f"tol={tol}: {chosen} vectors")

@@ -26,7 +26,7 @@ results = tuned.cv_results_
 print(f"{len(results['param_C'])} evaluations; columns: {', '.join(sorted(results))}")
 
 # %%
-# The fixed-size machines have a shorter way: the predictions for every left-out fold of a least-squares machine follow
+# The fixed-size estimators have a shorter way: the predictions for every left-out fold of a least-squares model follow
 # from one factorisation, so a whole path of C costs about as much as one fit, and only the width is searched.
 for selection in ("random", "renyi"):
     fixed = FixedSizeLSSVC(100, selection=selection, tune=True, random_state=0).fit(X_train, y_train)

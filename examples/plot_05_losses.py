@@ -23,12 +23,10 @@ settings = {
     "absolute": {},
     "epsilon_insensitive": {"epsilon": 0.2},
 }
-machines = {
-    loss: CompactSVR(12, loss=loss, C=10.0, random_state=0, **more).fit(X, y) for loss, more in settings.items()
-}
-for loss, machine in machines.items():
-    distance = np.sqrt(np.mean((machine.predict(X) - truth) ** 2))
-    print(f"{loss:20} {machine.n_basis_:3d} vectors   root mean squared distance from the truth {distance:.3f}")
+models = {loss: CompactSVR(12, loss=loss, C=10.0, random_state=0, **more).fit(X, y) for loss, more in settings.items()}
+for loss, model in models.items():
+    distance = np.sqrt(np.mean((model.predict(X) - truth) ** 2))
+    print(f"{loss:20} {model.n_basis_:3d} vectors   root mean squared distance from the truth {distance:.3f}")
 
 # %%
 # Squares follow the outliers; the others hardly do.  `huber` is quadratic near zero and linear from `epsilon` on.
@@ -40,8 +38,8 @@ line = np.linspace(0, 6, 300)[:, None]
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 ax.scatter(X, y, s=5, color="0.75")
 ax.plot(line, np.sin(2 * line[:, 0]) + 0.3 * line[:, 0], color="black", linestyle=":", label="truth")
-for loss, machine in machines.items():
-    ax.plot(line, machine.predict(line), label=loss)
+for loss, model in models.items():
+    ax.plot(line, model.predict(line), label=loss)
 ax.set(xlabel="x", ylabel="y")
 ax.legend()
 

@@ -2,7 +2,7 @@
 Quantiles: an interval instead of a number
 ==========================================
 
-With `loss="quantile"` the machine estimates a conditional quantile, and two of them make an interval.
+With `loss="quantile"` the model estimates a conditional quantile, and two of them make an interval.
 """
 
 # %%
@@ -22,10 +22,10 @@ def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
 X, y = draw(1500)
 X_test, y_test = draw(5000)
 levels = (0.1, 0.5, 0.9)
-machines = {level: CompactSVR(10, loss="quantile", quantile=level, C=1.0, random_state=0).fit(X, y) for level in levels}
-for level, machine in machines.items():
-    print(f"quantile {level}: {100 * np.mean(y_test <= machine.predict(X_test)):.1f} % of the test rows lie below")
-inside = (machines[0.1].predict(X_test) < y_test) & (y_test <= machines[0.9].predict(X_test))
+models = {level: CompactSVR(10, loss="quantile", quantile=level, C=1.0, random_state=0).fit(X, y) for level in levels}
+for level, model in models.items():
+    print(f"quantile {level}: {100 * np.mean(y_test <= model.predict(X_test)):.1f} % of the test rows lie below")
+inside = (models[0.1].predict(X_test) < y_test) & (y_test <= models[0.9].predict(X_test))
 print(f"between the outer two: {100 * inside.mean():.1f} % (asked for 80 %)")
 
 # %%
@@ -34,13 +34,13 @@ import matplotlib.pyplot as plt
 line = np.linspace(0, 6, 300)[:, None]
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
 ax.scatter(X, y, s=4, color="0.75")
-ax.fill_between(line[:, 0], machines[0.1].predict(line), machines[0.9].predict(line), alpha=0.25, label="0.1 to 0.9")
-ax.plot(line, machines[0.5].predict(line), label="median")
+ax.fill_between(line[:, 0], models[0.1].predict(line), models[0.9].predict(line), alpha=0.25, label="0.1 to 0.9")
+ax.plot(line, models[0.5].predict(line), label="median")
 ax.plot(line, np.sin(line), color="black", linestyle=":", label="true median")
 ax.set(xlabel="x", ylabel="y")
 ax.legend()
 
 # %%
-# Each quantile is a machine of its own: nothing keeps two of them from crossing where rows are few.
-crossing = np.mean(machines[0.1].predict(X_test) > machines[0.9].predict(X_test))
+# Each quantile is a model of its own: nothing keeps two of them from crossing where rows are few.
+crossing = np.mean(models[0.1].predict(X_test) > models[0.9].predict(X_test))
 print(f"crossings on the test rows: {100 * crossing:.1f} %")

@@ -2,7 +2,7 @@
 Fewer vectors for an SVM you already have
 =========================================
 
-`compress` takes a trained `SVC` (or `SVR`, `OneClassSVM`, a LIBSVM model file, ...) and gives a machine that decides
+`compress` takes a trained `SVC` (or `SVR`, `OneClassSVM`, a LIBSVM model file, ...) and gives a model that decides
 like it with few vectors.  It needs no labels: it imitates the function, and is
 measured by how often the two agree.
 """
@@ -18,13 +18,13 @@ X, y = make_spirals(6000, turns=1.5, noise=0.06, random_state=0)
 rng = np.random.default_rng(0)
 y = np.where(rng.random(len(y)) < 0.1, -y, y)
 X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
-machine = SVC(gamma=10.0, C=1.0).fit(X_train, y_train)
+svc = SVC(gamma=10.0, C=1.0).fit(X_train, y_train)
 
-smaller, path = compress(machine, n_basis=[5, 8, 12, 18, 27, 40], X=X_train, random_state=0, return_path=True)
-print(f"the SVM: {len(machine.support_)} vectors, test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
+smaller, path = compress(svc, n_basis=[5, 8, 12, 18, 27, 40], X=X_train, random_state=0, return_path=True)
+print(f"the SVM: {len(svc.support_)} vectors, test error {100 * (1 - svc.score(X_test, y_test)):.2f} %")
 measured = []
 for step in path:
-    same = np.mean(step["model"].predict(X_test) == machine.predict(X_test))
+    same = np.mean(step["model"].predict(X_test) == svc.predict(X_test))
     error = np.mean(step["model"].predict(X_test) != y_test)
     measured.append(same)
     print(
@@ -45,7 +45,7 @@ ax.legend()
 
 # %%
 # Or say how much agreement may be lost, and take the first size that keeps to it.
-smaller = compress(machine, tol=0.02, X=X_train, random_state=0)
+smaller = compress(svc, tol=0.02, X=X_train, random_state=0)
 print(
     f"tol=0.02: {smaller.n_basis_} of {smaller.meta['compressed_from']} vectors, "
     f"agreement {100 * smaller.meta['agreement']:.1f} %"

@@ -2,7 +2,7 @@
 Prototypes of high entropy
 ==========================
 
-The fixed-size machines choose their prototypes without looking at the targets: swaps that raise the quadratic Renyi
+The fixed-size estimators choose their prototypes without looking at the targets: swaps that raise the quadratic Renyi
 entropy of the inputs spread them over the whole cloud, where a random choice repeats its dense parts.
 """
 
@@ -33,9 +33,9 @@ import matplotlib.pyplot as plt
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 4.4), sharex=True, sharey=True, layout="constrained")
 for panel, selection in zip(panels, ("random", "renyi"), strict=True):
-    machine = FixedSizeLSSVR(30, selection=selection, random_state=0, **same).fit(X, targets["varies everywhere"])
+    model = FixedSizeLSSVR(30, selection=selection, random_state=0, **same).fit(X, targets["varies everywhere"])
     panel.scatter(*X.T, s=3, color="0.8")
-    panel.scatter(*machine.basis_vectors_.T, s=22, color="C3")
+    panel.scatter(*model.basis_vectors_.T, s=22, color="C3")
     panel.set(title=f"selection={selection!r}", aspect="equal")
 
 # %%
@@ -44,8 +44,8 @@ for name, y in targets.items():
     for selection in ("random", "renyi"):
         errors = []
         for seed in range(5):
-            machine = FixedSizeLSSVR(30, selection=selection, random_state=seed, **same).fit(X, y)
-            residuals = machine.predict(X_test) - test_targets[name]
+            model = FixedSizeLSSVR(30, selection=selection, random_state=seed, **same).fit(X, y)
+            residuals = model.predict(X_test) - test_targets[name]
             errors.append((np.mean(residuals**2), np.max(np.abs(residuals))))
         mean, largest = np.mean(errors, axis=0)
         print(f"{name:21} {selection:7} mean squared error {mean:.4f}, largest residual {largest:.2f}")

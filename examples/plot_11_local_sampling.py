@@ -19,19 +19,19 @@ X, y = make_spirals(14_000, turns=1.0, noise=0.1, random_state=0)
 y = np.where(np.random.default_rng(0).random(len(y)) < 0.05, -y, y)
 X_train, y_train, X_test, y_test = X[:8000], y[:8000], X[8000:], y[8000:]
 same = {"gamma": 10.0, "C": 1.0}
-machines = {
+models = {
     "SVC": SVC(**same),
     "LocalSamplingSVC": LocalSamplingSVC(**same, random_state=0),
     "CGLQSVC": CGLQSVC(**same, random_state=0),
 }
-for name, machine in machines.items():
+for name, model in models.items():
     start = time.perf_counter()
-    machine.fit(X_train, y_train)
+    model.fit(X_train, y_train)
     seconds = time.perf_counter() - start
-    used = len(machine.training_indices_) if hasattr(machine, "training_indices_") else len(X_train)
+    used = len(model.training_indices_) if hasattr(model, "training_indices_") else len(X_train)
     print(
-        f"{name:17} trained on {used:6,} rows, {len(machine.support_):5,} support vectors, "
-        f"test error {100 * np.mean(machine.predict(X_test) != y_test):.2f} %, {seconds:.2f} s"
+        f"{name:17} trained on {used:6,} rows, {len(model.support_):5,} support vectors, "
+        f"test error {100 * np.mean(model.predict(X_test) != y_test):.2f} %, {seconds:.2f} s"
     )
 
 # %%
@@ -39,8 +39,8 @@ for name, machine in machines.items():
 # noise, many sets of rows give nearly the same boundary.
 import matplotlib.pyplot as plt
 
-local = machines["LocalSamplingSVC"]
-print(f"share of the full SVM's support vectors that it has as well: {100 * local.overlap_with(machines['SVC']):.1f} %")
+local = models["LocalSamplingSVC"]
+print(f"share of the full SVM's support vectors that it has as well: {100 * local.overlap_with(models['SVC']):.1f} %")
 figure, panels = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True, layout="constrained")
 colours = np.where(y_train == 1, "#d9702b", "#3b6fb6")
 panels[0].scatter(*X_train.T, c=colours, s=1)
@@ -50,7 +50,7 @@ panels[1].scatter(*X_train[kept].T, c=colours[kept], s=1)
 panels[1].set(title=f"the {len(kept):,} that were trained on", aspect="equal")
 
 # %%
-# How often a machine is nearly undecided, which the paper uses to compare the reduced with the full one:
+# How often a model is nearly undecided, which the paper uses to compare the reduced with the full one:
 for eps in (0.1, 0.5):
-    shares = {name: indecision_probability(machine, X_test, eps) for name, machine in machines.items()}
+    shares = {name: indecision_probability(model, X_test, eps) for name, model in models.items()}
     print(f"|f| < {eps}:", ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items()))

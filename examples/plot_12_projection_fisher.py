@@ -35,12 +35,12 @@ exact = np.exp(-0.1 * ((X_test[:500, None, :] - X_test[None, :500, :]) ** 2).sum
 print(f"{Z.shape[1]} coordinates: kernel values of new rows are off by {np.abs(Z @ Z.T - exact).mean():.4f} on average")
 
 # %%
-# Two machines on the projected rows, and the discriminant on all of them for comparison.
-machines = {
+# Two models on the projected rows, and the discriminant on all of them for comparison.
+models = {
     "KernelFisher (all rows)": KernelFisher(gamma=0.1, reg=1e-2),
     "ProjectedKernelFisher": ProjectedKernelFisher(60, gamma=0.1, reg=1e-2, random_state=0),
     "ProjectedSVC": ProjectedSVC(60, gamma=0.1, random_state=0),
 }
-for name, machine in machines.items():
-    machine.fit(X_train, y_train)
-    print(f"{name:24} {machine.n_basis_:5d} vectors, test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
+for name, model in models.items():
+    model.fit(X_train, y_train)
+    print(f"{name:24} {model.n_basis_:5d} vectors, test error {100 * (1 - model.score(X_test, y_test)):.2f} %")

@@ -41,7 +41,7 @@ from kompakt.plots import BasisVectorsDisplay
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained")
 for panel, refine in zip(panels, (False, True), strict=True):
-    machine = CompactSVC(6, gamma=10.0, C=100.0, refine=refine, random_state=0).fit(X_train, y_train)
-    BasisVectorsDisplay.from_estimator(machine, X_train, y_train, ax=panel)
-    panel.set_title(f"refine={refine}: test error {100 * (1 - machine.score(X_test, y_test)):.2f} %")
-print({key: machine.history_[-2].get(key) for key in ("phase", "kept", "validation_before", "validation")})
+    model = CompactSVC(6, gamma=10.0, C=100.0, refine=refine, random_state=0).fit(X_train, y_train)
+    BasisVectorsDisplay.from_estimator(model, X_train, y_train, ax=panel)
+    panel.set_title(f"refine={refine}: test error {100 * (1 - model.score(X_test, y_test)):.2f} %")
+print({key: model.history_[-2].get(key) for key in ("phase", "kept", "validation_before", "validation")})

@@ -1,9 +1,9 @@
 """
-Save a machine, or ship it without Python
-=========================================
+Save a model, or ship it without Python
+=======================================
 
-A trained machine is a handful of arrays.  `save` writes them with a checksum, `load` reads them without running any
-code; the exporters write the same machine as ONNX, C99, a LIBSVM text model or one NumPy file, and compare its answers
+A trained model is a handful of arrays.  `save` writes them with a checksum, `load` reads them without running any
+code; the exporters write the same model as ONNX, C99, a LIBSVM text model or one NumPy file, and compare its answers
 with the original's before anything is left behind.
 """
 
@@ -18,36 +18,36 @@ import kompakt
 from kompakt.datasets import make_spirals
 
 X, y = make_spirals(2000, turns=1.0, noise=0.05, random_state=0)
-machine = kompakt.CompactSVC(20, gamma="learn", random_state=0).fit(X, y)
+model = kompakt.CompactSVC(20, gamma="learn", random_state=0).fit(X, y)
 folder = Path(tempfile.mkdtemp())
 
-kompakt.save(machine, folder / "spirals.kompakt")
-model = kompakt.load(folder / "spirals.kompakt")
+kompakt.save(model, folder / "spirals.kompakt")
+loaded = kompakt.load(folder / "spirals.kompakt")
 print(
     f"{(folder / 'spirals.kompakt').stat().st_size} bytes;",
     "same answers:",
-    np.array_equal(model.predict(X), machine.predict(X)),
+    np.array_equal(loaded.predict(X), model.predict(X)),
 )
 
 # %%
 # The exports.  Each line is the report that the function returns; a compiler or a runtime that is not there is said so.
 reports = [
-    kompakt.to_numpy(machine, folder / "spirals.py", check_rows=X),
-    kompakt.to_libsvm(machine, folder / "spirals.model", check_rows=X),
-    kompakt.to_c(machine, folder / "spirals.c", check_rows=X),
+    kompakt.to_numpy(model, folder / "spirals.py", check_rows=X),
+    kompakt.to_libsvm(model, folder / "spirals.model", check_rows=X),
+    kompakt.to_c(model, folder / "spirals.c", check_rows=X),
 ]
 if importlib.util.find_spec("onnxruntime"):
-    reports.append(kompakt.to_onnx(machine, folder / "spirals.onnx", check_rows=X))
+    reports.append(kompakt.to_onnx(model, folder / "spirals.onnx", check_rows=X))
 for report in reports:
     print(report.format + ":", str(report).replace(f"{folder}/", ""))
 
 # %%
 # An eight-bit basis is smaller still; what it costs in answers is measured on the rows given.
 for dtype in ("double", "float", "int8"):
-    report = kompakt.to_c(machine, folder / f"{dtype}.c", dtype=dtype, check_rows=X, check_targets=y)
+    report = kompakt.to_c(model, folder / f"{dtype}.c", dtype=dtype, check_rows=X, check_targets=y)
     print(
         f"{dtype:6} {report.data_bytes:5d} bytes of constants, {report.work_bytes:4d} on the stack, accuracy "
-        f"{report.accuracy_exported} (machine: {report.accuracy}), "
+        f"{report.accuracy_exported} (model: {report.accuracy}), "
         f"decision values moved by {report.storage_difference:.1g}"
     )
 

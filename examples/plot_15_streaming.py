@@ -31,12 +31,12 @@ for day in range(4):
     X.assign(label=y).to_csv(folder / f"day{day}.csv", index=False)
 
 # %%
-# Rows of all files together, with the scaling found in the first pass and stored in the machine.
+# Rows of all files together, with the scaling found in the first pass and stored in the model.
 rows = open_rows(folder / "day*.csv", target="label", scale=True)
-machine = CompactSVC(15, random_state=0).fit(rows)
+model = CompactSVC(15, random_state=0).fit(rows)
 X_test, y_test = draw(5000)
-print(f"{machine.n_basis_} vectors, classes {machine.classes_.tolist()}, passes over the files: {machine.n_passes_}")
-print(f"test error {100 * (1 - machine.score(X_test, y_test)):.2f} % on rows in their own units")
+print(f"{model.n_basis_} vectors, classes {model.classes_.tolist()}, passes over the files: {model.n_passes_}")
+print(f"test error {100 * (1 - model.score(X_test, y_test)):.2f} % on rows in their own units")
 
 # %%
 # Blocks that a function makes, such as a database cursor would.  It is called once per pass, so it must give the same
@@ -57,7 +57,7 @@ print(f"FixedSizeLSSVC from blocks: test error {100 * (1 - least_squares.score(X
 import matplotlib.pyplot as plt
 
 figure, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
-known = machine.predict(X_test)
+known = model.predict(X_test)
 for label, colour in (("in", "#d9702b"), ("out", "#3b6fb6")):
     ax.scatter(
         X_test["first"][known == label], X_test["second"][known == label], s=2, color=colour, label=f"predicted {label}"

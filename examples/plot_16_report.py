@@ -1,9 +1,9 @@
 """
-A page about a machine
-======================
+A page about a model
+====================
 
 `report` writes one HTML file that needs no network: the data, the parameters and why, the error at every size under a
-slider, the vectors, the time spent, and how to load and export the machine.
+slider, the vectors, the time spent, and how to load and export the model.
 """
 
 # %%
@@ -15,8 +15,8 @@ from kompakt import CompactSVC, report
 from kompakt.datasets import make_checkerboard
 
 X, y = make_checkerboard(4000, n_cells=3, flip=0.02, random_state=0)
-machine = CompactSVC(30, C=10.0, calibrate=True, random_state=0).fit(X[:2000], y[:2000])
-page = report(machine, X[2000:], y[2000:], Path(tempfile.mkdtemp()) / "checkerboard.html", title="A checkerboard")
+model = CompactSVC(30, C=10.0, calibrate=True, random_state=0).fit(X[:2000], y[:2000])
+page = report(model, X[2000:], y[2000:], Path(tempfile.mkdtemp()) / "checkerboard.html", title="A checkerboard")
 text = page.read_text()
 print(f"{page.name}: {len(text) / 1024:.0f} kB; references to other places: {text.count('src=') + text.count('<link')}")
 

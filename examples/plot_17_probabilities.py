@@ -14,8 +14,8 @@ from kompakt.datasets import make_ringnorm
 
 X, y = make_ringnorm(12_000, n_features=2, random_state=0)
 X_train, y_train, X_test, y_test = X[:3000], y[:3000], X[3000:], y[3000:]
-machine = CompactSVC(10, calibrate=True, random_state=0).fit(X_train, y_train)
-probability = machine.predict_proba(X_test)[:, 1]
+model = CompactSVC(10, calibrate=True, random_state=0).fit(X_train, y_train)
+probability = model.predict_proba(X_test)[:, 1]
 
 # how the rows were made: one normal cloud of variance 4, one of variance 1 around (sqrt 2, sqrt 2)
 wide = np.exp(-np.sum(X_test**2, axis=1) / 8) / 4

@@ -29,15 +29,15 @@ def shared_data():
 def engine(request):
     """Run a test on the compiled inner loops and again on the NumPy ones, as without the extra `fast`."""
     from kompakt import linalg
-    from kompakt.kernels import _exp, laplacian
+    from kompakt.kernels import _exp, others
 
-    chosen = [_exp.gaussian_finisher, laplacian._city_block, linalg._rotation]
+    chosen = [_exp.gaussian_finisher, others._city_block, linalg._rotation]
     if request.param == "numba":
         pytest.importorskip("numba")
         yield request.param
         return
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_exp, laplacian, linalg):
+        for module in (_exp, others, linalg):
             patch.setattr(module, "numba_available", lambda: False)
         for choice in chosen:
             choice.cache_clear()

@@ -6,7 +6,9 @@ import importlib
 import inspect
 import re
 import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -33,9 +35,10 @@ def name_of(page: Path) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
+    script = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)  # where pickle looks for the classes of a script
     for number, block in enumerate(blocks(page)):
-        exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), names)
+        exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), script.__dict__)
 
 
 def test_the_readme_has_something_to_run():

@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.harness import Run, at_most
 from benchmarks.tasks import subset, task
-from kompakt import CompactSVC
+from kompakt import CompactSVC, Refinement
 
 #: set, number of vectors, bound on the test error in per cent, seeds
 ROWS: list[tuple[str, int, float, int]] = [
@@ -44,7 +44,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "mnist": {"C": 10.0, "gamma": "learn"},
 }
 #: for more than 500 vectors: the choice of the start and its check would take most of the time
-SHORT: dict[str, Any] = {"selection": "random", "refine_iter": 20, "validation_fraction": 0.0}
+SHORT: dict[str, Any] = {"selection": "random", "refine": Refinement(20), "validation_fraction": 0.0}
 GRID: list[dict[str, Any]] = [{"C": C, "gamma": gamma} for gamma in ("ard", "learn") for C in (0.1, 1.0, 10.0, 100.0)]
 
 

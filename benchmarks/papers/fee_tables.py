@@ -10,7 +10,7 @@ replaced by the training rows' means; inputs are standardised by the training ro
 One search per set and method, on the training rows of the first split: sigma = 2^n sqrt(N) and C = 10^n on the paper's
 two grids with five folds, 1,000 trainings, and as many regrowths that confirm each point: the folds' vectors chosen by
 their training rows alone, the held-out rows only measured.  The point is the smallest machine within one standard error
-of the lowest confirmed error (tune_rule "one_se"), the stricter limit of the two methods for both of them: sizes are
+of the lowest confirmed error (rule "one_se"), the stricter limit of the two methods for both of them: sizes are
 compared at the same accuracy.  Rows "lowest error" show the paper's own rule, the lowest cross-validation error, on the
 four small sets; rows "at SGMA's size" grow FEE's machine to the size of the other.  On the five larger sets (the
 paper's searches took hours) the first grid sees 400 of the rows; the finer grid has 5 by 5 points and 1,000 rows, and
@@ -215,7 +215,7 @@ def tested(name: str, method: str, found: dict[str, Any], n_splits: int) -> dict
             sizes.append(int(machine.n_support_.sum()))
         else:
             machine = FEESVC(
-                found["size"], C=found["C"], gamma=found["gamma"], selection=method, validation_fraction=None,
+                found["size"], C=found["C"], gamma=found["gamma"], selection=method, validation_fraction=0,
                 random_state=seed,
             ).fit(X, labels)  # fmt: skip
             sizes.append(machine.n_basis_)

@@ -25,9 +25,10 @@ from benchmarks.harness import Run, Target, at_least, at_most, load_data
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from kompakt.data import ArrayRows
+from kompakt.design import Design
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
-from kompakt.search import cross_validated_path, fixed_size
+from kompakt.search import cross_validated_path
 from kompakt.validation import shuffled_folds
 
 FOLDS = (5, 10, 20, 30, 40, 50)
@@ -65,7 +66,8 @@ def problem(name: str, m: int) -> Any:
 
 def features(rows: ArrayRows, basis: np.ndarray, kernel: RBF) -> np.ndarray:
     """The package's features: eq. 5 with a Cholesky factor, and the column of ones of eq. 8."""
-    return fixed_size.features(rows, kernel, basis, True)[0]
+    Phi = Design(rows, kernel, basis, whiten=True, store=True).matrix
+    return np.column_stack([Phi, np.ones(len(Phi))])
 
 
 def fast(problem: Any, fold: np.ndarray) -> np.ndarray:
@@ -73,7 +75,9 @@ def fast(problem: Any, fold: np.ndarray) -> np.ndarray:
     order = np.argsort(fold, kind="stable")  # rows in the order of the folds, as the estimators keep them
     residuals = np.empty(len(y))
     Phi = features(ArrayRows(rows.X[order]), basis, kernel)
-    residuals[order] = cross_validated_path(Phi, y[order], fold[order], [1.0 / C])[0]
+    residuals[order] = cross_validated_path(
+        Phi, y[order][:, None], fold[order], np.array([1.0 / C]), None, np.ones(Phi.shape[1])
+    )[0, :, 0]
     return residuals
 
 

@@ -21,8 +21,12 @@ import numpy as np
 from benchmarks.harness import Run, Target, at_most, load_data
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from kompakt.basis import BandwidthWarning, BlindCriterionWarning, RenyiSelector
+from kompakt.basis import BlindCriterionWarning, RenyiSelector
+from kompakt.data import ArrayRows
+from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
+from kompakt.run import Run as FitRun
+from kompakt.spec import Data, Spec
 
 N_TEST = 168
 N_BASIS = 200
@@ -82,10 +86,10 @@ def one_randomisation(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, floa
     folds = rng.permutation(np.arange(len(train)) % N_FOLDS)
     X_train = X[train]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BandwidthWarning)  # Boston has discrete columns: known
         warnings.simplefilter("ignore", BlindCriterionWarning)  # counted and printed instead
-        entropy = RenyiSelector().select_rows(X_train, N_BASIS, rng=seed)
-        widened = RenyiSelector(on_blind="widen").select_rows(X_train, N_BASIS, rng=seed)
+        data, spec, run = Data(ArrayRows(X_train)), Spec(RBF(1.0)), FitRun(key=seed)
+        entropy = RenyiSelector().select(data, spec, N_BASIS, run)
+        widened = RenyiSelector(on_blind="widen").select(data, spec, N_BASIS, run)
     bases = {
         "random": X_train[rng.choice(len(train), N_BASIS, replace=False)],
         "entropy": entropy.vectors,

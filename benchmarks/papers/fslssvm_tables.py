@@ -39,7 +39,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
 
-from kompakt import FixedSizeLSSVC, FixedSizeLSSVR
+from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, RandomSearch
 from kompakt.codings import MinimumOutput
 from kompakt.parallel import block_threads
 
@@ -282,7 +282,7 @@ def time_ratio(name: str, quick: bool) -> dict[str, Any]:
     m = max(20, round(chosen.m * len(y) / chosen.n_train))  # the paper's share of the rows
 
     def ours() -> None:
-        tuned = machine(name, tune=True, search="random", search_options={"n_random": 12, "n_simplex": 0})
+        tuned = machine(name, tune=RandomSearch(n_random=12, n_simplex=0))
         tuned.set_params(n_basis=m).fit(X, y)
 
     def peer(make: Any, axis: np.ndarray, word: str) -> None:

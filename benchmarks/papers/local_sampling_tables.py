@@ -38,7 +38,7 @@ KERNELS = ("linear", "poly", "rbf")
 READINGS = ("literal", "relative", "peak", "count", "all")
 RUNS = {"local": 10, "printed": 3, "cglq": 10}
 # Ten fits on 4 % of the rows and one on 15 % stay within a tenth of the time of an SVM that costs n^2.
-WEIGHTED = {"reweight": True, "search_train": 0.04, "max_train": 0.15, "patience": 10}
+WEIGHTED = {"reweight": True, "search_train": 0.04, "max_train": 0.15, "n_iter_no_change": 10}
 # COVTYPE has 7,000 to 11,000 initial support vectors: no search, the paper's beta, one fit; C as the full SVM has it on
 # its 50,000 rows, since LIBSVM needs hours at twenty times that.
 COVTYPE = {"max_train": 25_000, "beta": 0.5}
@@ -258,7 +258,7 @@ class Distances(SVC):
 
 def indecision(name: str, values: str, size: int, n_repeats: int) -> dict[str, Any]:
     """Shares of rows nearer to zero than eps, by decision values (eq. 17 as printed) or by distances."""
-    from kompakt.reduce import indecision_study
+    from benchmarks.papers.indecision import indecision_study
 
     X, y, *_ = split(name)
     kind = SVC if values == "decision values" else Distances

@@ -110,7 +110,7 @@ def machine(method: str, n_rows: int, gamma: float, C: float, seed: int = 0) -> 
         return PlainSVM(gamma=gamma, C=C)
     if method == "KFLD":
         return KernelFisher(gamma=gamma, reg=1.0 / C, bias="midpoint")
-    options: dict[str, Any] = {"gamma": gamma, "epsilon": EPSILON, "random_state": seed}
+    options: dict[str, Any] = {"gamma": gamma, "max_error": EPSILON, "random_state": seed}
     if method == "SVM+Approx":
         return ProjectedSVC(round(0.1 * n_rows), C=C, solver="libsvm", tol=1e-3, max_iter=200_000, **options)
     return ProjectedKernelFisher(round(0.25 * n_rows), reg=1.0 / C, bias="midpoint", **options)
@@ -154,13 +154,13 @@ def grid_errors(method: str, gamma: float, split: Split) -> Array:
     if method.startswith("SVM"):
         options: dict[str, Any] = {"kernel": "rbf", "gamma": gamma}
         if method == "SVM+Approx":
-            projection = GreedyProjection(round(0.1 * len(X)), gamma=gamma, epsilon=EPSILON, random_state=0)
+            projection = GreedyProjection(round(0.1 * len(X)), gamma=gamma, max_error=EPSILON, random_state=0)
             X, X_test, options = projection.fit_transform(X), projection.transform(X_test), {"kernel": "linear"}
         machines = [SVC(C=C, max_iter=200_000, **options).fit(X, y) for C in COSTS]
         return np.array([100.0 * (1.0 - svm.score(X_test, y_test)) for svm in machines])
     basis = X
     if method == "KFLD+Approx":
-        options = {"gamma": gamma, "epsilon": EPSILON, "random_state": 0}
+        options = {"gamma": gamma, "max_error": EPSILON, "random_state": 0}
         basis = np.asarray(GreedyProjection(round(0.25 * len(X)), **options).fit(X).basis_vectors_)
     labels = (y > 0).astype(np.intp)
     design = Design(ArrayRows(X), RBF(gamma), basis)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 from benchmarks.harness import RESULTS, Run, at_least, load_data
 from scipy.ndimage import rotate, shift
 
-from kompakt import SpSVC
+from kompakt import GrowthSelector, SpSVC
 from kompakt.kernels import RBF, Kernel, Polynomial
 
 SELECTIONS = ("sp1", "sp2", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit")
@@ -96,7 +97,7 @@ def path_errors(
     from kompakt.parallel import block_threads
     from kompakt.solve import Problem, solve
 
-    loss = make_loss("least_squares" if str(machine.selection).startswith("kmp") else "squared_hinge", classes=True)
+    loss = make_loss("least_squares" if machine.selection.rule.startswith("kmp") else "squared_hinge", classes=True)
     targets = np.where(y > 0, 1.0, -1.0)[:, None]
     errors: list[float | None] = []
     with block_threads(1):
@@ -117,7 +118,9 @@ def path_errors(
 def curve(name: str, n_rows: int, sizes: list[int], seed: int, **options: Any) -> dict[str, Any]:
     """Grow once to the largest size; error, objective and time at every size."""
     X, y, T, t, kernel, C = subset(name, n_rows)
-    options = {"n_candidates": 59, "retraining": "always", "C": C, "cache": False, **options}
+    growth: dict[str, Any] = {"n_candidates": 59, "retraining": "always", "cache": False}
+    growth |= {field.name: options.pop(field.name) for field in fields(GrowthSelector) if field.name in options}
+    options = {"C": C, "selection": GrowthSelector(**growth), **options}
     machine = SpSVC(max(sizes), kernel=kernel + 1.0, fit_intercept=False, random_state=seed, n_jobs=1, **options)
     start = time.process_time()
     machine.fit(X, y)
@@ -139,10 +142,10 @@ def tasks_of(quick: bool) -> list[tuple[str, int, dict[str, Any]]]:
     for selection in SELECTIONS:
         # criteria over all rows depend on the seed only through their first row and ties
         seeds = 1 if quick or selection in ("cholesky", "gsvc", "bh", "kmp_prefit") else 3
-        tasks += [(selection, seed, {"selection": selection}) for seed in range(seeds)]
+        tasks += [(selection, seed, {"rule": selection}) for seed in range(seeds)]
     if not quick:
         for selection in ("sp2", "kmp"):
-            tasks.append((f"{selection}, lambda = 1e-5", 0, {"selection": selection, "C": UNREGULARISED}))
+            tasks.append((f"{selection}, lambda = 1e-5", 0, {"rule": selection, "C": UNREGULARISED}))
     return tasks
 
 
@@ -150,7 +153,7 @@ def other_seeds(quick: bool) -> list[tuple[str, int, dict[str, Any]]]:
     """Growths by criteria over all rows, which depend on the seed through their first row and ties."""
     if quick:
         return []
-    return [(name, seed, {"selection": name}) for name in ("cholesky", "gsvc", "bh") for seed in (1, 2)]
+    return [(name, seed, {"rule": name}) for name in ("cholesky", "gsvc", "bh") for seed in (1, 2)]
 
 
 def one_task(task: tuple[str, int, list[int], int, dict[str, Any]]) -> dict[str, Any]:

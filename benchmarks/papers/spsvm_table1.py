@@ -23,6 +23,8 @@ import numpy as np
 from benchmarks.harness import Run, Target, at_least, at_most, load_data
 from scipy.linalg import lapack
 
+from kompakt import AutoSize, GrowthSelector
+
 GRID = 2.0 ** np.arange(-7, 8)
 N_CANDIDATES = 25
 N_SPLITS = 10
@@ -123,13 +125,11 @@ def one_split(name: str, split: int, n_seeds: int) -> dict[str, float]:
         draw = split + N_SPLITS * seed
         folds.append(resolve_splits(3, y[train], classifier=True, random_state=draw))
         machine = SpSVC(
-            "auto",
+            AutoSize(largest=8 if name == "titanic" else 25),
             plus_one=True,
             tune=True,
             cv=folds[-1],
-            max_basis=8 if name == "titanic" else 25,
-            n_candidates=N_CANDIDATES,
-            retraining="always",
+            selection=GrowthSelector(n_candidates=N_CANDIDATES, retraining="always"),
             random_state=draw,
             n_jobs=1,
         ).fit(X[train], y[train])

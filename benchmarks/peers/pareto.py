@@ -23,6 +23,7 @@ from sklearn.model_selection import train_test_split
 from benchmarks.harness import RESULTS, Run, Target, at_least
 from benchmarks.peers.contenders import APPROXIMATE, CONTENDERS, Point, fitted_point, foreign_point
 from benchmarks.tasks import Task, subset, task
+from kompakt import Refinement
 
 SETS = ("magic", "letter A-M/N-Z", "ijcnn1", "a9a", "spambase", "shuttle 1/rest", "cod_rna", "pendigits", "satimage")
 COSTS = (1.0, 10.0, 100.0)
@@ -30,7 +31,7 @@ COSTS = (1.0, 10.0, 100.0)
 POINTS: dict[str, list[dict[str, Any]]] = {
     "kompakt": [
         *(
-            {"n_basis": m, "refine_iter": it}
+            {"n_basis": m, "refine": Refinement(it)}
             for m, it in ((5, 10), (10, 10), (10, 40), (20, 20), (35, 10), (50, 5), (50, 20), (50, 100))
         ),
         *({"n_basis": m} for m in (100, 200)),
@@ -43,7 +44,7 @@ POINTS: dict[str, list[dict[str, Any]]] = {
     "SVC": [{}],
 }
 TUNED_AT: dict[str, dict[str, Any]] = {
-    "kompakt": {"n_basis": 50, "refine_iter": 40},
+    "kompakt": {"n_basis": 50, "refine": Refinement(40)},
     "kompakt, rows only": {"n_basis": 100},
     "kompakt, rows only, least squares": {"n_basis": 100},
     "Nystroem + LinearSVC": {"n_components": 200},

@@ -24,11 +24,11 @@ from benchmarks.harness import ROOT, Run, Target
 
 #: name -> expression that makes the machine
 MACHINES = {
-    "CompactSVC": "kompakt.CompactSVC(n_basis=15, refine_iter=40, random_state=0)",
-    "CompactSVC, tuned": "kompakt.CompactSVC(n_basis=5, tune=True, refine_iter=5, random_state=0)",
-    "CompactSVC, hinge": "kompakt.CompactSVC(n_basis=8, loss='hinge', refine_iter=10, random_state=0)",
+    "CompactSVC": "kompakt.CompactSVC(n_basis=15, refine=kompakt.Refinement(40), random_state=0)",
+    "CompactSVC, tuned": "kompakt.CompactSVC(n_basis=5, tune=True, refine=kompakt.Refinement(5), random_state=0)",
+    "CompactSVC, hinge": "kompakt.CompactSVC(n_basis=8, loss='hinge', refine=kompakt.Refinement(10), random_state=0)",
     "CompactSVR": "kompakt.CompactSVR(n_basis=30, random_state=0)",
-    "SpSVC": "kompakt.SpSVC(n_basis=80, n_candidates=30, random_state=0)",
+    "SpSVC": "kompakt.SpSVC(n_basis=80, selection=kompakt.GrowthSelector(n_candidates=30), random_state=0)",
     "FixedSizeLSSVC, tuned": "kompakt.FixedSizeLSSVC(n_basis=40, tune=True, random_state=0)",
     "FixedSizeLSSVR": "kompakt.FixedSizeLSSVR(n_basis='auto', random_state=0)",
     "ProjectedKernelFisher": "kompakt.ProjectedKernelFisher(n_basis=150, random_state=0)",

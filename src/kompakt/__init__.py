@@ -14,6 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kompakt.basis.fee import FEESelector
+    from kompakt.basis.forward import GrowthSelector
+    from kompakt.basis.gram import GramSelector
+    from kompakt.basis.projection import ProjectionSelector
+    from kompakt.basis.random import RandomSelector
+    from kompakt.basis.refine import Refinement
+    from kompakt.basis.renyi import RenyiSelector
     from kompakt.data.opening import open_rows
     from kompakt.estimators.compact import CompactSVC, CompactSVR
     from kompakt.estimators.compression import compress
@@ -28,25 +35,40 @@ if TYPE_CHECKING:
     from kompakt.model import Model
     from kompakt.reduce import indecision_probability
     from kompakt.reporting import report
+    from kompakt.search.fee import TwoGrids
+    from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
+    from kompakt.validation import AutoSize
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a new name is added here, under TYPE_CHECKING above, and in __all__.
 _HOME = {
+    "Annealing": "kompakt.search.strategies",
+    "AutoSize": "kompakt.validation",
     "CGLQSVC": "kompakt.estimators.reduced",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
     "FEESVC": "kompakt.estimators.fee",
     "FEESVR": "kompakt.estimators.fee",
+    "FEESelector": "kompakt.basis.fee",
     "FixedSizeLSSVC": "kompakt.estimators.fixed_size",
     "FixedSizeLSSVR": "kompakt.estimators.fixed_size",
+    "GramSelector": "kompakt.basis.gram",
     "GreedyProjection": "kompakt.estimators.projected",
+    "GridSearch": "kompakt.search.strategies",
+    "GrowthSelector": "kompakt.basis.forward",
     "KernelFisher": "kompakt.estimators.fisher",
     "LocalSamplingSVC": "kompakt.estimators.reduced",
     "Model": "kompakt.model",
     "ProjectedKernelFisher": "kompakt.estimators.fisher",
     "ProjectedSVC": "kompakt.estimators.projected",
+    "ProjectionSelector": "kompakt.basis.projection",
+    "RandomSearch": "kompakt.search.strategies",
+    "RandomSelector": "kompakt.basis.random",
+    "Refinement": "kompakt.basis.refine",
+    "RenyiSelector": "kompakt.basis.renyi",
     "SpSVC": "kompakt.estimators.spsvc",
+    "TwoGrids": "kompakt.search.fee",
     "compress": "kompakt.estimators.compression",
     "indecision_probability": "kompakt.reduce",
     "load": "kompakt.io",
@@ -63,17 +85,29 @@ __all__ = [
     "CGLQSVC",
     "FEESVC",
     "FEESVR",
+    "Annealing",
+    "AutoSize",
     "CompactSVC",
     "CompactSVR",
+    "FEESelector",
     "FixedSizeLSSVC",
     "FixedSizeLSSVR",
+    "GramSelector",
     "GreedyProjection",
+    "GridSearch",
+    "GrowthSelector",
     "KernelFisher",
     "LocalSamplingSVC",
     "Model",
     "ProjectedKernelFisher",
     "ProjectedSVC",
+    "ProjectionSelector",
+    "RandomSearch",
+    "RandomSelector",
+    "Refinement",
+    "RenyiSelector",
     "SpSVC",
+    "TwoGrids",
     "__version__",
     "compress",
     "indecision_probability",

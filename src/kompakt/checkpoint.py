@@ -19,8 +19,8 @@ import math
 import os
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,20 @@ class _Record:
     depth: int
     running: bool  # progress of a step that is not finished
     value: Any = None
-    arrays: tuple[np.ndarray, ...] = ()
+    arrays: list[np.ndarray] = field(default_factory=list)
+
+    @classmethod
+    def encoded(cls, kind: str, depth: int, running: bool, value: Any) -> _Record:
+        """The entry of a value, which may be a dataclass of plain values."""
+        arrays: list[np.ndarray] = []
+        if is_dataclass(value) and not isinstance(value, type | Kernel):
+            value = _fields_of(value)
+        return cls(kind, depth, running, _plain(value, arrays), arrays)
+
+    def decoded(self, cls: type | None = None) -> Any:
+        """The value again, as a dataclass where one is given."""
+        value = _restored(self.value, self.arrays)
+        return value if cls is None else cls(**value)
 
 
 class Checkpoint:
@@ -87,12 +100,9 @@ class Checkpoint:
     def step(self, kind: str, compute: Callable[[], Any], cls: type | None, complete: Callable[[Any], bool]) -> Any:
         """The value of a finished step, or of `compute`, which is then written down."""
         begin = self._cursor
-        if begin < len(self.records) and self.records[begin].depth == self._depth:
-            record = self.records[begin]
-            if record.kind != kind or record.running:
-                raise CheckpointError(self._disagrees(record.kind, kind))
+        if (known := self._known(kind, running=False)) is not None:
             self._cursor += 1
-            return _decoded(record, cls)
+            return known.decoded(cls)
         self._depth += 1
         try:
             value = compute()
@@ -101,42 +111,47 @@ class Checkpoint:
         if not complete(value):
             self.keep_file = True
             return value
-        record = _encoded(kind, self._depth, False, value)
+        record = _Record.encoded(kind, self._depth, False, value)
         self.records[begin:] = [record]
         self._cursor = begin + 1
         self._dirty = True
         self.write()
-        # the fit that wrote it goes on from what a fit that resumes will read
-        return _decoded(record, cls)
+        return record.decoded(cls)  # the fit that wrote it goes on from what a fit that resumes will read
 
     def open_progress(self, kind: str) -> Progress:
         """Where a step is that is not finished."""
-        at = self._cursor
-        known = at < len(self.records) and self.records[at].depth == self._depth
-        if known and not (self.records[at].running and self.records[at].kind == kind):
-            raise CheckpointError(self._disagrees(self.records[at].kind, kind))
-        if not known:
-            self.records.insert(at, _Record(kind, self._depth, True))
+        if self._known(kind, running=True) is None:
+            self.records.insert(self._cursor, _Record(kind, self._depth, True))
         self._cursor += 1
-        return Progress(self, at)
+        return Progress(self, self._cursor - 1)
 
-    def _disagrees(self, found: str, expected: str) -> str:
-        return (
-            f"the checkpoint {self.path} has the step {found!r} where this fit comes to {expected!r}: it was written "
-            "by other code or other library versions. Delete it to start anew."
-        )
+    def _known(self, kind: str, running: bool) -> _Record | None:
+        """The record of the step that comes next, if it was written."""
+        record = self.records[self._cursor] if self._cursor < len(self.records) else None
+        if record is None or record.depth != self._depth:
+            return None
+        if record.kind != kind or record.running != running:
+            raise CheckpointError(
+                f"the checkpoint {self.path} has the step {record.kind!r} where this fit comes to {kind!r}: it was "
+                "written by other code or other library versions. Delete it to start anew."
+            )
+        return record
 
     # -- the file ------------------------------------------------------------------------------------
 
     def write(self, urgent: bool = False) -> None:
         """Replace the file, unless the last write was so long and so recent that writing would take its toll."""
-        if not urgent and time.monotonic() - self._written < self._cost / _SHARE:
+        if not (urgent or self.due()):
             return
         began = time.monotonic()
         write_atomically(self.path, container.pack(*_file_of(self.identity, self.records)))
         self._written = time.monotonic()
         self._cost = self._written - began
         self._dirty = False
+
+    def due(self) -> bool:
+        """Whether the last write is long enough ago for another one."""
+        return time.monotonic() - self._written >= self._cost / _SHARE
 
     def close(self, finished: bool) -> None:
         """Remove the file of a finished fit; write what is not yet written of one that ends early."""
@@ -159,21 +174,20 @@ class Progress:
     def last(self) -> Any:
         """The value saved last, in this process or before."""
         record = self._checkpoint.records[self._at]
-        return None if record.value is None else _decoded(record, None)
+        return None if record.value is None else record.decoded()
 
     def save(self, value: Any) -> None:
         """Write down where the step is; steps inside what is done so far are dropped."""
         owner = self._checkpoint
         old = owner.records[self._at]
-        owner.records[self._at :] = [_encoded(old.kind, old.depth, True, value)]
+        owner.records[self._at :] = [_Record.encoded(old.kind, old.depth, True, value)]
         owner._cursor = self._at + 1
         owner._dirty = True
         owner.write()
 
     def due(self) -> bool:
         """Whether a save would be written now: values that are costly to put together need not be before."""
-        owner = self._checkpoint
-        return time.monotonic() - owner._written >= owner._cost / _SHARE
+        return self._checkpoint.due()
 
 
 @contextlib.contextmanager
@@ -244,85 +258,68 @@ def fingerprint(value: Any, own_code: Callable[[Any], Any] | None = None) -> str
     >>> repr(one) == repr(other), fingerprint(one) == fingerprint(other)
     (True, False)
     """
-    digest = hashlib.sha256()
-    _feed(digest.update, value, own_code)
-    return digest.hexdigest()[:16]
+    return _digest(value, own_code).hex()[:16]
 
 
-def _feed(add: Callable[[bytes], None], value: Any, own_code: Callable[[Any], Any] | None) -> None:
-    """Add a value to a digest, each part behind its kind and length, so that no two values look alike."""
+def _digest(value: Any, own_code: Callable[[Any], Any] | None) -> bytes:
+    """Digest of the kind and the content of a value; a content is bytes, or the digests of parts."""
 
-    def put(kind: str, content: bytes = b"") -> None:
-        add(f"{kind}:{len(content)}:".encode())
-        add(content)
+    def made(kind: str, *content: bytes) -> bytes:
+        result = hashlib.sha256(f"{kind}:".encode())
+        for piece in content:
+            result.update(piece)
+        return result.digest()
+
+    def each(values: Iterable[Any]) -> list[bytes]:
+        return [_digest(item, own_code) for item in values]
+
+    def listed(*values: Any) -> bytes:
+        return made("sequence", *each(values))
 
     if isinstance(value, np.generic) and not isinstance(value, np.void):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        put(type(value).__name__, value if isinstance(value, bytes) else repr(value).encode())
-    elif isinstance(value, list | tuple | range | set | frozenset):
-        ordered = not isinstance(value, set | frozenset)
-        put("sequence" if ordered else "set", str(len(value)).encode())
-        for item in value if ordered else sorted(value, key=lambda item: fingerprint(item, own_code)):
-            _feed(add, item, own_code)
-    elif isinstance(value, Mapping):
-        put("mapping", str(len(value)).encode())
-        for key in sorted(value, key=lambda key: fingerprint(key, own_code)):
-            _feed(add, key, own_code)
-            _feed(add, value[key], own_code)
-    elif isinstance(value, np.ndarray):
-        put("array", f"{value.shape} {'object' if value.dtype.hasobject else value.dtype.str}".encode())
+        return made(type(value).__name__, value if isinstance(value, bytes) else repr(value).encode())
+    if isinstance(value, list | tuple | range):
+        return listed(*value)
+    if isinstance(value, set | frozenset):
+        return made("set", *sorted(each(value)))
+    if isinstance(value, Mapping):
+        return made("mapping", *sorted(each(value.items())))
+    if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
-            for item in value.ravel():
-                _feed(add, item, own_code)
-        else:
-            put("bytes", np.ascontiguousarray(value).tobytes())
-    elif sparse.issparse(value):
+            return made("array", listed(value.shape, "object"), *each(value.ravel()))
+        return made("array", listed(value.shape, value.dtype.str), np.ascontiguousarray(value).tobytes())
+    if sparse.issparse(value):
         rows = value.tocsr()
-        _feed(add, ["sparse", rows.shape, rows.data, rows.indices, rows.indptr], own_code)
-    elif isinstance(value, np.random.RandomState):
-        _feed(add, ["RandomState", value.get_state(legacy=False)], own_code)
-    elif isinstance(value, np.random.Generator):
-        _feed(add, ["Generator", value.bit_generator.state], own_code)
-    elif hasattr(value, "__array__"):  # a table or a column
-        _feed(add, np.asarray(value), own_code)
-    elif isinstance(value, types.MethodType):
-        _feed(add, ["method", value.__func__, value.__self__], own_code)
-    elif isinstance(value, functools.partial):
-        _feed(add, ["partial", value.func, value.args, value.keywords], own_code)
-    else:
-        _feed_object(add, put, value, own_code)
-
-
-def _feed_object(
-    add: Callable[[bytes], None], put: Callable[..., None], value: Any, own_code: Callable[[Any], Any] | None
-) -> None:
-    """A function or a class by its name, an object by its class and attributes, where their code is known."""
+        return listed("sparse", rows.shape, rows.data, rows.indices, rows.indptr)
+    if isinstance(value, np.random.RandomState):
+        return listed("RandomState", value.get_state(legacy=False))
+    if isinstance(value, np.random.Generator):
+        return listed("Generator", value.bit_generator.state)
+    if hasattr(value, "__array__"):  # a table or a column
+        return _digest(np.asarray(value), own_code)
+    if isinstance(value, types.MethodType):
+        return listed("method", value.__func__, value.__self__)
+    if isinstance(value, functools.partial):
+        return listed("partial", value.func, value.args, value.keywords)
+    # A function or a class by its name, an object by its class and attributes, where their code is known.
     named = value if callable(value) and hasattr(value, "__qualname__") else type(value)
-    known = str(getattr(named, "__module__", None)).split(".")[0] in _KNOWN_CODE
-    state: Any = None
+    state: Any = {}
     if named is not value:
-        state = {item.name: getattr(value, item.name) for item in fields(value)} if is_dataclass(value) else None
-        state = getattr(value, "__dict__", None) if state is None else state
-        known = known and state is not None
-    if not known:
+        state = _fields_of(value) if is_dataclass(value) else getattr(value, "__dict__", None)
+    if state is None or str(getattr(named, "__module__", None)).split(".")[0] not in _KNOWN_CODE:
         if own_code is None:
             raise TypeError(f"{named.__module__}.{named.__qualname__}")
-        _feed(add, own_code(value), None)
-        return
-    put("code", f"{named.__module__}.{named.__qualname__}".encode())
-    if named is not value:
-        _feed(add, state, own_code)
+        return _digest(own_code(value), None)
+    return listed("object" if named is not value else "code", f"{named.__module__}.{named.__qualname__}", state)
 
 
 # -- values as JSON and arrays -----------------------------------------------------------------------------
 
 
-def _encoded(kind: str, depth: int, running: bool, value: Any) -> _Record:
-    arrays: list[np.ndarray] = []
-    if is_dataclass(value) and not isinstance(value, type | Kernel):
-        value = {item.name: getattr(value, item.name) for item in fields(value)}
-    return _Record(kind, depth, running, _plain(value, arrays), tuple(arrays))
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in fields(value)}
 
 
 def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
@@ -346,12 +343,7 @@ def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
     raise TypeError(f"a checkpoint keeps numbers, strings, arrays and kernels; got {type(value).__name__}.")
 
 
-def _decoded(record: _Record, cls: type | None) -> Any:
-    value = _restored(record.value, record.arrays)
-    return value if cls is None else cls(**value)
-
-
-def _restored(value: Any, arrays: tuple[np.ndarray, ...]) -> Any:
+def _restored(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, list):
         return [_restored(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -370,16 +362,13 @@ def _restored(value: Any, arrays: tuple[np.ndarray, ...]) -> Any:
 def _file_of(identity: dict[str, Any], records: list[_Record]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays: all arrays of one dtype lie behind each other in one."""
     flat: dict[str, list[np.ndarray]] = {}
-    used: dict[str, int] = {}
     table = []
     for record in records:
         places = []
         for array in record.arrays:
             plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).ravel()
-            name = plain.dtype.str
-            places.append([name, used.get(name, 0), list(array.shape)])
-            used[name] = used.get(name, 0) + plain.size
-            flat.setdefault(name, []).append(plain)
+            flat.setdefault(plain.dtype.str, []).append(plain)
+            places.append([plain.dtype.str, list(array.shape)])
         table.append([record.kind, record.depth, record.running, record.value, places])
     header = {"kind": KIND, "identity": identity, "records": table}
     return header, {name: np.concatenate(parts) for name, parts in flat.items()}
@@ -387,42 +376,32 @@ def _file_of(identity: dict[str, Any], records: list[_Record]) -> tuple[dict[str
 
 def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
     """The journal in a file of this fit; other files are refused."""
+    records = []
     try:
         with opened(path) as (file, size):
             header, entries, begin = container.read_header(file, size)
             if header.get("kind") != KIND:
                 raise ModelFileError("not a checkpoint of kompakt.")
-            _refuse_others(path, header.get("identity"), identity)
-            flat = dict(container.read_arrays(file, entries, begin))
-        return [_record_of(row, flat) for row in header["records"]]
-    except (ModelFileError, KeyError, TypeError, IndexError) as error:
+            found = header["identity"]
+            names = [name for name in {**identity, **found} if found.get(name) != identity.get(name)]
+            if names:
+                what = "; ".join(f"{name} was {found.get(name)!r}, is {identity.get(name)!r}" for name in names)
+                raise CheckpointError(
+                    f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was "
+                    "made with, give another path, or delete the file to start anew."
+                )
+            left = dict(container.read_arrays(file, entries, begin))
+        for kind, depth, running, value, places in header["records"]:
+            arrays = []
+            for name, shape in places:
+                count = math.prod(shape)
+                if len(left[name]) < count:
+                    raise ModelFileError(f"step {kind!r} lacks numbers.")
+                arrays.append(left[name][:count].reshape(shape))
+                left[name] = left[name][count:]
+            records.append(_Record(kind, depth, running, value, arrays))
+    except (ModelFileError, AttributeError, KeyError, TypeError, IndexError) as error:
         raise CheckpointError(
             f"{path} cannot be used as a checkpoint: {error} Give another path, or delete the file to start anew."
         ) from error
-
-
-def _record_of(row: Any, flat: dict[str, np.ndarray]) -> _Record:
-    kind, depth, running, value, places = row
-    arrays = []
-    for name, start, shape in places:
-        count = math.prod(shape)
-        values = flat[name][start : start + count]
-        if len(values) != count:
-            raise ModelFileError(f"step {kind!r} lacks numbers.")
-        arrays.append(values.reshape(shape))
-    return _Record(str(kind), int(depth), bool(running), value, tuple(arrays))
-
-
-def _refuse_others(path: str, found: Any, expected: dict[str, Any]) -> None:
-    """An error that says what differs between the fit that wrote the file and this one."""
-    if not isinstance(found, dict):
-        raise ModelFileError("it does not say what it belongs to.")
-    names = [name for name in [*expected, *found] if found.get(name) != expected.get(name)]
-    if names:
-        what = "; ".join(
-            f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in dict.fromkeys(names)
-        )
-        raise CheckpointError(
-            f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was made "
-            "with, give another path, or delete the file to start anew."
-        )
+    return records

@@ -7,51 +7,14 @@ side), -1 (negative side) or 0 (the class takes no part in that output). Two cla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "CODINGS",
-    "Coding",
-    "MinimumOutput",
-    "OneVsOne",
-    "OneVsRest",
-    "class_pairs",
-    "get_coding",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
-
-
-@runtime_checkable
-class Coding(Protocol):
-    """What the rest of the package asks of a coding."""
-
-    name: ClassVar[str]
-
-    def n_outputs(self, n_classes: int) -> int:
-        """Number of binary outputs."""
-        ...
-
-    def codes(self, n_classes: int) -> FloatArray:
-        """Code matrix (n_classes, n_outputs)."""
-        ...
-
-    def encode(self, class_index: ArrayLike, n_classes: int) -> FloatArray:
-        """Targets (n, n_outputs)."""
-        ...
-
-    def scores(self, F: ArrayLike, n_classes: int) -> FloatArray:
-        """Decision values per class."""
-        ...
-
-    def decode(self, F: ArrayLike, n_classes: int) -> IntArray:
-        """Class indices (n,)."""
-        ...
 
 
 def class_pairs(n_classes: int) -> IntArray:
@@ -78,33 +41,27 @@ def class_pairs(n_classes: int) -> IntArray:
 
 
 def _checked_n_classes(n_classes: int) -> int:
-    count = int(n_classes)
-    if count < 2:
-        raise ValueError(
-            f"A coding needs at least 2 classes, got {n_classes}. Check that y holds more than one label."
-        )
-    return count
+    if n_classes < 2:
+        raise ValueError(f"A coding needs at least 2 classes, got {n_classes}. Check that y holds more than one label.")
+    return int(n_classes)
 
 
-def _bounded(confidence: FloatArray) -> FloatArray:
-    """Squash to (-1/3, 1/3), keeping the order: two such numbers differ by less than one vote."""
-    return confidence / (3.0 * (np.abs(confidence) + 1.0))
-
-
-class _CodeMatrix:
-    """The parts every coding shares; a subclass gives `n_outputs`, `_many_codes` and `_many_scores`."""
+class Coding(ABC):
+    """How classes become binary outputs, and outputs scores of the classes."""
 
     name: ClassVar[str] = ""
 
+    @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
         """Number of binary outputs for this many classes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _many_codes(self, n_classes: int) -> FloatArray:
-        raise NotImplementedError
+        """Code matrix for at least three classes."""
 
-    def _many_scores(self, F: FloatArray, n_classes: int) -> FloatArray:
-        raise NotImplementedError
+    def first_votes(self, n_classes: int) -> float | None:
+        """Votes that a class has before any output is counted; None if outputs are scores and nothing is counted."""
+        return None
 
     def codes(self, n_classes: int) -> FloatArray:
         """Code matrix of shape (n_classes, n_outputs) with entries -1, 0 and +1."""
@@ -141,24 +98,23 @@ class _CodeMatrix:
                 f"{self.name} with {n_classes} classes has {expected} outputs, so F must have shape "
                 f"(n, {expected}), got {values.shape}."
             )
-        if int(n_classes) == 2:
+        if n_classes == 2:
             return values[:, 0]
-        return self._many_scores(values, int(n_classes))
+        if (votes := self.first_votes(n_classes)) is None:
+            return values
+        # A class gains half a vote where an output has its sign and loses one where not (zero counts as negative).
+        # Margins are squashed to (-1/3, 1/3), so that they decide only among classes with equal votes.
+        codes = self._many_codes(n_classes).T
+        margins = values @ codes
+        return votes + np.where(values > 0, 0.5, -0.5) @ codes + margins / (3.0 * (np.abs(margins) + 1.0))
 
     def decode(self, F: ArrayLike, n_classes: int) -> IntArray:
         """Class indices (n,) of output values F (n, n_outputs)."""
         scores = self.scores(F, n_classes)
         return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
 
-    def _sums(self, F: FloatArray, n_classes: int) -> tuple[FloatArray, FloatArray]:
-        """Per class: sum of code * sign(F) and sum of code * F. A zero output counts as negative."""
-        codes = self._many_codes(n_classes)
-        signs = np.where(F > 0, 1.0, -1.0)
-        return signs @ codes.T, F @ codes.T
 
-
-@dataclass(frozen=True)
-class OneVsRest(_CodeMatrix):
+class OneVsRest(Coding):
     """One output per class, positive for that class and negative for all others.
 
     Examples
@@ -171,18 +127,13 @@ class OneVsRest(_CodeMatrix):
     name: ClassVar[str] = "one_vs_rest"
 
     def n_outputs(self, n_classes: int) -> int:
-        """Number of binary outputs for this many classes."""
         return 1 if _checked_n_classes(n_classes) == 2 else int(n_classes)
 
     def _many_codes(self, n_classes: int) -> FloatArray:
         return 2.0 * np.eye(n_classes) - 1.0
 
-    def _many_scores(self, F: FloatArray, n_classes: int) -> FloatArray:
-        return F
 
-
-@dataclass(frozen=True)
-class OneVsOne(_CodeMatrix):
+class OneVsOne(Coding):
     """One output per pair of classes, in the order of `class_pairs`; other rows are unused (target 0).
 
     The output of the pair (i, j), i < j, is positive for class j, which agrees with the two-class rule
@@ -201,7 +152,6 @@ class OneVsOne(_CodeMatrix):
     name: ClassVar[str] = "one_vs_one"
 
     def n_outputs(self, n_classes: int) -> int:
-        """Number of binary outputs for this many classes."""
         count = _checked_n_classes(n_classes)
         return count * (count - 1) // 2
 
@@ -213,15 +163,11 @@ class OneVsOne(_CodeMatrix):
         codes[pairs[:, 1], outputs] = 1.0
         return codes
 
-    def _many_scores(self, F: FloatArray, n_classes: int) -> FloatArray:
-        signed, margins = self._sums(F, n_classes)
-        # Of its n_classes - 1 outputs a class wins those whose sign is its code: (total + signed sum) / 2.
-        votes = 0.5 * (n_classes - 1 + signed)
-        return votes + _bounded(margins)
+    def first_votes(self, n_classes: int) -> float:
+        return 0.5 * (n_classes - 1)  # half of its outputs
 
 
-@dataclass(frozen=True)
-class MinimumOutput(_CodeMatrix):
+class MinimumOutput(Coding):
     """The fewest outputs that tell the classes apart: ceil(log2(n_classes)), the binary digits of the index.
 
     Used for several classes by De Brabanter et al. 2010 (Table 6). A class scores minus its Hamming distance to
@@ -238,7 +184,6 @@ class MinimumOutput(_CodeMatrix):
     name: ClassVar[str] = "minimum_output"
 
     def n_outputs(self, n_classes: int) -> int:
-        """Number of binary outputs for this many classes."""
         return (_checked_n_classes(n_classes) - 1).bit_length()
 
     def _many_codes(self, n_classes: int) -> FloatArray:
@@ -246,10 +191,8 @@ class MinimumOutput(_CodeMatrix):
         digits = (np.arange(n_classes)[:, None] >> places) & 1
         return 2.0 * digits.astype(np.float64) - 1.0
 
-    def _many_scores(self, F: FloatArray, n_classes: int) -> FloatArray:
-        signed, margins = self._sums(F, n_classes)
-        hamming = 0.5 * (F.shape[1] - signed)
-        return _bounded(margins) - hamming
+    def first_votes(self, n_classes: int) -> float:
+        return -0.5 * self.n_outputs(n_classes)  # so that votes are minus the Hamming distance
 
 
 CODINGS: dict[str, Coding] = {coding.name: coding for coding in (OneVsRest(), OneVsOne(), MinimumOutput())}
@@ -274,13 +217,11 @@ def get_coding(name: str | Coding) -> Coding:
     >>> get_coding("minimum_output").n_outputs(26)
     5
     """
-    if isinstance(name, str):
-        if name not in CODINGS:
-            raise ValueError(f"Unknown coding {name!r}; choose from {', '.join(map(repr, sorted(CODINGS)))}.")
-        return CODINGS[name]
     if isinstance(name, Coding):
         return name
-    raise TypeError(
-        f"A coding is a name ({', '.join(map(repr, sorted(CODINGS)))}) or an object with n_outputs, codes, "
-        f"encode, scores and decode, got {type(name).__name__}."
-    )
+    names = ", ".join(map(repr, sorted(CODINGS)))
+    if not isinstance(name, str):
+        raise TypeError(f"A coding is a name ({names}) or a `Coding`, got {type(name).__name__}.")
+    if name not in CODINGS:
+        raise ValueError(f"Unknown coding {name!r}; choose from {names}.")
+    return CODINGS[name]

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt.data import ArrayRows, RowBlock, Rows
+from kompakt.data import ArrayRows, RowBlock, Rows, TreeSum
 from kompakt.kernels import Kernel, Linear
 from kompakt.linalg import Factor, factorise, multiply_upper
+from kompakt.run import DEFAULT_BUDGET
 
 Array = np.ndarray
 PassFunction = Callable[[Array, RowBlock], tuple[Array, ...]]
 
-#: bytes that stored values may take when the user gives no `memory_budget`
-DEFAULT_BUDGET = 1 << 30
 #: rows of the smallest block; tests change it, to see that results do not depend on where blocks end
 _LEAST_ROWS = 1024
 
@@ -128,7 +127,10 @@ class Design:
     def map_reduce(self, function: PassFunction) -> tuple[Array, ...]:
         """Sum `function(values, block)` over the row blocks; values are (rows, m), sums float64."""
         self.n_passes += 1
-        return self.rows.map_reduce(self._on_values(function), self.block_rows)
+        tree = TreeSum()
+        for sums in self.rows.sums(self._on_values(function), self.block_rows):
+            tree.add(sums)
+        return tree.total()
 
     def _on_values(self, function: Callable[[Array, RowBlock], Any]) -> Callable[[RowBlock], Any]:
         """From a function of values and their block to one of the block; picklable where values are not stored."""
@@ -138,11 +140,11 @@ class Design:
         self.n_kernel_evals += self.n_rows * self.n_basis
         return partial(_of_computed_values, function, self.kernel, self.basis, self._inverse)
 
-    def matvec(self, B: Array, out: Array | None = None) -> Array:
+    def matvec(self, B: Array) -> Array:
         """Values times B (m, L), as float64 (n, L)."""
-        result = np.empty((self.n_rows, B.shape[1])) if out is None else out
         B = B.astype(self.block_dtype)
-        return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, result)
+        out = np.empty((self.n_rows, B.shape[1]))
+        return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, out)
 
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""

@@ -95,7 +95,21 @@ class LeastSquares(Loss):
 
 
 @dataclass(frozen=True)
-class Huber(Loss):
+class _Huber(Loss):
+    """A loss that is quadratic up to `epsilon` and linear beyond."""
+
+    epsilon: float = 1.35
+    name: ClassVar[str] = "huber"
+
+    def __post_init__(self) -> None:
+        _require_epsilon(self.epsilon, positive=True)
+
+    def _of_size(self, r: Array) -> Array:
+        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+
+
+@dataclass(frozen=True)
+class Huber(_Huber):
     """Least squares for residuals up to `epsilon`, linear beyond.
 
     Examples
@@ -106,16 +120,10 @@ class Huber(Loss):
     array([0.5, 2.5])
     """
 
-    epsilon: float = 1.35
-    name: ClassVar[str] = "huber"
     for_regression: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _require_epsilon(self.epsilon, positive=True)
-
     def value(self, y: Array, f: Array) -> Array:
-        r = np.abs(y - f)
-        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+        return self._of_size(np.abs(y - f))
 
     def gradient(self, y: Array, f: Array) -> Array:
         return np.clip(f - y, -self.epsilon, self.epsilon)
@@ -125,7 +133,7 @@ class Huber(Loss):
 
 
 @dataclass(frozen=True)
-class HuberHinge(Loss):
+class HuberHinge(_Huber):
     """Squared hinge for shortfalls up to `epsilon`, linear beyond (Keerthi et al. 2006, section 8).
 
     Examples
@@ -136,16 +144,10 @@ class HuberHinge(Loss):
     array([0.5, 2.5])
     """
 
-    epsilon: float = 1.35
-    name: ClassVar[str] = "huber"
     for_classes: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _require_epsilon(self.epsilon, positive=True)
-
     def value(self, y: Array, f: Array) -> Array:
-        r = np.maximum(0.0, 1.0 - y * f)
-        return np.where(r <= self.epsilon, 0.5 * r * r, self.epsilon * (r - 0.5 * self.epsilon))
+        return self._of_size(np.maximum(0.0, 1.0 - y * f))
 
     def gradient(self, y: Array, f: Array) -> Array:
         return -y * np.clip(1.0 - y * f, 0.0, self.epsilon)
@@ -156,31 +158,31 @@ class HuberHinge(Loss):
 
 
 class PiecewiseLinear(Loss):
-    """A convex, piecewise linear loss of a residual r(y, f) = sign(y) * (origin(y) - f).
+    """A convex, piecewise linear loss of a residual r: 1 - y f for classes, y - f for regression.
 
     Its subclasses give `kinks` (ascending) and `slopes` (one more than kinks, non-decreasing) of the loss as a
-    function of r, and `residual`.
+    function of r; unless they say otherwise, the one kink is at 0.
     """
 
     piecewise_quadratic: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def kinks(self) -> Array:
         """Where the slope changes, as values of r."""
+        return np.zeros(1)
 
     @property
     @abstractmethod
     def slopes(self) -> Array:
         """Slopes between the kinks."""
 
-    @abstractmethod
     def residual(self, y: Array, f: Array) -> Array:
         """r per element."""
+        return 1.0 - y * f if self.for_classes else y - f
 
-    @abstractmethod
     def orientation(self, y: Array) -> Array:
         """dr/df per element: -1 for regression, -y for classes."""
+        return -y if self.for_classes else -np.ones_like(y)
 
     def value(self, y: Array, f: Array) -> Array:
         return self.value_of_residual(self.residual(y, f))
@@ -204,28 +206,8 @@ class PiecewiseLinear(Loss):
         return np.zeros(np.broadcast(y, f).shape)
 
 
-class _ClassResidual(PiecewiseLinear):
-    for_classes: ClassVar[bool] = True
-
-    def residual(self, y: Array, f: Array) -> Array:
-        return 1.0 - y * f
-
-    def orientation(self, y: Array) -> Array:
-        return -y
-
-
-class _RegressionResidual(PiecewiseLinear):
-    for_regression: ClassVar[bool] = True
-
-    def residual(self, y: Array, f: Array) -> Array:
-        return y - f
-
-    def orientation(self, y: Array) -> Array:
-        return -np.ones_like(y)
-
-
 @dataclass(frozen=True)
-class Hinge(_ClassResidual):
+class Hinge(PiecewiseLinear):
     """``max(0, 1 - y f)`` for y in {-1, +1}: the loss of the ordinary SVM.
 
     Examples
@@ -237,10 +219,7 @@ class Hinge(_ClassResidual):
     """
 
     name: ClassVar[str] = "hinge"
-
-    @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
+    for_classes: ClassVar[bool] = True
 
     @property
     def slopes(self) -> Array:
@@ -248,7 +227,7 @@ class Hinge(_ClassResidual):
 
 
 @dataclass(frozen=True)
-class Absolute(_RegressionResidual):
+class Absolute(PiecewiseLinear):
     """``|y - f|`` (L1).
 
     Examples
@@ -260,10 +239,7 @@ class Absolute(_RegressionResidual):
     """
 
     name: ClassVar[str] = "absolute"
-
-    @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
+    for_regression: ClassVar[bool] = True
 
     @property
     def slopes(self) -> Array:
@@ -271,7 +247,7 @@ class Absolute(_RegressionResidual):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(_RegressionResidual):
+class EpsilonInsensitive(PiecewiseLinear):
     """``max(0, |y - f| - epsilon)``: the loss of support vector regression.
 
     Examples
@@ -284,6 +260,7 @@ class EpsilonInsensitive(_RegressionResidual):
 
     epsilon: float = 0.1
     name: ClassVar[str] = "epsilon_insensitive"
+    for_regression: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _require_epsilon(self.epsilon, positive=False)
@@ -299,7 +276,7 @@ class EpsilonInsensitive(_RegressionResidual):
 
 
 @dataclass(frozen=True)
-class Quantile(_RegressionResidual):
+class Quantile(PiecewiseLinear):
     """``q r`` above and ``(q - 1) r`` below: the minimiser is the q-quantile.
 
     Examples
@@ -312,14 +289,11 @@ class Quantile(_RegressionResidual):
 
     q: float = 0.5
     name: ClassVar[str] = "quantile"
+    for_regression: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.q, str) or not 0.0 < self.q < 1.0:
             raise ValueError(f"the quantile must be a number between 0 and 1, both excluded; got {self.q!r}.")
-
-    @property
-    def kinks(self) -> Array:
-        return np.array([0.0])
 
     @property
     def slopes(self) -> Array:
@@ -337,7 +311,7 @@ REGRESSION_LOSSES = ("least_squares", "huber", "epsilon_insensitive", "absolute"
 
 
 def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantile: float = 0.5) -> Loss:
-    """Translate a constructor's word into a loss object; `epsilon=None` takes the loss's own default.
+    """The loss object for the parameter of a constructor; `epsilon=None` takes the loss's own default.
 
     Examples
     --------
@@ -350,18 +324,12 @@ def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantil
             task = "classification" if classes else "regression"
             raise ValueError(f"the loss {loss!r} is not for {task}; choose from {_names(classes)}.")
         return loss
-    with_epsilon = {} if epsilon is None else {"epsilon": epsilon}
-    made: dict[str, Any] = {
-        "least_squares": LeastSquares,
-        "squared_hinge": SquaredHinge,
-        "hinge": Hinge,
-        "absolute": Absolute,
-        "quantile": lambda: Quantile(quantile),
-        "huber": lambda: HuberHinge(**with_epsilon) if classes else Huber(**with_epsilon),
-        "epsilon_insensitive": lambda: EpsilonInsensitive(**with_epsilon),
-    }
     if isinstance(loss, str) and loss in _names(classes):
-        return made[loss]()
+        if loss == "quantile":
+            return Quantile(quantile)
+        kinds: tuple[type[Loss], ...] = (SquaredHinge, Hinge, LeastSquares, Absolute, EpsilonInsensitive)
+        kind = {kind.name: kind for kind in (*kinds, HuberHinge if classes else Huber)}[loss]
+        return kind() if epsilon is None or not hasattr(kind, "epsilon") else kind(epsilon)  # type: ignore[call-arg]
     raise ValueError(f"loss must be one of {_names(classes)} or a loss object; got {loss!r}.")
 
 

@@ -137,19 +137,13 @@ class Model:
         rows = ArrayRows(X, offset=self.offset)
         Z = self.basis if rows.offset is None else self.basis - rows.offset
         n, (m, L) = rows.n_rows, self.weights.shape
-        result = np.empty((n, L))
         weights = self.weights.astype(np.result_type(rows.dtype, np.float32), copy=False)
 
-        def one(block: RowBlock) -> None:
-            result[block.start : block.stop] = self.kernel.block(block.X, Z) @ weights
-            result[block.start : block.stop] += self.intercept
+        def one(block: RowBlock) -> Array:
+            return np.asarray(self.kernel.block(block.X, Z) @ weights + self.intercept)
 
-        if n * m <= 1 << 15:  # too little work to wake threads for
-            if n:
-                one(rows.block(0, n))
-        else:
-            rows.for_each(one, 1024)
-        return result
+        little = n * m <= 1 << 15  # too little work to wake threads for
+        return rows.collect(one, max(n, 1) if little else 1024, np.empty((n, L)))
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import Context, ContextVar
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -18,9 +19,13 @@ class Cancelled(BaseException):
     """Raised on a worker thread whose work is no longer wanted; it never leaves the pool."""
 
 
+#: set on a worker thread once its result is no longer wanted
+_cancel: ContextVar[threading.Event | None] = ContextVar("cancel", default=None)
+
+
 def give_up_if_cancelled() -> None:
     """Give up here if the caller of this worker thread has given up: after Ctrl-C no grid point may run to its end."""
-    cancel = getattr(_local, "cancel", None)
+    cancel = _cancel.get()
     if cancel is not None and cancel.is_set():
         raise Cancelled
 
@@ -32,7 +37,7 @@ class _BlasLimiter:
         self._lock = threading.Lock()
         self._entered = 0
         self._libraries: list[Any] | None = None
-        self._found: list[int] = []
+        self._found: list[int] = []  # threads of each library before kompakt came in
 
     def _find(self) -> list[Any]:
         if self._libraries is None:
@@ -160,15 +165,6 @@ def _become_worker() -> None:
     _limiter.limit_this_thread()
 
 
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    with _pools_lock:
-        pool = _pools.get(n_threads)
-        if pool is None:
-            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt", initializer=_become_worker)
-            _pools[n_threads] = pool
-        return pool
-
-
 def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Apply `function` to items on the block threads; results come in order, few at a time.
 
@@ -180,12 +176,17 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             give_up_if_cancelled()  # where this thread does a whole grid point on a caller's behalf
             yield function(item)
         return
-    pool = _pool(n_threads)
+    with _pools_lock:
+        pool = _pools.get(n_threads)
+        if pool is None:
+            pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt", initializer=_become_worker)
+            _pools[n_threads] = pool
     waiting: list[Future[R]] = []
-    cancel = threading.Event()
+    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
+    context.run(_cancel.set, cancel)
     try:
         for item in items:
-            waiting.append(pool.submit(_run_unless_cancelled, cancel, function, item))
+            waiting.append(pool.submit(context.copy().run, function, item))
             if len(waiting) >= 2 * n_threads:
                 yield _first_result(waiting)
         while waiting:
@@ -194,14 +195,6 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
         cancel.set()
         wait([future for future in waiting if not future.cancel()])
-
-
-def _run_unless_cancelled(cancel: threading.Event, function: Callable[[T], R], item: T) -> R:
-    _local.cancel = cancel
-    try:
-        return function(item)
-    finally:
-        _local.cancel = None
 
 
 def _first_result(waiting: list[Future[R]]) -> R:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kompakt.codings import get_coding
-from kompakt.data import ArrayRows
+from kompakt.data import ArrayRows, Rows
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, SquaredHinge
 from kompakt.run import Run
@@ -31,7 +31,7 @@ class Data:
     False
     """
 
-    rows: ArrayRows
+    rows: Rows
     kept: Array | None = None  # numbers of the user's rows that have positive weight; None when all have
     n_given: int = 0  # rows of the user's X, with those of weight zero
     classes: Array | None = None
@@ -44,6 +44,12 @@ class Data:
     whole: bool = True  # of a sample: whether it is all rows
 
     @property
+    def in_memory(self) -> ArrayRows:
+        """The rows, where they are in memory: for parts that read them as arrays."""
+        assert isinstance(self.rows, ArrayRows), "this part needs its rows in memory"
+        return self.rows
+
+    @property
     def classifier(self) -> bool:
         """Whether the targets are classes."""
         return self.classes is not None
@@ -54,7 +60,7 @@ class Data:
         return self.y is None or self.y.ndim == 1 if self.one_target is None else self.one_target
 
     @property
-    def source(self) -> ArrayRows:
+    def source(self) -> Rows:
         """The rows as they came: of a sample, those it was taken from, also where it is all of them."""
         return self.rows if self.origin is None else self.origin.rows
 
@@ -145,4 +151,3 @@ class Selector(Protocol):
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` vectors for these rows and this objective."""
-        ...

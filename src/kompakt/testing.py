@@ -139,7 +139,6 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
     shape = f"{rows.n_rows} x {rows.n_features}"
     _require((rows.n_rows, rows.n_features) == (n, d), f"the source says {shape}, expected {n} x {d}.")
 
-
     def sums(block: RowBlock) -> tuple[Array, Array]:
         return _dense(block.X).sum(axis=0, dtype=float), np.array(len(block))
 
@@ -169,10 +168,10 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.data import as_source
+    >>> from kompakt.data import IterableSource
     >>> from kompakt.testing import check_source
     >>> X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
-    >>> check_source(as_source([(X[:4], y[:4]), (X[4:], y[4:])]), X, y)
+    >>> check_source(IterableSource([(X[:4], y[:4]), (X[4:], y[4:])]), X, y)
     """
     n, d = X.shape
     _require(source.shape == (n, d), f"the source says {source.shape}, expected {(n, d)}.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,8 +13,63 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv, train_test
 from sklearn.utils import check_random_state
 
 IntArray: TypeAlias = NDArray[np.intp]
+FloatArray: TypeAlias = NDArray[np.float64]
 Split: TypeAlias = tuple[IntArray, IntArray]
 SIZE_RULES = ("best", "one_se", "within")
+
+
+def require_counts(options: object, *names: str) -> None:
+    """Refuse fields of an object of options that are no whole numbers of at least 1; None where that is the default."""
+    for name in names:
+        value, nothing = getattr(options, name), getattr(type(options), name) is None
+        if nothing and value is None:
+            continue
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            choices = "None or a whole number" if nothing else "a whole number"
+            raise ValueError(f"{name} must be {choices} of at least 1; got {value!r}.")
+
+
+@dataclass(frozen=True)
+class AutoSize:
+    """Options of ``n_basis="auto"``: how the number of basis vectors is chosen by held-out error.
+
+    Every estimator uses some of the fields, as its own page says, and refuses the others; None is what it does by
+    itself.
+
+    Parameters
+    ----------
+    largest : int, default=None
+        Largest size that is tried.
+    n_iter_no_change : int, default=None
+        Vectors without a lower held-out error after which growth stops.
+    tol : float, default=None
+        How much above the best held-out error that of the chosen size may lie.
+    sizes : list of int, default=None
+        The sizes that are tried.
+    rule : {"best", "one_se", "within"}, default=None
+        How a size is picked from their errors; see `kompakt.validation.pick_size`.
+
+    Examples
+    --------
+    >>> from kompakt import AutoSize, SpSVC
+    >>> SpSVC(n_basis=AutoSize(largest=50)).n_basis.largest
+    50
+    """
+
+    largest: int | None = None
+    n_iter_no_change: int | None = None
+    tol: float | None = None
+    sizes: Sequence[int] | None = None
+    rule: str | None = None
+
+    def __post_init__(self) -> None:
+        require_counts(self, "largest", "n_iter_no_change")
+        if self.tol is not None and not (isinstance(self.tol, Real) and float(self.tol) >= 0):
+            raise ValueError(f"tol must be None or a number of at least 0; got {self.tol!r}.")
+        if self.sizes is not None and (np.ndim(self.sizes) != 1 or not len(self.sizes) or min(self.sizes) < 1):
+            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {self.sizes!r}.")
+        if self.rule is not None and self.rule not in SIZE_RULES:
+            raise ValueError(f"rule must be None or one of {SIZE_RULES}; got {self.rule!r}.")
 
 
 def shuffled_folds(
@@ -241,17 +297,17 @@ def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
     return fold
 
 
-def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[np.float64]:
+def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> FloatArray:
     """Weighted mean loss of each fold, from out-of-fold losses of the rows.
 
     Parameters
     ----------
-    row_losses : array of shape (..., n)
+    row_losses : ndarray of shape (..., n)
         Loss of each row when it was held out (1 for a wrong label, the squared residual, ...).
-    fold : int array of shape (n,)
+    fold : ndarray of shape (n,)
         Fold of each row, 0 .. n_folds - 1; rows of fold -1 are left out.
-    sample_weight : array of shape (n,), optional
-        Row weights. A fold without weight gives NaN.
+    weights : ndarray of shape (n,)
+        A fold without weight gives NaN.
 
     Returns
     -------
@@ -260,27 +316,15 @@ def fold_means(row_losses: ArrayLike, fold: ArrayLike, sample_weight: ArrayLike 
 
     Examples
     --------
+    >>> import numpy as np
     >>> from kompakt.validation import fold_means
-    >>> fold_means([1.0, 0.0, 0.0, 0.0], [0, 0, 1, 1]).tolist()
+    >>> fold_means(np.array([1.0, 0.0, 0.0, 0.0]), np.array([0, 0, 1, 1]), np.ones(4)).tolist()
     [0.5, 0.0]
     """
-    losses = np.asarray(row_losses, dtype=np.float64)
-    numbers = np.asarray(fold, dtype=np.intp)
-    if losses.shape[-1:] != numbers.shape:
-        raise ValueError(f"row_losses {losses.shape} and fold {numbers.shape} must hold the same rows.")
-    weights = np.ones(len(numbers)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != numbers.shape:
-        raise ValueError(f"sample_weight must have shape {numbers.shape}, got {weights.shape}.")
-    used = numbers >= 0
-    if not used.any():
-        raise ValueError("No row belongs to a fold (all are -1), so there are no fold errors.")
-    order = np.flatnonzero(used)[np.argsort(numbers[used], kind="stable")]
-    n_folds = int(numbers.max()) + 1
-    counts = np.bincount(numbers[order], minlength=n_folds)
-    if (counts == 0).any():
-        raise ValueError(f"Fold {int(np.argmin(counts))} holds no row; number the folds 0 .. {n_folds - 1}.")
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    sums = np.add.reduceat(losses[..., order] * weights[order], starts, axis=-1)
+    order = np.argsort(fold, kind="stable")[np.count_nonzero(fold < 0) :]
+    counts = np.bincount(fold[order])
+    starts = np.cumsum(counts) - counts
+    sums = np.add.reduceat(row_losses[..., order] * weights[order], starts, axis=-1)
     totals = np.add.reduceat(weights[order], starts)
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
 
@@ -304,8 +348,8 @@ class SizeChoice:
     index: int
     size: int
     threshold: float
-    mean_errors: NDArray[np.float64]
-    standard_errors: NDArray[np.float64]
+    mean_errors: FloatArray
+    standard_errors: FloatArray
 
 
 def pick_size(
@@ -346,25 +390,15 @@ def pick_size(
     >>> pick_size([10, 20, 40], errors, "within", tolerance=0.15).size
     10
     """
-    if rule not in SIZE_RULES:
-        raise ValueError(f"Unknown size rule {rule!r}; choose from {', '.join(map(repr, SIZE_RULES))}.")
     if tolerance < 0:
         raise ValueError(f"The tolerance must not be negative, got {tolerance}.")
     path, errors = np.asarray(sizes), np.asarray(fold_errors, dtype=np.float64)
     errors = errors[:, None] if errors.ndim == 1 else errors
-    if path.ndim != 1 or errors.ndim != 2 or len(path) != len(errors) or errors.size == 0:
-        raise ValueError(
-            "sizes must have shape (n_sizes,) and fold_errors (n_sizes, n_folds), both not empty, "
-            f"got {path.shape} and {np.shape(fold_errors)}."
-        )
     n_folds = errors.shape[1]
     with np.errstate(invalid="ignore"):  # inf - inf of an excluded size
         means = errors.mean(axis=1)
         spread = errors.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.full(len(path), np.nan)
-    if standard_errors is not None:
-        spread = np.asarray(standard_errors, dtype=np.float64)
-        if spread.shape != path.shape:
-            raise ValueError(f"standard_errors must have shape {path.shape}, got {spread.shape}.")
+    spread = spread if standard_errors is None else np.asarray(standard_errors, dtype=np.float64)
     possible = np.isfinite(errors).all(axis=1)
     if not possible.any():
         raise ValueError("Every size has a NaN or infinite validation error, so none can be picked.")

@@ -71,9 +71,11 @@ def test_rounds_do_not_raise_the_objective(loss):
     rng = np.random.default_rng(3)
     X = rng.standard_normal((600, 2))
     y = np.sign(np.sin(2 * X[:, 0]) + X[:, 1])[:, None]
-    info = GramSelector(n_candidates=60, n_rounds=3, settle=-1.0).select(
-        Data(ArrayRows(X, y)), Spec(RBF(1.0), loss, 10.0), 10, Run(key=1)
-    ).info
+    info = (
+        GramSelector(n_candidates=60, n_rounds=3, settle=-1.0)
+        .select(Data(ArrayRows(X, y)), Spec(RBF(1.0), loss, 10.0), 10, Run(key=1))
+        .info
+    )
     objectives = [record["objective"] for record in info["rounds"]]
     assert len(objectives) == 3
     assert min(objectives) < 1.02 * objectives[0]

@@ -97,11 +97,11 @@ def test_the_kernel_is_exact_once_the_basis_spans_the_rows(pivot):
 def test_epsilon_stops_when_every_error_is_below_it_and_no_sooner():
     X = rows_of(400, 2)
     rows, kernel = ArrayRows(X), RBF(0.5)
-    found = ProjectionSelector(epsilon=1e-3).project(rows, kernel, 400, Run(0))
+    found = ProjectionSelector(max_error=1e-3).project(rows, kernel, 400, Run(0))
     m = found.basis.n_basis
     assert m < 100
     assert found.errors.max() < 1e-3 <= found.se_max[-2]
-    shorter = ProjectionSelector(epsilon=1e-3).project(rows, kernel, m - 1, Run(0))
+    shorter = ProjectionSelector(max_error=1e-3).project(rows, kernel, m - 1, Run(0))
     np.testing.assert_array_equal(shorter.basis.indices, found.basis.indices[:-1])
 
 
@@ -196,7 +196,7 @@ def test_kernel_values_are_few():
     [
         ({"pivot": "largest"}, "pivot must be one of"),
         ({"first": "last"}, "first must be one of"),
-        ({"epsilon": -1.0}, "epsilon must be"),
+        ({"max_error": -1.0}, "max_error must be"),
         ({"batch": 0}, "batch must be"),
     ],
 )

@@ -205,7 +205,7 @@ def test_a_small_file_cannot_ask_for_gigabytes(run, tmp_path):
     text = "svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0.3\nSV\n1 1:2 2000000:4\n"
     (tmp_path / "wide.model").write_text(text)
     model = kompakt.io.to_model(kompakt.io.read_libsvm("wide.model"))
-    from kompakt.export.parity import check_rows_for
+    from kompakt.export.common import check_rows_for
 
     tracemalloc.start()
     rows = check_rows_for(model, None)

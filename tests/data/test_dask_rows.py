@@ -13,10 +13,19 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kompakt
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, ProjectedKernelFisher, SpSVC, open_rows
+from kompakt import (
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    ProjectedKernelFisher,
+    Refinement,
+    SpSVC,
+    open_rows,
+)
 from kompakt.data import dask as dask_rows
 from kompakt.data.dask import BlockError, DaskSource, _groups
-from kompakt.data.rows import sum_in_order, tree_sum
+from kompakt.data.rows import ArrayRows, sum_blocks, tree_sum
 from kompakt.run import Run
 from kompakt.train.data import prepare
 
@@ -28,7 +37,7 @@ distributed = pytest.importorskip("distributed")
 
 MACHINES = {
     "CompactSVC": CompactSVC(n_basis=12, refine=False, random_state=0, n_jobs=1),
-    "CompactSVC refined": CompactSVC(n_basis=5, refine_iter=3, random_state=0, n_jobs=1),
+    "CompactSVC refined": CompactSVC(n_basis=5, refine=Refinement(3), random_state=0, n_jobs=1),
     "CompactSVR": CompactSVR(n_basis=12, refine=False, random_state=0, n_jobs=1),
     "SpSVC": SpSVC(n_basis=8, random_state=0, n_jobs=1),
     "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=12, random_state=0, n_jobs=1),
@@ -352,7 +361,8 @@ def test_sums_leave_their_inputs_as_they_are():
     """A task must leave its inputs as they are: they may be needed again after a worker was lost."""
     parts = [(np.ones(2),), (np.ones(2),)]
     assert tree_sum(parts)[0].tolist() == [2.0, 2.0]
-    assert sum_in_order(parts)[0].tolist() == [2.0, 2.0]
+    rows = ArrayRows(np.ones((2, 1)))
+    assert sum_blocks(lambda block: parts[block.start], 1, rows, (0, 2))[0].tolist() == [2.0, 2.0]
     assert parts[0][0].tolist() == [1.0, 1.0]
 
 

@@ -64,9 +64,6 @@ def test_smallest_distinct_counts_equal_rows_once(X):
     assert np.array_equal(chosen, smallest_distinct(hash_rows(X, 4), 100)), "the first of equal rows stands for them"
     assert np.all(np.diff(hashes[chosen].astype(object)) > 0)
     assert len(smallest_distinct(hash_rows(np.ones((9, 2)), 4), 5)) == 1
-    eligible = np.zeros(len(X), dtype=bool)
-    eligible[[5, 50]] = True
-    assert set(smallest_distinct(hash_rows(X, 4), 10, eligible)) == {5, 50}
 
 
 def test_every_row_has_the_same_chance():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from kompakt.data import ArrayRows, tree_sum
-from kompakt.data.rows import sum_in_order, task_bounds
+from kompakt.data.rows import sum_blocks, task_bounds
 from kompakt.parallel import block_threads
 
 
@@ -44,7 +44,7 @@ def test_tree_sum_has_the_shape_of_a_binary_tree():
 def test_sums_of_scalars_are_sums_too(number):
     """`+=` does nothing to a NumPy scalar that someone else holds: such sums were lost."""
     assert tree_sum([(number,)] * 5)[0] == 10.0
-    assert sum_in_order([(number,)] * 5)[0] == 10.0
+    assert sum_blocks(lambda block: (number,), 1, ArrayRows(np.ones((5, 1))), (0, 5))[0] == 10.0
     total = ArrayRows(np.ones((1000, 1))).map_reduce(lambda block: (np.float64(len(block)), block.X.sum()), 3)
     assert [float(one) for one in total] == [1000.0, 1000.0]
 

@@ -17,7 +17,6 @@ from kompakt.data import (
     RowReader,
     Source,
     StreamedRows,
-    as_source,
     hash_numbers,
 )
 from kompakt.data.files import ArraySource
@@ -262,7 +261,7 @@ def test_blocks_that_can_be_iterated_over_again():
     parts = [(X[:20], Y[:20], W[:20]), (X[20:21], Y[20:21], W[20:21]), (X[21:], Y[21:], W[21:])]
     check_source(open_rows(parts), X, Y, W)
     check_source(IterableSource(_Blocks()), SPARSE, Y.astype(str))
-    check_source(as_source([(X, None)]), X)
+    check_source(IterableSource([(X, None)]), X)
     with pytest.raises(TypeError, match="only once"):
         open_rows(part for part in parts)
     with pytest.raises(ValueError, match="differs from the first"):
@@ -276,8 +275,18 @@ class _Blocks:
         return ((SPARSE[start : start + 9], Y[start : start + 9].astype(str)) for start in range(0, N, 9))
 
 
-def test_arrays_that_give_slices():
-    check_source(ArraySource(X, Y, W, chunk_rows=10), X, Y, W)
+class _Chunked(np.ndarray):
+    """An array that says how it is stored, like those of zarr."""
+
+
+def test_arrays_that_give_slices(monkeypatch):
+    check_source(ArraySource(X, Y, W), X, Y, W)
+    chunked = X.view(_Chunked)
+    chunked.chunks = (10, D)
+    monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", 500)
+    rows = ArraySource(chunked, Y, W)
+    assert rows.starts.tolist() == [*range(0, N, 20), N]
+    check_source(rows, X, Y, W)
     with pytest.raises(ValueError, match="57 rows, but its target has 3"):
         open_rows(X, target=Y[:3])
 
@@ -345,7 +354,7 @@ def test_a_file_that_shrinks_is_noticed(tmp_path):
 def test_passes_are_counted_and_rows_by_number_cost_none_twice():
     many = np.random.default_rng(1).normal(size=(3 * READ_ROWS + 5, 2))
     passes = Passes()
-    rows = StreamedRows(RowReader(as_source([(many[:9000], None), (many[9000:], None)])), passes=passes)
+    rows = StreamedRows(RowReader(IterableSource([(many[:9000], None), (many[9000:], None)])), passes=passes)
     twin = ArrayRows(many)
     index = rows.smallest(5, 300)
     np.testing.assert_array_equal(index, twin.smallest(5, 300))
@@ -366,7 +375,7 @@ def two_outputs(raw):
 def test_streamed_rows_answer_like_rows_in_memory(rows):
     offset = None if sparse.issparse(rows) else rows.mean(axis=0)
     targets, weights = two_outputs(Raw(rows, Y, W))
-    source = as_source([(rows[:20], Y[:20], W[:20]), (rows[20:], Y[20:], W[20:])])
+    source = IterableSource([(rows[:20], Y[:20], W[:20]), (rows[20:], Y[20:], W[20:])])
     streamed = StreamedRows(RowReader(source, two_outputs, offset=offset), 2, 2, float(weights.sum()))
     held = ArrayRows(rows, targets, weights, offset)
     assert (streamed.streamed, held.streamed) == (True, False)
@@ -397,7 +406,7 @@ def test_samples_by_row_number_do_not_depend_on_blocks():
     many = np.arange(40_000.0)[:, None]
     found = []
     for step in (1000, 7777):
-        source = as_source([(many[start : start + step], None) for start in range(0, 40_000, step)])
+        source = IterableSource([(many[start : start + step], None) for start in range(0, 40_000, step)])
         rows = StreamedRows(RowReader(source))
         found.append(rows.sample(lambda raw: np.full(len(raw), 0.1), key=3).numbers)
     np.testing.assert_array_equal(*found)
@@ -409,7 +418,7 @@ def test_samples_by_row_number_do_not_depend_on_blocks():
 
 def test_zero_weights_leave_rows_out():
     kept = np.flatnonzero(Y > 0)
-    rows = StreamedRows(RowReader(as_source([(X[:30], Y[:30]), (X[30:], Y[30:])]), kept=kept))
+    rows = StreamedRows(RowReader(IterableSource([(X[:30], Y[:30]), (X[30:], Y[30:])]), kept=kept))
     assert rows.n_rows == len(kept)
     np.testing.assert_array_equal(rows.block(2, 9).X, X[kept[2:9]])
     np.testing.assert_array_equal(

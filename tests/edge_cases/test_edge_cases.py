@@ -23,6 +23,7 @@ from kompakt import (
     KernelFisher,
     LocalSamplingSVC,
     ProjectedSVC,
+    Refinement,
     SpSVC,
 )
 
@@ -32,8 +33,8 @@ Y = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
 T = np.sin(X[:, 0])
 KINDS = {
     "plain": {"refine": False},
-    "refined": {"refine": True, "refine_iter": 5},
-    "auto size": {"n_basis": "auto", "refine_iter": 3},
+    "refined": {"refine": Refinement(5)},
+    "auto size": {"n_basis": "auto", "refine": Refinement(3)},
     "tuned": {"tune": True, "refine": False},
 }
 
@@ -315,7 +316,7 @@ def test_far_away_rows_get_the_intercept():
 
 
 def test_pickled_machine_predicts_alike():
-    machine = CompactSVC(5, random_state=0, refine_iter=3).fit(X, Y)
+    machine = CompactSVC(5, random_state=0, refine=Refinement(3)).fit(X, Y)
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(machine)).decision_function(X), machine.decision_function(X)
     )

@@ -23,6 +23,7 @@ from kompakt import (
     LocalSamplingSVC,
     ProjectedKernelFisher,
     ProjectedSVC,
+    Refinement,
     SpSVC,
 )
 
@@ -32,9 +33,9 @@ T = np.sin(2 * X[:, 0]) + X[:, 1]
 Y = (T > 0).astype(int)
 
 MACHINES = {
-    "CompactSVC": CompactSVC(15, refine_iter=10, random_state=0),
+    "CompactSVC": CompactSVC(15, refine=Refinement(10), random_state=0),
     "CompactSVC hinge": CompactSVC(15, refine=False, loss="hinge", random_state=0),
-    "CompactSVR": CompactSVR(15, refine_iter=10, random_state=0),
+    "CompactSVR": CompactSVR(15, refine=Refinement(10), random_state=0),
     "CompactSVR tube": CompactSVR(15, refine=False, loss="epsilon_insensitive", random_state=0),
     "SpSVC": SpSVC(15, random_state=0),
     "FEESVC": FEESVC(15, random_state=0),
@@ -96,7 +97,7 @@ def test_large_float32_inputs(name):
 @pytest.mark.parametrize("C", [1e300, 1e-300])
 @pytest.mark.parametrize("name", WITH_C)
 def test_a_cost_beyond_all_sense(name, C):
-    with pytest.raises(ValueError, match=r"C must lie between 1e-50 and 1e\+50; got 1e"):
+    with pytest.raises(ValueError, match=r"C must be a positive, finite number between 1e-50 and 1e\+50; got 1e"):
         fit(name, C=C)
 
 

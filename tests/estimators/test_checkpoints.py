@@ -13,18 +13,20 @@ from sklearn.metrics.pairwise import linear_kernel
 from sklearn.model_selection import KFold, PredefinedSplit
 
 from kompakt import (
+    AutoSize,
     CompactSVC,
     CompactSVR,
     FixedSizeLSSVC,
     FixedSizeLSSVR,
+    GrowthSelector,
     KernelFisher,
     ProjectedKernelFisher,
+    Refinement,
     SpSVC,
     checkpoint,
 )
 from kompakt.checkpoint import Checkpoint, CheckpointError, fingerprint
-from kompakt.kernels import RBF
-from kompakt.kernels.foreign import CallableKernel
+from kompakt.kernels import RBF, CallableKernel
 
 
 class Killed(BaseException):
@@ -40,20 +42,20 @@ def data():
 
 
 MACHINES = {
-    "CompactSVC": CompactSVC(n_basis=6, refine_iter=6, random_state=0),
+    "CompactSVC": CompactSVC(n_basis=6, refine=Refinement(6), random_state=0),
     "CompactSVC plain": CompactSVC(n_basis=12, refine=False, random_state=0),
-    "CompactSVC hinge": CompactSVC(n_basis=4, refine_iter=2, loss="hinge", random_state=0),
+    "CompactSVC hinge": CompactSVC(n_basis=4, refine=Refinement(2), loss="hinge", random_state=0),
     "CompactSVC tuned": CompactSVC(n_basis=4, refine=False, selection="random", tune=True, random_state=0),
     "CompactSVC calibrated": CompactSVC(n_basis=5, refine=False, calibrate=True, random_state=0),
-    "CompactSVR": CompactSVR(n_basis=8, refine_iter=8, random_state=0),
+    "CompactSVR": CompactSVR(n_basis=8, refine=Refinement(8), random_state=0),
     "CompactSVR grown": CompactSVR(n_basis=8, refine=False, selection="sp2", random_state=0),
     "SpSVC": SpSVC(n_basis=12, random_state=0),
-    "SpSVC shrinking": SpSVC(n_basis=24, shrinking=True, C=10.0, random_state=0),
-    "SpSVC bh": SpSVC(n_basis=10, selection="bh", retraining="adaptive", random_state=0),
-    "SpSVC sized": SpSVC(n_basis="auto", max_basis=6, random_state=0),
+    "SpSVC shrinking": SpSVC(n_basis=24, selection=GrowthSelector(shrinking=True), C=10.0, random_state=0),
+    "SpSVC bh": SpSVC(n_basis=10, selection=GrowthSelector("bh", retraining="adaptive"), random_state=0),
+    "SpSVC sized": SpSVC(n_basis=AutoSize(largest=6), random_state=0),
     "SpSVC held out": SpSVC(n_basis=10, validation_fraction=0.2, random_state=0),
     "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=10, tune=True, cv=3, random_state=0),
-    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis="auto", sizes=[5, 10], random_state=0),
+    "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=AutoSize(sizes=[5, 10]), random_state=0),
     "ProjectedKernelFisher": ProjectedKernelFisher(n_basis=10, random_state=0),
     "KernelFisher": KernelFisher(reg=0.1),
 }
@@ -112,7 +114,8 @@ def test_resumed_fits_give_the_same_machine(name, data, tmp_path, monkeypatch):
 
 def test_killed_processes(tmp_path):
     """A slice of benchmarks/scale/checkpoint_kills.py: three kills of one fit, one after the other."""
-    machine, path = "kompakt.CompactSVC(n_basis=20, refine_iter=40, random_state=0)", tmp_path / "fit.checkpoint"
+    machine = "kompakt.CompactSVC(n_basis=20, refine=kompakt.Refinement(40), random_state=0)"
+    path = tmp_path / "fit.checkpoint"
     with Trainer(2000, tmp_path) as trainer:
         whole = trainer.train(machine, path)
         share = float(whole["seconds"]) / 4

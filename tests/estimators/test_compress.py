@@ -13,7 +13,7 @@ from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from kompakt import CompactSVC, compress, load, save
-from kompakt.estimators.compression import as_model
+from kompakt.io.fitted import model_of
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def blobs():
 def test_as_a_model_the_machine_decides_the_same(machine, moons):
     X, y = moons
     machine.fit(X, y)
-    model = as_model(machine)
+    model = model_of(machine, svm=True)
     np.testing.assert_allclose(model.predict(X), machine.predict(X), atol=1e-9)
     if hasattr(machine, "decision_function"):
         np.testing.assert_allclose(model.decision_function(X), machine.decision_function(X), atol=1e-9)
@@ -48,7 +48,7 @@ def test_as_a_model_the_machine_decides_the_same(machine, moons):
 def test_many_classes_keep_the_values_of_every_pair(blobs, make):
     X, y = blobs
     machine = SVC(decision_function_shape="ovo").fit(make(X), y)
-    model = as_model(machine)
+    model = model_of(machine, svm=True)
     np.testing.assert_allclose(-model.outputs(X), machine.decision_function(make(X)), atol=1e-9)
     assert np.mean(model.predict(X) == machine.predict(make(X))) > 0.99  # all but ties in votes
 
@@ -120,7 +120,7 @@ def test_linear_machines_are_exact_with_one_vector_per_direction(moons, blobs):
     many = SVC(kernel="linear").fit(X, y)
     small = compress(many, n_basis=10, X=X)
     assert small.n_basis_ == 2  # ten pairs of classes, two features
-    assert np.mean(small.predict(X) == as_model(many).predict(X)) == 1.0
+    assert np.mean(small.predict(X) == model_of(many, svm=True).predict(X)) == 1.0
 
 
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((-1, 2)), StandardScaler(with_mean=False)], ids=str)
@@ -128,7 +128,9 @@ def test_scalers_of_a_pipeline_go_into_the_model(moons, scaler, tmp_path):
     X, y = moons
     X = 50.0 * X + 7.0
     pipeline = make_pipeline(scaler, SVC()).fit(X, y)
-    np.testing.assert_allclose(as_model(pipeline).decision_function(X), pipeline.decision_function(X), atol=1e-9)
+    np.testing.assert_allclose(
+        model_of(pipeline, svm=True).decision_function(X), pipeline.decision_function(X), atol=1e-9
+    )
     small = compress(pipeline, n_basis=15, X=X, random_state=0)
     assert np.mean(small.predict(X) == pipeline.predict(X)) > 0.97
     save(small, tmp_path / "small.kompakt")
@@ -138,7 +140,7 @@ def test_scalers_of_a_pipeline_go_into_the_model(moons, scaler, tmp_path):
 def test_searches_models_and_kompakts_own_machines(moons):
     X, y = moons
     search = GridSearchCV(SVC(), {"C": [1.0]}, cv=2).fit(X, y)
-    assert as_model(search).n_basis_ == len(search.best_estimator_.support_)
+    assert model_of(search, svm=True).n_basis_ == len(search.best_estimator_.support_)
     own = CompactSVC(40, selection="random", refine=False, random_state=0).fit(X, y)
     small = compress(own, n_basis=10, X=X, random_state=0)
     assert np.mean(small.predict(X) == own.predict(X)) > 0.97

@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from kompakt import FEESVC, FEESVR
+from kompakt import FEESVC, FEESVR, AutoSize, FEESelector, GridSearch, TwoGrids
 from kompakt.validation import holdout
 
 
@@ -19,7 +19,7 @@ def moons():
 
 def test_the_machine_at_the_best_step_is_returned(moons):
     X, y = moons
-    machine = FEESVC(C=10.0, patience=6, random_state=0).fit(X, y)
+    machine = FEESVC(AutoSize(n_iter_no_change=6), C=10.0, random_state=0).fit(X, y)
     errors = [record["validation_error"] for record in machine.history_]
     sizes = [record["n_basis"] for record in machine.history_]
     assert machine.n_basis_ == sizes[int(np.argmin(errors))]
@@ -33,7 +33,7 @@ def test_the_machine_at_the_best_step_is_returned(moons):
 
 def test_the_basis_starts_from_the_class_means(moons):
     X, y = moons
-    machine = FEESVC(5, validation_fraction=None, random_state=0).fit(X, y)
+    machine = FEESVC(5, validation_fraction=0, random_state=0).fit(X, y)
     assert_allclose(machine.basis_vectors_[:2], [X[y == 0].mean(axis=0), X[y == 1].mean(axis=0)], atol=1e-12)
     assert_allclose(machine.basis_vectors_[2:], X[machine.selected_indices_], atol=1e-12)
     assert machine.basis_indices_ is None
@@ -42,7 +42,7 @@ def test_the_basis_starts_from_the_class_means(moons):
 
 def test_folds_store_their_best_size_and_the_machine_has_the_mean(moons):
     X, y = moons
-    machine = FEESVC(30, C=10.0, patience=5, cv=3, random_state=0).fit(X, y)
+    machine = FEESVC(AutoSize(30, n_iter_no_change=5), C=10.0, cv=3, random_state=0).fit(X, y)
     assert len(machine.fold_sizes_) == 3
     assert machine.n_basis_ == round(machine.fold_sizes_.mean())
     for fold in range(3):
@@ -55,7 +55,7 @@ def test_folds_store_their_best_size_and_the_machine_has_the_mean(moons):
 def test_with_all_rows_in_the_basis_it_is_the_exact_svm(C):
     """Growth by the farthest support vectors reaches nearly all of them; rows that are none have no weight to give."""
     X, y = make_moons(60, noise=0.3, random_state=1)
-    machine = FEESVC(62, C=C, gamma=1.0, validation_fraction=None, random_state=0, max_iter=500).fit(X, y)
+    machine = FEESVC(62, C=C, gamma=1.0, validation_fraction=0, random_state=0, max_iter=500).fit(X, y)
     exact = SVC(C=C, gamma=1.0, tol=1e-10).fit(X, y)
     objective = SVC_objective(exact, X, y, C)
     assert machine.objective_ >= objective - 1e-6 * abs(objective)
@@ -77,7 +77,7 @@ def test_the_machine_satisfies_the_optimality_conditions(moons):
 
     X, y = moons
     C = 3.0
-    machine = FEESVC(12, C=C, gamma=1.0, validation_fraction=None, random_state=0, max_iter=500).fit(X, y)
+    machine = FEESVC(12, C=C, gamma=1.0, validation_fraction=0, random_state=0, max_iter=500).fit(X, y)
     assert machine.converged_
     sign = np.where(y == 1, 1.0, -1.0)
     short = 1 - sign * machine.decision_function(X)
@@ -94,7 +94,7 @@ def test_the_machine_satisfies_the_optimality_conditions(moons):
 def test_many_classes_share_one_basis():
     X, y = load_iris(return_X_y=True)
     for coding in ("one_vs_rest", "one_vs_one"):
-        machine = FEESVC(20, C=10.0, patience=5, coding=coding, random_state=0).fit(X, y)
+        machine = FEESVC(AutoSize(20, n_iter_no_change=5), C=10.0, coding=coding, random_state=0).fit(X, y)
         assert machine.dual_coef_.shape == (3, machine.n_basis_)
         assert_allclose(machine.basis_vectors_[:3].mean(axis=0), X.mean(axis=0), atol=0.3)
         assert machine.score(X, y) > 0.9
@@ -103,7 +103,7 @@ def test_many_classes_share_one_basis():
 def test_weight_two_is_the_row_twice(moons):
     X, y = moons
     counts = np.random.default_rng(0).integers(0, 3, len(X))
-    options = {"n_basis": 10, "validation_fraction": None, "random_state": 0, "C": 5.0}
+    options = {"n_basis": 10, "validation_fraction": 0, "random_state": 0, "C": 5.0}
     weighted = FEESVC(**options).fit(X, y, sample_weight=counts.astype(float))
     repeated = FEESVC(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
     assert_allclose(weighted.basis_vectors_, repeated.basis_vectors_, atol=1e-10)
@@ -112,7 +112,7 @@ def test_weight_two_is_the_row_twice(moons):
 
 def test_rows_permuted_and_sparse(moons):
     X, y = moons
-    options = {"n_basis": 10, "validation_fraction": None, "random_state": 0, "C": 5.0}
+    options = {"n_basis": 10, "validation_fraction": 0, "random_state": 0, "C": 5.0}
     plain = FEESVC(**options).fit(X, y)
     order = np.random.default_rng(1).permutation(len(X))
     permuted = FEESVC(**options).fit(X[order], y[order])
@@ -126,7 +126,7 @@ def test_rows_permuted_and_sparse(moons):
 
 def test_class_weight_moves_the_boundary(moons):
     X, y = moons
-    options = {"n_basis": 8, "validation_fraction": None, "random_state": 0}
+    options = {"n_basis": 8, "validation_fraction": 0, "random_state": 0}
     shares = [FEESVC(class_weight={1: w}, **options).fit(X, y).predict(X).mean() for w in (0.1, 1.0, 10.0)]
     assert shares[0] < shares[1] < shares[2]
 
@@ -134,7 +134,7 @@ def test_class_weight_moves_the_boundary(moons):
 def test_a_precomputed_kernel_starts_from_rows_next_to_the_means(moons):
     X, y = moons
     K = rbf_kernel(X, gamma=1.0)
-    machine = FEESVC(8, kernel="precomputed", C=10.0, validation_fraction=None, random_state=0).fit(K, y)
+    machine = FEESVC(8, kernel="precomputed", C=10.0, validation_fraction=0, random_state=0).fit(K, y)
     assert machine.n_basis_ == 8
     assert machine.score(K, y) > 0.85
 
@@ -142,7 +142,8 @@ def test_a_precomputed_kernel_starts_from_rows_next_to_the_means(moons):
 @pytest.mark.parametrize("solver", ["newton", "irwls"])
 def test_both_trainers(moons, solver):
     X, y = moons
-    machine = FEESVC(10, C=5.0, solver=solver, growth_iter=40, validation_fraction=None, random_state=0).fit(X, y)
+    selection = FEESelector(solver=solver, growth_iter=40)
+    machine = FEESVC(10, C=5.0, selection=selection, validation_fraction=0, random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.88
 
 
@@ -151,7 +152,7 @@ def test_regression(loss):
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (250, 1))
     y = np.sinc(X[:, 0]) + 0.05 * rng.normal(size=250)
-    machine = FEESVR(40, C=50.0, gamma=1.0, loss=loss, patience=5, random_state=0).fit(X, y)
+    machine = FEESVR(AutoSize(40, n_iter_no_change=5), C=50.0, gamma=1.0, loss=loss, random_state=0).fit(X, y)
     assert machine.n_basis_ < 30
     assert machine.score(X, y) > 0.95
     two = FEESVR(10, C=50.0, gamma=1.0, random_state=0).fit(X, np.column_stack([y, -y]))
@@ -161,7 +162,7 @@ def test_regression(loss):
 def test_tuning_sets_width_cost_and_size(moons):
     X, y = moons
     machine = FEESVC(
-        15, tune=True, cv=2, patience=3, sigma_exponents=[-1, 0], C_exponents=[0, 1], n_jobs=1, random_state=0
+        AutoSize(15, n_iter_no_change=3), cv=2, tune=TwoGrids([-1, 0], [0, 1]), n_jobs=1, random_state=0
     ).fit(X, y)
     assert machine.search_.n_trainings == 2 * (4 + 100)
     assert machine.n_basis_ == machine.search_.best.size
@@ -172,11 +173,20 @@ def test_tuning_sets_width_cost_and_size(moons):
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
-    [({"selection": "best"}, "selection"), ({"solver": "smo"}, "solver"), ({"patience": 0}, "patience")],
+    [({"selection": "best"}, "selection"), ({"tune": GridSearch()}, "tune must be True or False or TwoGrids")],
 )
 def test_wrong_words_are_named(moons, wrong, match):
     with pytest.raises(ValueError, match=match):
         FEESVC(**wrong).fit(*moons)
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [(FEESelector, {"solver": "smo"}), (FEESelector, {"n_candidates": 0}), (TwoGrids, {"rule": "best"})],
+)
+def test_wrong_options_are_named(options, values):
+    with pytest.raises(ValueError, match=f"{next(iter(values))} must be"):
+        options(**values)
 
 
 def test_refit_uses_the_held_out_rows_for_the_weights_only(moons):

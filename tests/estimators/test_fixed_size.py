@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, KFold
 
-from kompakt import FixedSizeLSSVC, FixedSizeLSSVR, load, save
+from kompakt import Annealing, AutoSize, FixedSizeLSSVC, FixedSizeLSSVR, GridSearch, RandomSearch, load, save
 from kompakt.basis import RenyiSelector
 from kompakt.codings import get_coding
 
@@ -154,7 +154,7 @@ def test_prototypes_do_not_shield_themselves_in_cross_validation():
 @pytest.mark.parametrize("options", [{"coding": "one_vs_one"}, {"coding": "one_vs_one", "shared_basis": True}, {}])
 def test_corrected_cross_validation_serves_every_coding_and_size(mode, options):
     X, y = make_blobs(150, centers=3, cluster_std=2.0, random_state=0)
-    machine = FixedSizeLSSVC("auto", sizes=[4, 16], tune=True, cv=5, cv_prototypes=mode, random_state=0, **options)
+    machine = FixedSizeLSSVC(AutoSize(sizes=[4, 16]), tune=True, cv=5, cv_prototypes=mode, random_state=0, **options)
     machine.fit(X, y)
     assert not np.isnan(machine.out_of_fold_outputs_).any()
     held_out = np.mean(model_labels(machine) != y)
@@ -211,21 +211,16 @@ def test_coarse_search_on_part_of_the_rows(monkeypatch):
     assert part.cv_error_ < whole.cv_error_ + 0.01
 
 
-@pytest.mark.parametrize("search", ["profile", "anneal", "grid", "random"])
+@pytest.mark.parametrize(
+    "search", [True, Annealing(n_anneal=15, n_simplex=10), GridSearch(n_points=5), RandomSearch(15, n_simplex=5)]
+)
 def test_every_search_improves_on_a_bad_start(search):
     X, y = sines(200)
-    options = {
-        "anneal": {"n_anneal": 15, "n_simplex": 10},
-        "grid": {"n_points": 5},
-        "random": {"n_random": 15, "n_simplex": 5},
-    }
     machine = FixedSizeLSSVR(
         n_basis=25,
         gamma=50.0,
         C=1e-3,
-        tune=True,
-        search=search,
-        search_options=options.get(search),
+        tune=search,
         cv=5,
         random_state=0,
     ).fit(X, y)
@@ -267,16 +262,17 @@ def test_rare_classes_do_not_stop_the_search():
 
 def test_size_is_chosen_on_nested_sets():
     X, y = sines(400)
-    machine = FixedSizeLSSVR(n_basis="auto", sizes=[3, 10, 60], tune=True, cv=5, random_state=0).fit(X, y)
+    machine = FixedSizeLSSVR(n_basis=AutoSize(sizes=[3, 10, 60]), tune=True, cv=5, random_state=0).fit(X, y)
     assert machine.n_basis_ == 60
     errors = machine.size_path_["mean_test_error"]
     assert errors[0] > 2 * errors[1] > 2 * errors[2] * 0.5
     # the path's error at the chosen size is that of the machine itself
     held_out = np.mean((machine.out_of_fold_outputs_[:, 0] - y) ** 2)
     assert errors[2] == pytest.approx(held_out, rel=1e-6)
-    few = clone(machine).set_params(size_rule="within", tune=False, C=100.0, gamma=0.5).fit(X, y)
+    within = AutoSize(sizes=[3, 10, 60], rule="within")
+    few = clone(machine).set_params(n_basis=within, tune=False, C=100.0, gamma=0.5).fit(X, y)
     assert few.n_basis_ in (3, 10, 60)
-    assert len(clone(machine).set_params(sizes=None).fit(X, y).size_path_["n_basis"]) == 5
+    assert len(clone(machine).set_params(n_basis="auto").fit(X, y).size_path_["n_basis"]) == 5
 
 
 def test_absolute_loss_ignores_outliers():
@@ -338,11 +334,11 @@ def test_selectors_and_models(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"search": "guess"}, "search must be one of"),
-        ({"size_rule": "big"}, "size_rule must be one of"),
+        ({"tune": "guess"}, "tune must be True or False, Annealing, GridSearch or RandomSearch"),
+        ({"n_basis": AutoSize(largest=5)}, "FixedSizeLSSVR does not use largest=5"),
+        ({"tune": GridSearch(C=[1.0])}, "FixedSizeLSSVR does not use C=.1.0. of tune=GridSearch; it uses n_points"),
         ({"cv_prototypes": "keep"}, "cv_prototypes must be one of"),
         ({"cv": 1}, "cv must be at least 2"),
-        ({"sizes": [0]}, "sizes must be None or"),
         ({"selection": "psychic"}, "selection must be one of"),
         ({"tune": True, "cv": KFold(3).split(np.zeros((100, 1)))}, None),
         ({"tune": True, "cv": GroupKFold(2)}, "groups"),
@@ -350,7 +346,7 @@ def test_selectors_and_models(tmp_path):
 )
 def test_words_are_checked(words, message):
     X, y = sines(100)
-    machine = FixedSizeLSSVR(n_basis=5, **words)
+    machine = FixedSizeLSSVR(**{"n_basis": 5, **words})
     if message is None:
         machine.fit(X, y)
     else:

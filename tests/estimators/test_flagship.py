@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import AutoSize, CompactSVC, CompactSVR, Refinement
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_refinement_lowers_the_objective_and_moves_the_vectors(moons):
 @pytest.mark.parametrize(("gamma", "shape"), [("scale", ()), (0.7, ()), ("learn", ()), ("ard", (2,))])
 def test_which_widths_move(moons, gamma, shape):
     X, y = moons
-    machine = CompactSVC(n_basis=5, gamma=gamma, random_state=0, refine_iter=20).fit(X, y)
+    machine = CompactSVC(n_basis=5, gamma=gamma, random_state=0, refine=Refinement(20)).fit(X, y)
     fixed = CompactSVC(n_basis=5, gamma="scale" if isinstance(gamma, str) else gamma, refine=False).fit(X, y).gamma_
     assert np.shape(machine.gamma_) == shape
     assert np.all(machine.gamma_ == fixed) == (gamma in ("scale", 0.7))
@@ -75,9 +75,9 @@ def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
 def test_sparse_rows_are_refined(moons):
     X, y = make_classification(400, 30, n_informative=6, random_state=1)
     X[np.abs(X) < 1.0] = 0.0
-    machine = CompactSVC(n_basis=5, random_state=0, refine_iter=30).fit(sparse.csr_matrix(X), y)
+    machine = CompactSVC(n_basis=5, random_state=0, refine=Refinement(30)).fit(sparse.csr_matrix(X), y)
     assert isinstance(machine.basis_vectors_, np.ndarray)
-    dense = CompactSVC(n_basis=5, random_state=0, refine_iter=30).fit(X, y)
+    dense = CompactSVC(n_basis=5, random_state=0, refine=Refinement(30)).fit(X, y)
     assert machine.objective_ == pytest.approx(dense.objective_, rel=0.05)
 
 
@@ -92,7 +92,7 @@ def test_many_classes_share_one_refined_basis():
 
 def test_automatic_size_is_small_and_reported(moons):
     X, y = moons
-    machine = CompactSVC(n_basis="auto", random_state=0, refine_iter=30).fit(X, y)
+    machine = CompactSVC(n_basis="auto", random_state=0, refine=Refinement(30)).fit(X, y)
     path = machine.size_path_
     assert machine.n_basis_ == path.size < 100
     best = path.errors.mean(axis=1).min()
@@ -103,7 +103,7 @@ def test_automatic_size_is_small_and_reported(moons):
 
 def test_a_tolerance_replaces_the_standard_error(moons):
     X, y = moons
-    loose = CompactSVC(n_basis="auto", size_tol=0.5, random_state=0, refine_iter=10).fit(X, y)
+    loose = CompactSVC(n_basis=AutoSize(tol=0.5), random_state=0, refine=Refinement(10)).fit(X, y)
     assert loose.n_basis_ == loose.size_path_.sizes[0]
     folds = CompactSVC(n_basis="auto", cv=3, random_state=0, refine=False).fit(X, y)
     assert folds.size_path_.errors.shape[1] == 3
@@ -153,7 +153,7 @@ def test_calibration_of_too_few_rows_says_what_to_do(moons):
 
 def test_warm_start_goes_on_from_the_last_basis(moons):
     X, y = moons
-    machine = CompactSVC(n_basis=5, warm_start=True, random_state=0, refine_iter=15).fit(X, y)
+    machine = CompactSVC(n_basis=5, warm_start=True, random_state=0, refine=Refinement(15)).fit(X, y)
     first = machine.objective_
     machine.set_params(n_basis=9).fit(X, y)
     assert machine.n_basis_ == 9

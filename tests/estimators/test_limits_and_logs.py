@@ -20,11 +20,14 @@ from kompakt import (
     FixedSizeLSSVC,
     FixedSizeLSSVR,
     GreedyProjection,
+    GridSearch,
     KernelFisher,
     LocalSamplingSVC,
     ProjectedKernelFisher,
     ProjectedSVC,
+    Refinement,
     SpSVC,
+    TwoGrids,
     compress,
 )
 
@@ -68,9 +71,9 @@ def test_verbose_speaks_through_logging(capsys):
 
 
 EVERY = {
-    "CompactSVC": (CompactSVC(8, refine_iter=5), ["selection", "refinement"]),
+    "CompactSVC": (CompactSVC(8, refine=Refinement(5)), ["selection", "refinement"]),
     "CompactSVC, tuned": (CompactSVC(5, refine=False, tune=True), ["search", "selection"]),
-    "CompactSVR": (CompactSVR(8, refine_iter=5), ["selection", "refinement"]),
+    "CompactSVR": (CompactSVR(8, refine=Refinement(5)), ["selection", "refinement"]),
     "SpSVC": (SpSVC(8), ["growth"]),
     "FEESVC": (FEESVC(8), ["growth"]),
     "FEESVR": (FEESVR(8), ["growth"]),
@@ -108,18 +111,18 @@ def test_verbose_shows_a_line_per_stage(name, capsys):
 
 CUT = {
     "search": CompactSVC(5, refine=False, tune=True),
-    "path of sizes": CompactSVC("auto", refine_iter=5),
+    "path of sizes": CompactSVC("auto", refine=Refinement(5)),
     "refinement": CompactSVC(20, selection="random"),
     "search of a regressor": CompactSVR(5, refine=False, tune=True),
     "refinement of a regressor": CompactSVR(20, selection="random"),
     "growth of SpSVC": SpSVC(100),
-    "search of SpSVC": SpSVC(5, tune=True, C_grid=[1.0], gamma_grid=[1.0]),
+    "search of SpSVC": SpSVC(5, tune=GridSearch(C=[1.0], gamma=[1.0])),
     "refinement of SpSVC": SpSVC(1, refine=True),
     "growth of FEESVC": FEESVC(50),
-    "search of FEESVC": FEESVC(5, tune=True, sigma_exponents=[0], C_exponents=[0], n_jobs=1),
+    "search of FEESVC": FEESVC(5, tune=TwoGrids([0], [0]), n_jobs=1),
     "growth of FEESVR": FEESVR(50),
     "search of FixedSizeLSSVC": FixedSizeLSSVC(8, tune=True),
-    "other search of FixedSizeLSSVC": FixedSizeLSSVC(8, tune=True, search="grid"),
+    "other search of FixedSizeLSSVC": FixedSizeLSSVC(8, tune=GridSearch()),
     "search of FixedSizeLSSVR": FixedSizeLSSVR(8, tune=True),
     "refinement of FixedSizeLSSVR": FixedSizeLSSVR(8, refine=True),
     "refinement of ProjectedSVC": ProjectedSVC(8, refine=True, solver="libsvm"),

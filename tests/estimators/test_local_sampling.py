@@ -158,7 +158,7 @@ def test_weights_reach_the_svm(machine, moons):
 def test_reweighted_rows_count_for_all_rows(moons):
     X, y = moons
     fitted = LocalSamplingSVC(
-        gamma=1.0, C=0.01, reweight=True, max_train=0.3, search_train=400, patience=3, random_state=0
+        gamma=1.0, C=0.01, reweight=True, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
     ).fit(X, y)
     rows = fitted.training_indices_
     assert fitted.row_weight_ == 1800 / len(rows)
@@ -166,7 +166,9 @@ def test_reweighted_rows_count_for_all_rows(moons):
     exact = SVC(gamma=1.0, C=0.01 * fitted.row_weight_).fit(X[rows], y[rows])
     np.testing.assert_allclose(fitted.decision_function(X), exact.decision_function(X), atol=1e-8)
     # at so small a C, rows that count once leave the machine without an answer
-    plain = LocalSamplingSVC(gamma=1.0, C=0.01, max_train=0.3, search_train=400, patience=3, random_state=0).fit(X, y)
+    plain = LocalSamplingSVC(
+        gamma=1.0, C=0.01, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
+    ).fit(X, y)
     full = SVC(gamma=1.0, C=0.01).fit(X, y)
     assert plain.row_weight_ == 1.0
     difference = [np.abs(m.decision_function(X) - full.decision_function(X)).mean() for m in (fitted, plain)]
@@ -221,8 +223,8 @@ def test_rare_classes_in_small_subsamples_are_reported():
         ({"n_basis": 0}, "n_basis must be None"),
         ({"compact_estimator": SpSVC()}, "used with n_basis only"),
         ({"validation_fraction": 1.0}, "validation_fraction must"),
-        ({"patience": 0}, "patience must"),
-        ({"tol": 1.0}, "tol must"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change must"),
+        ({"min_improvement": 1.0}, "min_improvement must"),
         ({"C": -1.0}, "C must be"),
         ({"delta": 0.001, "n_subsamples": 10}, "leaves 0 rows"),
         ({"max_train": 1}, "max_train must be"),

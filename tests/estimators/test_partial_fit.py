@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, SpSVC
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, Refinement, SpSVC
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_rows_of_weight_zero_are_left_out(data):
 @pytest.mark.parametrize("loss", ["least_squares", "squared_hinge"])
 def test_batches_after_a_fit_use_its_basis_and_count_themselves_alone(loss, data):
     X, labels, _, _ = data
-    machine = CompactSVC(n_basis=12, refine_iter=5, loss=loss, random_state=0).fit(X, labels)
+    machine = CompactSVC(n_basis=12, refine=Refinement(5), loss=loss, random_state=0).fit(X, labels)
     refined, before = machine.basis_vectors_.copy(), machine.dual_coef_.copy()
     machine.set_params(refine=False)
     n_batches = 4 if loss == "least_squares" else 1

@@ -79,7 +79,7 @@ def test_many_classes_share_the_basis(coding):
 
 def test_epsilon_and_given_vectors():
     X, y = moons()
-    machine = ProjectedSVC(200, epsilon=0.01, gamma=1.0, random_state=0).fit(X, y)
+    machine = ProjectedSVC(200, max_error=0.01, gamma=1.0, random_state=0).fit(X, y)
     assert machine.n_projection_ < 60
     given = ProjectedSVC(selection=X[:10], gamma=1.0).fit(X, y)
     np.testing.assert_allclose(given.basis_vectors_, X[:10])

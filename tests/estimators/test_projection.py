@@ -79,16 +79,16 @@ def test_precomputed():
 def test_chunks_keep_the_basis_small_and_represent_all_of_them(make):
     X = np.maximum(rows_of(1200, 2, seed=4), 0.1)
     chunks = np.array_split(X, 6)
-    online = GreedyProjection(25, gamma=1.0, epsilon=1e-4, random_state=0)
+    online = GreedyProjection(25, gamma=1.0, max_error=1e-4, random_state=0)
     for chunk in chunks:
         online.partial_fit(make(chunk))
         assert online.n_basis_ <= 25
-    batch = GreedyProjection(25, gamma=1.0, epsilon=1e-4, random_state=0).fit(X)
+    batch = GreedyProjection(25, gamma=1.0, max_error=1e-4, random_state=0).fit(X)
 
     def worst(projection):
         return np.max(1.0 - np.sum(projection.transform(X) ** 2, axis=1))
 
-    first = GreedyProjection(25, gamma=1.0, epsilon=1e-4, random_state=0).fit(chunks[0])
+    first = GreedyProjection(25, gamma=1.0, max_error=1e-4, random_state=0).fit(chunks[0])
     assert worst(online) < 10 * max(worst(batch), 1e-4)
     assert worst(online) <= worst(first)
     assert online.basis_indices_ is None
@@ -96,7 +96,7 @@ def test_chunks_keep_the_basis_small_and_represent_all_of_them(make):
 
 def test_chunks_within_epsilon_add_nothing():
     X = rows_of(300, 2)
-    projection = GreedyProjection(100, gamma=0.5, epsilon=1e-2, random_state=0).partial_fit(X)
+    projection = GreedyProjection(100, gamma=0.5, max_error=1e-2, random_state=0).partial_fit(X)
     before = projection.basis_vectors_.copy()
     projection.partial_fit(X[:50])
     np.testing.assert_array_equal(projection.basis_vectors_, before)
@@ -109,7 +109,7 @@ def test_names_and_wrong_words():
     for options, message in (
         ({"n_basis": "auto"}, "n_basis must be"),
         ({"pivot": "min"}, "pivot must be"),
-        ({"epsilon": np.nan}, "epsilon must be"),
+        ({"max_error": np.nan}, "max_error must be"),
     ):
         with pytest.raises(ValueError, match=message):
             GreedyProjection(**options).fit(X)

@@ -10,6 +10,7 @@ from sklearn.datasets import make_moons
 from kompakt import (
     FEESVC,
     FEESVR,
+    AutoSize,
     FixedSizeLSSVC,
     FixedSizeLSSVR,
     KernelFisher,
@@ -108,10 +109,10 @@ def test_refined_machine_is_saved_and_read_back(moons, tmp_path):
 
 def test_tuned_and_sized_machines_are_refined(moons):
     X, y, Xt, yt = moons
-    tuned = FixedSizeLSSVC("auto", tune=True, sizes=[5, 10], cv=3, refine=True, random_state=0).fit(X, y)
+    tuned = FixedSizeLSSVC(AutoSize(sizes=[5, 10]), tune=True, cv=3, refine=True, random_state=0).fit(X, y)
     assert tuned.n_basis_ in (5, 10)
     assert "refinement_" in vars(tuned)
-    grown = SpSVC("auto", max_basis=10, refine=True, random_state=0).fit(X, y)
+    grown = SpSVC(AutoSize(largest=10), refine=True, random_state=0).fit(X, y)
     assert grown.score(Xt, yt) > 0.94
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CompactSVC, CompactSVR, Refinement
 from kompakt.estimators.selectors import SELECTORS
 
 X, Y = make_moons(300, noise=0.2, random_state=0)
@@ -13,7 +13,7 @@ X, Y = make_moons(300, noise=0.2, random_state=0)
 @pytest.mark.parametrize("refine", [False, True])
 @pytest.mark.parametrize("word", sorted(SELECTORS))
 def test_classifier(word, refine):
-    machine = CompactSVC(12, selection=word, refine=refine, refine_iter=5, random_state=0).fit(X, Y)
+    machine = CompactSVC(12, selection=word, refine=Refinement(5) if refine else False, random_state=0).fit(X, Y)
     assert machine.n_basis_ <= (300 if word == "all" else 12)
     assert machine.score(X, Y) > 0.85
 

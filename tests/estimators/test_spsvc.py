@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
-from kompakt import CompactSVC, SpSVC
+from kompakt import AutoSize, CompactSVC, GramSelector, GridSearch, GrowthSelector, SpSVC
 from kompakt.basis.scores import SELECTIONS
 from kompakt.kernels import RBF
 
@@ -84,7 +84,7 @@ def test_many_classes_share_one_basis(three, coding):
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_every_selection_and_its_history(moons, selection):
     X, y = moons
-    machine = SpSVC(12, selection=selection, retraining="always", random_state=0).fit(X, y)
+    machine = SpSVC(12, selection=GrowthSelector(selection, retraining="always"), random_state=0).fit(X, y)
     assert machine.score(X, y) > 0.85
     objectives = [record["objective"] for record in machine.history_]
     assert np.all(np.diff(objectives) <= 1e-9)
@@ -109,7 +109,7 @@ def test_huber_loss_bounds_the_pull_of_wrong_labels(moons):
 
 def test_size_by_cross_validation(moons):
     X, y = moons
-    machine = SpSVC("auto", max_basis=12, gamma=1.0, C=5.0, random_state=0).fit(X, y)
+    machine = SpSVC(AutoSize(largest=12), gamma=1.0, C=5.0, random_state=0).fit(X, y)
     assert machine.cv_errors_.shape == (12,)
     assert machine.n_basis_ == 1 + int(np.argmin(machine.cv_errors_))
     assert machine.cv_errors_.min() < 0.1
@@ -119,7 +119,10 @@ def test_size_by_cross_validation(moons):
 def test_tuning_of_everything(moons, three, classes):
     X, y = moons if classes == 2 else three
     machine = SpSVC(
-        "auto", max_basis=8, tune=True, C_grid=[0.1, 10.0], gamma_grid=[0.01, 1.0], retraining="always", random_state=0
+        AutoSize(largest=8),
+        selection=GrowthSelector(retraining="always"),
+        tune=GridSearch(C=[0.1, 10.0], gamma=[0.01, 1.0]),
+        random_state=0,
     ).fit(X, y)
     assert machine.cv_errors_.shape == (2, 2, 8)
     where = np.argwhere(np.isclose(machine.cv_errors_, machine.cv_errors_.min(), atol=1e-12))
@@ -132,13 +135,16 @@ def test_tuning_of_everything(moons, three, classes):
 def test_candidates_do_not_depend_on_C_or_gamma(moons):
     # with one candidate per step the basis is the candidates
     X, y = moons
-    bases = [SpSVC(10, n_candidates=1, C=C, gamma=g, random_state=0).fit(X, y) for C, g in ((0.1, 0.1), (9.0, 3.0))]
+    selection = GrowthSelector(n_candidates=1)
+    bases = [
+        SpSVC(10, selection=selection, C=C, gamma=g, random_state=0).fit(X, y) for C, g in ((0.1, 0.1), (9.0, 3.0))
+    ]
     assert np.array_equal(bases[0].basis_indices_, bases[1].basis_indices_)
 
 
 def test_stops_on_validation(moons):
     X, y = moons
-    machine = SpSVC(200, validation_fraction=0.3, n_iter_no_change=5, gamma=1.0, random_state=0).fit(X, y)
+    machine = SpSVC(AutoSize(200, n_iter_no_change=5), validation_fraction=0.3, gamma=1.0, random_state=0).fit(X, y)
     errors = [record["validation_error"] for record in machine.history_]
     assert machine.n_basis_ == 1 + int(np.argmin(errors))
     assert len(errors) <= machine.n_basis_ + 5 < 200
@@ -155,9 +161,9 @@ def test_stops_on_time(moons):
 
 def test_warm_start_continues(moons):
     X, y = moons
-    machine = SpSVC(8, warm_start=True, retraining="always", random_state=0).fit(X, y)
+    machine = SpSVC(8, warm_start=True, selection=GrowthSelector(retraining="always"), random_state=0).fit(X, y)
     machine.set_params(n_basis=20).fit(X, y)
-    once = SpSVC(20, retraining="always", random_state=0).fit(X, y)
+    once = SpSVC(20, selection=GrowthSelector(retraining="always"), random_state=0).fit(X, y)
     assert np.array_equal(machine.basis_indices_, once.basis_indices_)
     assert_allclose(machine.objective_, once.objective_, rtol=1e-9)
     assert len(machine.history_) == 20
@@ -169,7 +175,7 @@ def test_warm_start_continues(moons):
 
 def test_pool_of_candidates_with_columns_in_advance(moons):
     X, y = moons
-    machine = SpSVC(20, pool_size=40, random_state=0).fit(X, y)
+    machine = SpSVC(20, selection=GrowthSelector(pool_size=40), random_state=0).fit(X, y)
     random = SpSVC(40, selection="random", random_state=0).fit(X, y)
     assert set(machine.basis_indices_) <= set(random.basis_indices_)
     assert machine.n_kernel_evals_ <= 40 * 400 + 20 * 10
@@ -177,9 +183,9 @@ def test_pool_of_candidates_with_columns_in_advance(moons):
 
 def test_cache_and_shrinking_do_not_change_the_machine(moons):
     X, y = moons
-    plain = SpSVC(30, cache=False, gamma=1.0, random_state=0).fit(X, y)
-    cached = SpSVC(30, cache=True, gamma=1.0, random_state=0).fit(X, y)
-    shrunk = SpSVC(30, shrinking=True, gamma=1.0, random_state=0).fit(X, y)
+    plain = SpSVC(30, selection=GrowthSelector(cache=False), gamma=1.0, random_state=0).fit(X, y)
+    cached = SpSVC(30, selection=GrowthSelector(cache=True), gamma=1.0, random_state=0).fit(X, y)
+    shrunk = SpSVC(30, selection=GrowthSelector(shrinking=True), gamma=1.0, random_state=0).fit(X, y)
     assert np.array_equal(plain.basis_indices_, cached.basis_indices_)
     assert_allclose(shrunk.objective_, plain.objective_, rtol=0.02)
     fixed = CompactSVC(30, selection=shrunk.basis_vectors_, refine=False, gamma=1.0).fit(X, y)
@@ -221,19 +227,35 @@ def test_precomputed_kernel(moons):
     ("parameters", "message"),
     [
         ({"selection": "best"}, "selection must be one of"),
-        ({"retraining": "never"}, "retraining must be one of"),
-        ({"score_rows": "few"}, "score_rows"),
-        ({"max_basis": 0, "n_basis": "auto"}, "max_basis"),
-        ({"pool_size": 0}, "pool_size"),
-        ({"cache": "much"}, "cache"),
+        ({"selection": GramSelector()}, "selection must be one of"),
+        ({"n_basis": AutoSize(tol=0.1)}, "SpSVC does not use tol=0.1"),
+        ({"tune": GridSearch(n_points=3)}, "SpSVC does not use n_points=3"),
+        ({"n_basis": 0}, "n_basis must be a whole number of at least 1"),
         ({"loss": "hinge"}, "piecewise quadratic"),
-        ({"tune": True, "C_grid": [-1.0]}, "C_grid"),
-        ({"n_candidates": 0}, "n_candidates"),
     ],
 )
 def test_messages(moons, parameters, message):
     with pytest.raises(ValueError, match=message):
         SpSVC(**parameters).fit(*moons)
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "message"),
+    [
+        (GrowthSelector, {"rule": "best"}, "selection must be one of"),
+        (GrowthSelector, {"retraining": "never"}, "retraining must be one of"),
+        (GrowthSelector, {"score_rows": "few"}, "score_rows"),
+        (GrowthSelector, {"pool_size": 0}, "pool_size"),
+        (GrowthSelector, {"cache": "much"}, "cache"),
+        (GrowthSelector, {"n_candidates": 0}, "n_candidates"),
+        (AutoSize, {"largest": 0}, "largest"),
+        (AutoSize, {"n_iter_no_change": 1.5}, "n_iter_no_change"),
+        (GridSearch, {"C": [-1.0]}, "C of GridSearch"),
+    ],
+)
+def test_messages_of_options(options, values, message):
+    with pytest.raises(ValueError, match=message):
+        options(**values)
 
 
 def test_memory_budget_is_named(moons):

@@ -23,6 +23,7 @@ from kompakt import (
     LocalSamplingSVC,
     ProjectedKernelFisher,
     ProjectedSVC,
+    Refinement,
     SpSVC,
     open_rows,
 )
@@ -72,7 +73,7 @@ CLASSIFIERS = {
     "CompactSVC": CompactSVC(20, refine=False, memory_budget=10_000, random_state=3),
     "CompactSVC random": CompactSVC(20, refine=False, selection="random", memory_budget=10_000, random_state=3),
     "CompactSVC hinge": CompactSVC(10, refine=False, loss="hinge", memory_budget=10_000, random_state=3),
-    "CompactSVC refined": CompactSVC(10, refine_iter=5, random_state=3),
+    "CompactSVC refined": CompactSVC(10, refine=Refinement(5), random_state=3),
     "SpSVC": SpSVC(15, random_state=3),
     "FixedSizeLSSVC": FixedSizeLSSVC(15, random_state=3),
     "ProjectedKernelFisher": ProjectedKernelFisher(15, random_state=3),
@@ -104,7 +105,7 @@ def kompakt_clone(estimator):
     "machine",
     [
         CompactSVR(15, refine=False, memory_budget=10_000, random_state=3),
-        CompactSVR(10, refine_iter=5, random_state=3),
+        CompactSVR(10, refine=Refinement(5), random_state=3),
         CompactSVR(10, refine=False, loss="epsilon_insensitive", memory_budget=10_000, random_state=3),
         FixedSizeLSSVR(15, random_state=3),
         FEESVR(n_basis=6, random_state=3),
@@ -178,8 +179,8 @@ def test_svmlight_is_the_csr_twin_bit_for_bit_and_the_dense_one_closely(tmp_path
 
 
 SAMPLED = {
-    "CompactSVC": CompactSVC(15, refine_iter=10, random_state=1),
-    "CompactSVC tuned": CompactSVC(8, refine_iter=3, tune=True, random_state=1),
+    "CompactSVC": CompactSVC(15, refine=Refinement(10), random_state=1),
+    "CompactSVC tuned": CompactSVC(8, refine=Refinement(3), tune=True, random_state=1),
     "CompactSVC renyi": CompactSVC(15, selection="renyi", refine=False, random_state=1),
     "SpSVC": SpSVC(15, random_state=1),
     "FixedSizeLSSVC": FixedSizeLSSVC(15, random_state=1),
@@ -217,7 +218,7 @@ def test_more_rows_than_fit_are_searched_on_a_sample(name, data, monkeypatch):
 def test_weights_after_a_sample_are_optimal_on_all_rows(data, monkeypatch):
     folder, X, y, _ = data
     monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
-    streamed = CompactSVC(15, refine_iter=10, random_state=1).fit(open_rows(folder / "X.npy", target=y))
+    streamed = CompactSVC(15, refine=Refinement(10), random_state=1).fit(open_rows(folder / "X.npy", target=y))
     given = CompactSVC(15, selection=streamed.basis_vectors_, gamma=streamed.gamma_, refine=False, random_state=1).fit(
         X, y
     )
@@ -229,7 +230,7 @@ def test_rare_classes_are_in_every_sample(monkeypatch):
     X, y, _ = make(3)
     y = np.where(np.arange(N) % 500 == 7, 2, y)  # seven rows
     monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
-    machine = CompactSVC(15, refine_iter=5, random_state=1).fit(open_rows([(X, y)]))
+    machine = CompactSVC(15, refine=Refinement(5), random_state=1).fit(open_rows([(X, y)]))
     assert list(machine.classes_) == [0, 1, 2]
 
 
@@ -248,7 +249,8 @@ def test_scale_is_part_of_the_model(tmp_path):
     kompakt.save(streamed, tmp_path / "machine.kompakt")
     np.testing.assert_array_equal(kompakt.load(tmp_path / "machine.kompakt").predict(X), streamed.predict(X))
     np.testing.assert_allclose(streamed.basis_vectors_, X[streamed.basis_indices_], rtol=1e-9)
-    refined = CompactSVC(20, refine_iter=5, random_state=0).fit(open_rows(tmp_path / "X.npy", target=y, scale=True))
+    rows = open_rows(tmp_path / "X.npy", target=y, scale=True)
+    refined = CompactSVC(20, refine=Refinement(5), random_state=0).fit(rows)
     assert refined.score(X, y) > streamed.score(X, y) - 0.01
 
 

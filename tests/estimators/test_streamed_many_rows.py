@@ -11,12 +11,21 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, FixedSizeLSSVR, ProjectedKernelFisher, SpSVC, open_rows
+from kompakt import (
+    CompactSVC,
+    CompactSVR,
+    FixedSizeLSSVC,
+    FixedSizeLSSVR,
+    GramSelector,
+    ProjectedKernelFisher,
+    SpSVC,
+    open_rows,
+)
 
 N = 300_007  # divides into no block
 MACHINES = {
-    "CompactSVC": CompactSVC(4, refine=False, n_candidates=16, tol=1e-3, random_state=0),
-    "CompactSVR": CompactSVR(4, refine=False, n_candidates=16, random_state=0),
+    "CompactSVC": CompactSVC(4, selection=GramSelector(16), refine=False, tol=1e-3, random_state=0),
+    "CompactSVR": CompactSVR(4, selection=GramSelector(16), refine=False, random_state=0),
     "SpSVC": SpSVC(3, random_state=0),
     "FixedSizeLSSVC": FixedSizeLSSVC(4, random_state=0),
     "FixedSizeLSSVR": FixedSizeLSSVR(4, random_state=0),
@@ -77,7 +86,7 @@ def test_every_source_is_the_arrays_bit_for_bit(name, rows):
 
 def test_weights_and_balanced_classes_are_summed_alike(rows):
     """Fractional weights, some of them zero: sums in another order would differ in the last bits."""
-    machine = CompactSVC(4, refine=False, n_candidates=16, tol=1e-3, class_weight="balanced", random_state=0)
+    machine = CompactSVC(4, selection=GramSelector(16), refine=False, tol=1e-3, class_weight="balanced", random_state=0)
     streamed = clone(machine).fit(open_rows(rows.folder / "X.npy", target=rows.label, weight=rows.weight))
     assert_identical(machine.fit(rows.X, rows.label, sample_weight=rows.weight), streamed)
 
@@ -87,6 +96,6 @@ def test_rows_far_away_are_learned_from_a_stream_too(far, scale):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(150_000, 2))
     y = X[:, 0] * X[:, 1] > 0
-    machine = CompactSVC(10, refine=False, n_candidates=40, tol=1e-3, random_state=0)
+    machine = CompactSVC(10, selection=GramSelector(40), refine=False, tol=1e-3, random_state=0)
     machine.fit(open_rows([(X[:-10_000] + far, y[:-10_000])], scale=scale))
     assert machine.score(X[-10_000:] + far, y[-10_000:]) > 0.98

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kompakt import FEESVC, CompactSVC, SpSVC
+from kompakt import FEESVC, AutoSize, CompactSVC, GrowthSelector, SpSVC
 from kompakt import run as interrupt
 from kompakt.train import _callbacks
 from kompakt.train import running as watch
@@ -87,8 +87,8 @@ def test_a_callback_can_stop_growth(spsvc):
 
 def test_callbacks_are_torn_down_after_an_error(spsvc):
     heard = Listens()
-    with pytest.raises(ValueError, match="max_basis"):
-        spsvc(max_basis=0).set_callbacks(heard).fit(X, y)
+    with pytest.raises(ValueError, match="n_basis"):
+        spsvc(n_basis=0).set_callbacks(heard).fit(X, y)
     assert heard.events[-1] == ("teardown", "fit")
 
 
@@ -168,7 +168,7 @@ def fit_interrupted(machine, name: str, step: int):
         (CompactSVC(n_basis=10, loss="hinge", calibrate=True, random_state=0), "refinement", 3),
         (SpSVC(n_basis=30, random_state=0), "growth", 7),
         (FEESVC(n_basis=30, random_state=0), "growth", 9),
-        (FEESVC(n_basis=30, validation_fraction=None, random_state=0), "growth", 9),
+        (FEESVC(n_basis=30, validation_fraction=0, random_state=0), "growth", 9),
     ],
     ids=["refinement", "hinge", "spsvc", "fee", "fee without validation"],
 )
@@ -183,8 +183,9 @@ def test_the_machine_found_so_far_is_kept(machine, name, step):
 
 
 def test_an_interrupted_spsvc_is_the_machine_of_its_last_step():
-    machine = fit_interrupted(SpSVC(n_basis=30, retraining="always", random_state=0), "growth", 7)
-    smaller = SpSVC(n_basis=machine.n_basis_, retraining="always", random_state=0).fit(X, y)
+    selection = GrowthSelector(retraining="always")
+    machine = fit_interrupted(SpSVC(n_basis=30, selection=selection, random_state=0), "growth", 7)
+    smaller = SpSVC(n_basis=machine.n_basis_, selection=selection, random_state=0).fit(X, y)
     assert machine.n_basis_ in (7, 8)
     assert np.array_equal(machine.basis_indices_, smaller.basis_indices_)
     assert np.allclose(machine.decision_function(X), smaller.decision_function(X), atol=1e-3)
@@ -211,7 +212,8 @@ def test_inside_another_fit_the_interrupt_passes():
 
 
 def test_a_parallel_search_returns_quickly():
-    machine = SpSVC(n_basis="auto", max_basis=60, tune=True, n_jobs=2, cache=False, random_state=0)
+    selection = GrowthSelector(cache=False)
+    machine = SpSVC(n_basis=AutoSize(largest=60), selection=selection, tune=True, n_jobs=2, random_state=0)
     rng = np.random.default_rng(0)
     many = rng.normal(size=(3000, 8))
     labels = many[:, 0] * many[:, 1] > 0

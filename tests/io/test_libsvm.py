@@ -14,8 +14,8 @@ from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from tests.io.samples import libsvm_labels, libsvm_values, write_libsvm
 
 import kompakt
-from kompakt.export.libsvm_file import format_libsvm
 from kompakt.io import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
+from kompakt.io.libsvm import format_libsvm
 
 FOLDER = Path(__file__).parent / "libsvm"
 ANSWERS = json.loads((FOLDER / "answers.json").read_text())

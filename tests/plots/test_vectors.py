@@ -96,7 +96,7 @@ def test_candidates_and_winner_at_chosen_steps():
 def test_the_winner_is_the_machine_that_least_squares_grows():
     """With constant weights the winner's estimated boundary is the trained machine of that size."""
     X, y = make_moons(100, noise=0.2, random_state=0)
-    machine = FEESVC(5, C=10.0, loss="least_squares", validation_fraction=None, random_state=0)
+    machine = FEESVC(5, C=10.0, loss="least_squares", validation_fraction=0, random_state=0)
     ((size, values, winner),) = machine.trace_candidates(X, y, X, [5])
     fitted = machine.fit(X, y)
     assert size == fitted.n_basis_ == 5

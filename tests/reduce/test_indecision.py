@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from benchmarks.papers.indecision import indecision_study
 from sklearn.datasets import load_iris, make_classification
 from sklearn.svm import SVC
 
 from kompakt import indecision_probability
-from kompakt.reduce import indecision_study
 
 
 def test_the_share_is_counted_strictly_below_eps():

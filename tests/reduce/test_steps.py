@@ -195,7 +195,7 @@ def test_balls(data, method, offset, monkeypatch):
         found = [[] for _ in range(20)]
         with block_threads(n_jobs):
             for pairs in search.blocks(0.55):
-                for row, centre in zip(pairs.rows, pairs.centres, strict=True):
+                for row, centre in zip(*pairs, strict=True):
                     found[centre].append(int(row))
         assert [sorted(rows) for rows in found] == expected
 
@@ -331,8 +331,7 @@ def test_remembered_balls_are_the_same(data, method):
     knowing.remember(1.0)
     for radius in (0.3, 1.0, 1.2):
         for expected, found in zip(plain.blocks(radius), knowing.blocks(radius), strict=True):
-            assert np.array_equal(expected.rows, found.rows)
-            assert np.array_equal(expected.centres, found.centres)
+            assert np.array_equal(expected, found)
 
 
 def test_a_reduced_set_is_thinned_and_counts_for_all_rows(data):

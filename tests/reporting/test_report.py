@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, OneClassSVM
 
 import kompakt
-from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, KernelFisher, LocalSamplingSVC, SpSVC, report
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GridSearch, KernelFisher, LocalSamplingSVC, SpSVC, report
 from kompakt.kernels import Linear
-from kompakt.reporting.measure import measure, nested_models, reliability, sample_of, subject_of
+from kompakt.reporting.measure import measure, nested_models, reliability, subject_of
 from kompakt.reporting.training import search_of, timings_of
 from kompakt.search.fee import FeeSearch, Point
 
@@ -116,10 +116,9 @@ def test_smaller_machines_match_the_outputs_by_least_squares():
 def test_all_sizes_are_measured_as_if_one_by_one():
     iris = load_iris()
     machine = CompactSVC(15, refine=False, random_state=0).fit(iris.data, iris.target)
-    subject, rows = subject_of(machine, iris.data)
-    sample = sample_of(subject, rows, iris.target, 10_000, 0)
-    models, _, _ = nested_models(subject.model, sample.X)
-    measured = measure(models, sample)
+    subject = subject_of(machine, iris.data, iris.target, 10_000, 0)
+    models, _, _ = nested_models(subject.model, subject.X)
+    measured = measure(models, subject)
     for s, model in enumerate(models):
         guess = model.predict(iris.data)
         assert measured.errors[s] == pytest.approx(np.mean(guess != iris.target))
@@ -234,8 +233,7 @@ def test_a_model_from_a_file_shows_what_can_be_shown(page, tmp_path_factory):
 def test_reliability_of_probabilities():
     """The curve of a calibrated machine counts what it says it counts."""
     machine = CompactSVC(8, calibrate=True, random_state=0).fit(X, y)
-    subject, rows = subject_of(machine, X)
-    found = reliability(subject.model, sample_of(subject, rows, y, 1000, 0), machine.model_.outputs(X), n_bins=4)
+    found = reliability(subject_of(machine, X, y, 1000, 0), machine.model_.outputs(X), n_bins=4)
     p = machine.predict_proba(X)[:, 1]
     cuts = np.quantile(p, [0.25, 0.5, 0.75])
     first = p < cuts[0]
@@ -249,7 +247,7 @@ def test_reliability_of_probabilities():
 def test_searches_are_shown_with_their_choice(page):
     few = slice(0, 120)
     machines = [
-        SpSVC(5, tune=True, C_grid=[0.1, 10.0], gamma_grid=[0.5, 2.0], random_state=0),
+        SpSVC(5, tune=GridSearch(C=[0.1, 10.0], gamma=[0.5, 2.0]), random_state=0),
         FixedSizeLSSVC(6, tune=True, cv=3, random_state=0),
         CompactSVC("auto", tune=True, refine=False, random_state=0),
     ]

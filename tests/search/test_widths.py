@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.kernel_ridge import KernelRidge
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CompactSVC, CompactSVR, Refinement
 from kompakt.data import ArrayRows
 from kompakt.search.widths import SAMPLE_ROWS, leave_one_out, leave_one_out_widths, priced
 
@@ -60,13 +60,13 @@ def test_the_flagship_learns_them_with_gamma_loo():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     y = np.sin(3 * X[:, 0])
-    machine = CompactSVR(20, gamma="loo", C=100.0, refine_iter=5, random_state=0).fit(X, y)
+    machine = CompactSVR(20, gamma="loo", C=100.0, refine=Refinement(5), random_state=0).fit(X, y)
     assert machine.gamma_[0] > 5 * machine.gamma_[1:].max()
     assert machine.history_[0]["phase"] == "widths"
     plain = CompactSVR(20, gamma="scale", C=100.0, refine=False, random_state=0).fit(X, y)
     assert machine.score(X, y) > plain.score(X, y)
     labels = X[:, 0] > 0
-    assert CompactSVC(10, gamma="loo", refine_iter=5, random_state=0).fit(X, labels).score(X, labels) > 0.9
+    assert CompactSVC(10, gamma="loo", refine=Refinement(5), random_state=0).fit(X, labels).score(X, labels) > 0.9
     with pytest.raises(ValueError, match="refine=True"):
         CompactSVR(gamma="loo", refine=False).fit(X, y)
     with pytest.raises(ValueError, match="kernel='rbf'"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kompakt.data import ArrayRows, RowReader, StreamedRows, as_source
+from kompakt.data import ArrayRows, IterableSource, RowReader, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, Quantile
@@ -252,7 +252,7 @@ def test_only_piecewise_linear_losses():
 
 def streamed(X, y, weights):
     """The same rows, read anew in every pass."""
-    source = as_source([(X[:50], y[:50], weights[:50]), (X[50:], y[50:], weights[50:])])
+    source = IterableSource([(X[:50], y[:50], weights[:50]), (X[50:], y[50:], weights[50:])])
     return StreamedRows(RowReader(source, encode=lambda raw: (raw.y, raw.w)), y.shape[1], 1, float(weights.sum()))
 
 

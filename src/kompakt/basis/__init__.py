@@ -1,19 +1,15 @@
 """How basis vectors are found: chosen once, grown with the model, moved, or matched."""
 
-from kompakt.basis.bandwidth import BandwidthWarning, bandwidths, sheather_jones
 from kompakt.basis.projection import Projection, ProjectionSelector
 from kompakt.basis.random import AllSelector, GivenSelector, RandomSelector
 from kompakt.basis.renyi import BlindCriterionWarning, RenyiSelector
 
 __all__ = [
     "AllSelector",
-    "BandwidthWarning",
     "BlindCriterionWarning",
     "GivenSelector",
     "Projection",
     "ProjectionSelector",
     "RandomSelector",
     "RenyiSelector",
-    "bandwidths",
-    "sheather_jones",
 ]

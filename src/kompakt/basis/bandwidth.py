@@ -22,17 +22,16 @@ the relative error of the bandwidth; the grid is refined until this is below ``_
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.polynomial.polynomial import polyfromroots
 from numpy.typing import ArrayLike, NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
-
-from kompakt.parallel import block_threads
+from scipy.special import factorial2
 
 Floats = NDArray[np.float64]
 
@@ -51,39 +50,16 @@ PILOT_6 = (2 * 15 / _SQRT_2PI * 32 * math.sqrt(math.pi) / 105) ** (1 / 9)
 PILOT_H = (2 * 3 / _SQRT_2PI * 2 * math.sqrt(math.pi)) ** (1 / 7)
 
 
-class BandwidthWarning(UserWarning):
-    """A column has no Sheather-Jones bandwidth, so a substitute is used.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from kompakt.basis import BandwidthWarning, sheather_jones
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     h = sheather_jones([2.0, 2.0, 2.0])
-    >>> caught[0].category is BandwidthWarning, h
-    (True, 1.0)
-    """
-
-
-def _lagrange_coefficients() -> Floats:
-    """Row o: power coefficients (1, t, t^2, ...) of the Lagrange polynomial of node ``_OFFSETS[o]``."""
-    rows = []
-    for o in _OFFSETS:
-        others = _OFFSETS[_OFFSETS != o]
-        rows.append(np.polynomial.polynomial.polyfromroots(others) / np.prod((o - others).astype(float)))
-    return np.array(rows)
-
-
-_LAGRANGE = _lagrange_coefficients()
+# Row o: power coefficients (1, t, t^2, ...) of the Lagrange polynomial of node _OFFSETS[o].
+_LAGRANGE = np.array(
+    [
+        polyfromroots(others) / np.prod(o - others, dtype=float)
+        for o, others in ((o, _OFFSETS[_OFFSETS != o]) for o in _OFFSETS)
+    ]
+)
 _NODE_ERROR = (0.5 * 1.5 * 2.5 * 3.5) ** 2 / math.factorial(_ORDER)
 # The Lebesgue function of equidistant nodes is largest in the middle of the middle interval.
 _LEBESGUE = float(np.abs(_LAGRANGE @ 0.5 ** np.arange(_ORDER)).sum())
-
-
-def _double_factorial_odd(k: int) -> float:
-    """|phi^(k)(0)| * sqrt(2 pi) = (k - 1)!! for even k, which is the maximum of |phi^(k)| there."""
-    return float(np.prod(np.arange(1, k, 2, dtype=float)))
 
 
 @dataclass(frozen=True)
@@ -105,11 +81,11 @@ class PairDistances:
     def error_bound(self, r: int, g: float) -> float:
         """Largest possible difference between :meth:`functional` and the direct double sum."""
         per_pair = (1 + _LEBESGUE) * _NODE_ERROR * (self.step / g) ** _ORDER
-        per_pair *= _double_factorial_odd(r + _ORDER) / _SQRT_2PI
+        per_pair *= float(factorial2(r + _ORDER - 1)) / _SQRT_2PI  # the maximum of |phi^(k)|, k even, is that at 0
         return per_pair * self.total / ((self.total - 1) * g ** (r + 1))
 
 
-def bin_pairs(x: Floats, w: Floats | None, step: float, reach: float) -> PairDistances:
+def bin_pairs(x: Floats, w: Floats, step: float, reach: float) -> PairDistances:
     """Bin sorted `x` (weights `w`) with grid spacing `step`; pairs farther apart than `reach` are dropped."""
     gaps = np.diff(x)
     if gaps.size and gaps.max() > reach:
@@ -121,7 +97,7 @@ def bin_pairs(x: Floats, w: Floats | None, step: float, reach: float) -> PairDis
     t = y - cell
     n_cells = int(cell[-1]) + 1
     nodes = np.zeros(n_cells + _ORDER - 1)
-    power = np.ones_like(t) if w is None else w.copy()
+    power = w.copy()
     for k in range(_ORDER):
         moment = np.bincount(cell, weights=power, minlength=n_cells)
         for o in range(_ORDER):
@@ -132,7 +108,7 @@ def bin_pairs(x: Floats, w: Floats | None, step: float, reach: float) -> PairDis
     spectrum = rfft(nodes, size)
     mass = irfft(spectrum.real**2 + spectrum.imag**2, size)[:n_lags]
     mass[1:] *= 2.0
-    return PairDistances(mass, step, float(len(x) if w is None else w.sum()))
+    return PairDistances(mass, step, float(w.sum()))
 
 
 @dataclass(frozen=True)
@@ -144,28 +120,15 @@ class PlugIn:
     status: str  # "plug-in", "constant", "discrete", "no solution"
 
 
-def _quantile(x: Floats, cumulative: Floats | None, p: float) -> float:
-    """Quantile of sorted `x` as R's type 7; a weight k acts as k equal rows."""
-    total = len(x) if cumulative is None else float(cumulative[-1])
-    position = (total - 1) * p
-    low = math.floor(position)
-    if cumulative is None:
-        a, b = x[low], x[min(low + 1, len(x) - 1)]
-    else:
-        ranks = np.searchsorted(cumulative, [low, low + 1], side="right")
-        a, b = x[np.minimum(ranks, len(x) - 1)]
-    return float(a + (position - low) * (b - a))
-
-
-def _scale(x: Floats, w: Floats | None) -> float:
+def _scale(x: Floats, w: Floats) -> float:
     """min(standard deviation, IQR / 1.349); the standard deviation where the IQR is zero (discrete data)."""
-    if w is None:
-        sd, cumulative = float(np.std(x, ddof=1)), None
-    else:
-        total = w.sum()
-        sd = math.sqrt(float(np.dot(w, (x - np.dot(w, x) / total) ** 2)) / (total - 1))
-        cumulative = np.cumsum(w)
-    iqr = _quantile(x, cumulative, 0.75) - _quantile(x, cumulative, 0.25)
+    total, cumulative = float(w.sum()), np.cumsum(w)
+    sd = math.sqrt(float(np.dot(w, (x - np.dot(w, x) / total) ** 2)) / (total - 1))
+    # quartiles of sorted x as R's type 7, where a weight k acts as k equal rows
+    position = (total - 1) * np.array([0.25, 0.75])
+    low = np.floor(position)
+    below, above = (x[np.minimum(np.searchsorted(cumulative, low + k, side="right"), len(x) - 1)] for k in (0, 1))
+    iqr = float(np.diff(below + (position - low) * (above - below))[0])
     return min(sd, iqr / 1.349) if iqr > 0 else sd
 
 
@@ -199,35 +162,27 @@ def _root(pairs: PairDistances, scale: float, reach: float) -> tuple[float, floa
     if not (excess(lower) >= 0 >= excess(upper)):  # a functional went negative: the grid is too coarse
         return math.nan, math.nan
     h = math.exp(brentq(excess, lower, upper, xtol=1e-10))
-    return h, _root_error(pairs, alpha * h ** (5 / 7), (a, phi_4), (b, phi_6))
-
-
-def _root_error(pairs: PairDistances, g: float, pilot_4: tuple[float, float], pilot_6: tuple[float, float]) -> float:
-    """First-order bound on the relative error of the root from the error bounds of the functionals.
-
-    With s = -dlog Phi_4 / dlog g at the root, log h (1 - s/7) moves by -e_4/5 + s/35 (e_a - e_b).
-    """
+    # First order: with s = -dlog Phi_4 / dlog g at the root, log h (1 - s/7) moves by -e_4/5 + s/35 (e_a - e_b).
+    g = alpha * h ** (5 / 7)
     phi = pairs.functional(4, g)
-    beside = pairs.functional(4, g * 1.001)
-    slope = -math.log(max(beside, 1e-300) / phi) / math.log(1.001)
+    slope = -math.log(max(pairs.functional(4, g * 1.001), 1e-300) / phi) / math.log(1.001)
     e_root = pairs.error_bound(4, g) / phi
-    e_pilots = pairs.error_bound(4, pilot_4[0]) / pilot_4[1] + pairs.error_bound(6, pilot_6[0]) / pilot_6[1]
-    return (e_root / 5 + abs(slope) / 35 * e_pilots) / max(abs(1 - slope / 7), 1e-3)
+    e_pilots = pairs.error_bound(4, a) / phi_4 + pairs.error_bound(6, b) / phi_6
+    return h, (e_root / 5 + abs(slope) / 35 * e_pilots) / max(abs(1 - slope / 7), 1e-3)
 
 
-def plug_in(x: Floats, w: Floats | None = None) -> PlugIn:
-    """Bandwidth of one column (finite values, positive weights) with its error bound and status."""
-    order = np.argsort(x, kind="stable") if w is not None else None
-    x = np.sort(x) if order is None else x[order]
-    w = None if order is None or w is None else w[order]
-    n = float(len(x) if w is None else w.sum())
-    spread = float(x[-1] - x[0])
+def plug_in(x: Floats, w: Floats) -> PlugIn:
+    """Bandwidth of one column of finite values: weight 2 is the value given twice, weight 0 the value left out."""
+    order = np.argsort(x, kind="stable")
+    order = order[w[order] > 0]
+    x, w = x[order], w[order]
+    n, spread = float(w.sum()), float(x[-1] - x[0])
     if n <= 1 or spread <= 1e-13 * float(np.abs(x[[0, -1]]).max()):
         return PlugIn(1.0, 0.0, "constant")
     x = (x - np.median(x)) / spread  # any unit will do; this one keeps powers of h from overflowing
-    tied = 1 + int(np.count_nonzero(np.diff(x))) <= n / 2
-    if tied:  # a value with a weight costs as much as one row
-        x, w = _distinct(x, w)
+    start = np.flatnonzero(np.append(True, np.diff(x) > 0))  # a value with a weight costs as much as one row
+    x, w = x[start], np.add.reduceat(w, start)
+    tied = len(x) <= n / 2
     scale = _scale(x, w)
     reach = _CUTOFF * max(4 * PILOT_4 * scale * n ** (-1 / 7), 1.5 * PILOT_6 * scale * n ** (-1 / 9))
     step = PILOT_4 * scale * n ** (-1 / 7) / 64
@@ -248,16 +203,8 @@ def plug_in(x: Floats, w: Floats | None = None) -> PlugIn:
     return PlugIn(h * spread, bound, "plug-in")
 
 
-def _distinct(x: Floats, w: Floats | None) -> tuple[Floats, Floats]:
-    """The distinct values of sorted `x` and their masses."""
-    start = np.flatnonzero(np.concatenate([[True], np.diff(x) > 0]))
-    mass = np.diff(np.append(start, len(x))).astype(float) if w is None else np.add.reduceat(w, start)
-    return x[start], mass
-
-
-def _typical_gap(values: Floats, w: Floats | None) -> float:
+def _typical_gap(values: Floats, mass: Floats) -> float:
     """Distance from a value to the nearest other one, median over the mass."""
-    mass = np.ones(len(values)) if w is None else w
     gaps = np.diff(values)
     nearest = np.minimum(np.append(gaps, np.inf), np.insert(gaps, 0, np.inf))
     order = np.argsort(nearest)
@@ -265,126 +212,37 @@ def _typical_gap(values: Floats, w: Floats | None) -> float:
     return float(nearest[order[np.searchsorted(cumulative, 0.5 * cumulative[-1])]])
 
 
-_REASON = {
-    "constant": "is constant; it separates no rows, and its bandwidth is set to 1",
-    "discrete": "is discrete (at most half of its values are distinct; the equation only resolves the ties)",
-    "no solution": "is too sparse or irregular for the plug-in equation to have a solution",
-}
-
-
-def _report(result: PlugIn, name: str) -> None:
-    if result.status == "plug-in":
-        return
-    substitute = "" if result.status == "constant" else f"; the normal reference bandwidth {result.h:.4g} is used"
-    warnings.warn(f"{name} {_REASON[result.status]}{substitute}.", BandwidthWarning, stacklevel=3)
-
-
-def _clean(x: Floats, weights: ArrayLike | None, name: str) -> tuple[NDArray, NDArray | None]:
-    if not np.all(np.isfinite(x)):
-        bad = int(np.count_nonzero(~np.isfinite(x)))
-        raise ValueError(f"{name} must be finite, got {bad} NaN or infinite values; impute or drop them first.")
-    if weights is None:
-        return x, None
-    w = np.asarray(weights, dtype=float)
-    if w.shape != x.shape or not np.all(np.isfinite(w)) or np.any(w < 0):
-        raise ValueError(
-            f"weights must be {x.shape[0]} finite numbers >= 0, one per row, got shape {w.shape}"
-            f"{'' if w.shape != x.shape else ' with negative or non-finite entries'}."
-        )
-    return x[w > 0], w[w > 0]
-
-
-def sheather_jones(x: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Sheather-Jones solve-the-equation plug-in bandwidth of one sample.
-
-    Bandwidth of a Gaussian kernel density estimate (De Brabanter et al. 2010, algorithm 2), near-linear in the number
-    of values; the same quantity as R's ``bw.SJ(x, method = "ste")``, free of that function's fixed 1000 bins
-    and coarse root tolerance.
+def bandwidths(X: Any, weights: ArrayLike | None = None) -> list[PlugIn]:
+    """Sheather-Jones bandwidth of every column: of R's ``bw.SJ(x, method = "ste")`` the exact value.
 
     Parameters
     ----------
-    x : array-like of shape (n,)
-        Finite values.
-    weights : array-like of shape (n,), optional
-        Frequency weights: weight 2 acts as the value given twice, weight 0 as the value left out.
-
-    Returns
-    -------
-    float
-        The bandwidth. For a constant sample 1.0, for a discrete one (or one without a solution) the normal
-        reference bandwidth; either is reported by a :class:`BandwidthWarning`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis import sheather_jones
-    >>> x = np.random.default_rng(0).standard_normal(1000)
-    >>> round(sheather_jones(x), 3)
-    0.263
-    """
-    column = np.asarray(x, dtype=float)
-    if column.ndim != 1 or column.size < 2:
-        raise ValueError(f"x must be one-dimensional with at least 2 values, got shape {column.shape}.")
-    column, w = _clean(column, weights, "x")
-    if not column.size:
-        raise ValueError("weights must not all be zero; give at least two rows a positive weight.")
-    with block_threads():  # one BLAS thread: the same sums at any number of cores
-        result = plug_in(column, w)
-    _report(result, "the sample")
-    return result.h
-
-
-def bandwidths(
-    X: ArrayLike | sp.spmatrix | sp.sparray,
-    weights: ArrayLike | None = None,
-    *,
-    feature_names: Sequence[str] | None = None,
-) -> Floats:
-    """Sheather-Jones bandwidth of every column.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n, d)
+    X : ndarray or sparse matrix of shape (n, d)
         A sparse column costs its stored entries only: its zeros are one value with a weight.
     weights : array-like of shape (n,), optional
-        Frequency weights, see :func:`sheather_jones`.
-    feature_names : sequence of str, optional
-        Names used in warnings; "column j" otherwise.
+        Frequency weights.
 
     Returns
     -------
-    ndarray of shape (d,)
+    list of PlugIn
+        A constant column has bandwidth 1, a discrete one (or one without a solution) the normal reference bandwidth.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.basis import bandwidths
+    >>> from kompakt.basis.bandwidth import bandwidths
     >>> X = np.random.default_rng(0).standard_normal((500, 2)) * [1.0, 10.0]
-    >>> bandwidths(X).round(2)
-    array([0.3 , 2.98])
+    >>> [round(column.h, 2) for column in bandwidths(X)]
+    [0.3, 2.98]
     """
-    with block_threads():
-        results = column_plug_ins(X, weights)
-    for j, result in enumerate(results):
-        _report(result, f"column {j}" if feature_names is None else f"column {j} ({feature_names[j]!r})")
-    return np.array([r.h for r in results])
-
-
-def column_plug_ins(X: ArrayLike | sp.spmatrix | sp.sparray, weights: ArrayLike | None = None) -> list[PlugIn]:
-    """:func:`plug_in` of every column of a dense or sparse matrix, without warnings."""
+    w = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
     if not sp.issparse(X):
-        dense = np.asarray(X, dtype=float)
-        if dense.ndim != 2 or len(dense) < 2:
-            raise ValueError(f"X must be two-dimensional with at least 2 rows, got shape {dense.shape}.")
-        return [plug_in(*_clean(dense[:, j], weights, f"column {j}")) for j in range(dense.shape[1])]
+        return [plug_in(np.asarray(column, dtype=float), w) for column in X.T]
     by_column = sp.csc_array(X, dtype=float)
     by_column.sum_duplicates()
-    w = np.ones(by_column.shape[0]) if weights is None else np.asarray(weights, dtype=float)
     results = []
-    for j in range(by_column.shape[1]):
-        stored = slice(by_column.indptr[j], by_column.indptr[j + 1])
-        rest = w.sum() - w[by_column.indices[stored]].sum()
-        values = np.append(by_column.data[stored], 0.0)
-        mass = np.append(w[by_column.indices[stored]], max(rest, 0.0))
-        results.append(plug_in(*_clean(values, mass, f"column {j}")))
+    for first, last in zip(by_column.indptr[:-1], by_column.indptr[1:], strict=True):
+        mass = w[by_column.indices[first:last]]
+        rest = max(w.sum() - mass.sum(), 0.0)
+        results.append(plug_in(np.append(by_column.data[first:last], 0.0), np.append(mass, rest)))
     return results

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import Refined, refine
-from kompakt.data import ArrayRows
+from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel
 from kompakt.run import Run
@@ -58,39 +59,46 @@ class Machine:
     interrupted: bool = False  # Ctrl-C ended the refinement
 
 
-def build(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Array | None = None) -> Machine:
+def build(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Machine:
     """Choose `n_basis` vectors, solve for their weights, and refine if the plan says so."""
-    machine = choose_and_solve(data, spec, n_basis, plan, run, start)
+    machine = weigh(data, spec, choose(data, spec, n_basis, plan, run), plan, run)
     return refined(data, machine, plan, run) if plan.refine and machine.basis.n_basis else machine
 
 
-def choose_and_solve(
-    data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Array | None = None
-) -> Machine:
-    """Choose `n_basis` vectors, or go on from those of `start`, and solve for their weights."""
-    if start is None:
-        basis = choose(data, spec, n_basis, plan, run)
-    else:
-        basis = Basis(None, _extended(data, spec, start, n_basis, run))
-    rounds = basis.info.get("rounds")
-    last = {} if not rounds else {"rounds": len(rounds), "objective": rounds[-1]["objective"]}
-    run.note("selection", n_basis=basis.n_basis, **last)
-    design = Design(data.rows, spec.kernel, basis.vectors, whiten=True, memory_budget=run.memory_budget)
-    # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
-    solution = solve(Problem.of(design, spec), None, plan.settings(run.unhurried() if plan.refine else run))
-    run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
-    return Machine(spec, basis, solution, basis.n_kernel_evals + design.n_kernel_evals)
-
-
-def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Basis:
-    """Basis vectors to start from."""
+def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Array | None = None) -> Basis:
+    """Basis vectors to begin with: those that the selector finds, or those of `start` and random rows."""
+    if start is not None:
+        return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
-    selector = plan.selector
-    basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
+    basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)
     return basis
+
+
+def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine:
+    """The basis with its weights."""
+    rounds = basis.info.get("rounds")
+    last = {} if not rounds else {"rounds": len(rounds), "objective": rounds[-1]["objective"]}
+    run.note("selection", n_basis=basis.n_basis, **last)
+    # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
+    solution, evaluations = solved(
+        data.rows, spec, basis.vectors, plan.settings(run.unhurried() if plan.refine else run)
+    )
+    run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
+    return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations)
+
+
+def solved(
+    rows: Rows, spec: Spec, vectors: Array, settings: Settings, start: Solution | None = None
+) -> tuple[Solution, int]:
+    """The weights of the vectors on these rows, and the kernel evaluations they took."""
+    design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=settings.run.memory_budget)
+    theta = None
+    if start is not None:
+        theta = np.concatenate([design.to_coordinates(start.weights), start.intercept[None]])
+    return solve(Problem.of(design, spec), theta, settings), design.n_kernel_evals
 
 
 def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> Array:
@@ -105,7 +113,7 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
 
 def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
     """The machine with moved vectors, or the plain one where that did not pay on held-out rows or on the objective."""
-    rows, spec = data.rows, plain.spec
+    rows, spec = data.in_memory, plain.spec
     train, held = hold_out(data, plan, run)
     part = light(rows if train is None else rows.subset(train), spec, run)
     kernel = with_widths(spec.kernel, plan.learn, rows.n_features)
@@ -139,13 +147,12 @@ def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
                 )
                 run.note("refinement", kept=False, **facts)
                 return replace(plain, n_kernel_evals=evaluations)
-        design = Design(rows, result.kernel, moved.basis.vectors, whiten=True, memory_budget=run.memory_budget)
-        solution = solve(Problem.of(design, spec), None, plan.settings(run.unhurried()))
+        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
     except KeyboardInterrupt:
         if result.weights is None or not run.keeps_on_interrupt():
             raise
         return _as_it_stands(moved, result, result.weights, run, facts)
-    evaluations += design.n_kernel_evals
+    evaluations += spent
     kept = _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
@@ -172,12 +179,11 @@ def _as_it_stands(
 
 def on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     """A machine found on a sample, its weights solved exactly on all rows by passes over them."""
-    design = Design(data.rows, machine.spec.kernel, machine.basis.vectors, whiten=True, memory_budget=run.memory_budget)
-    start = np.concatenate([design.to_coordinates(machine.solution.weights), machine.solution.intercept[None]])
-    solution = solve(Problem.of(design, machine.spec), start, plan.settings(run.unhurried()))
+    settings = plan.settings(run.unhurried())
+    solution, spent = solved(data.rows, machine.spec, machine.basis.vectors, settings, machine.solution)
     facts = {"n_basis": machine.basis.n_basis, "objective": _total(solution), "n_iter": solution.n_iter}
     run.note("weights on all rows", n_rows=data.rows.n_rows, **facts)
-    return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + design.n_kernel_evals)
+    return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + spent)
 
 
 @dataclass(frozen=True)
@@ -208,9 +214,7 @@ class HeldOut:
 
 def held_out(part: Data, other: Data, spec: Spec, basis: Array, plan: Plan, run: Run) -> HeldOut:
     """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
-    design = Design(part.rows, spec.kernel, basis, whiten=True, memory_budget=run.memory_budget)
-    settings = replace(plan.settings(run.unhurried()), tol=1e-6)
-    solution = solve(Problem.of(design, spec), None, settings)
+    solution, _ = solved(part.rows, spec, basis, replace(plan.settings(run.unhurried()), tol=1e-6))
     outputs = Design(other.rows, spec.kernel, basis, store=False).matvec(solution.weights) + solution.intercept
     targets, weights = other.rows.targets, other.rows.weights
     assert targets is not None

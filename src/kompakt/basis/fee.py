@@ -35,7 +35,7 @@ from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.solve.kinks import Rounded
 from kompakt.spec import Data, Spec
-from kompakt.validation import Split
+from kompakt.validation import Split, require_counts
 
 Array = np.ndarray
 
@@ -576,6 +576,53 @@ def pick(errors: Array, shortfalls: Array) -> int:
 
 
 @dataclass(frozen=True)
+class FEESelector:
+    """How `FEESVC` and `FEESVR` choose the next basis vector.
+
+    Parameters
+    ----------
+    rule : {"fee", "sgma", "gsvc"}, default="fee"
+        Lowest estimated validation error; largest decrease of the representation error of the support vectors
+        (SGMA-SVM); or the support vector least like the basis.
+    n_candidates : int, default=10
+        Support vectors tried at each step.
+    growth_iter : int, default=20
+        Training steps per size while growing.
+    solver : {"newton", "irwls"}, default="newton"
+        Training while growing: Newton's method on slightly rounded kinks from a warm start, or the reweighted least
+        squares of the paper's Table 1, which is slow (set `growth_iter` to some hundred).  The returned machine is
+        solved to the end in either case.
+
+    Examples
+    --------
+    >>> from kompakt import FEESVC, FEESelector
+    >>> FEESVC(selection=FEESelector("sgma", n_candidates=20)).selection.rule
+    'sgma'
+    """
+
+    rule: str = "fee"
+    n_candidates: int = 10
+    growth_iter: int = 20
+    solver: str = "newton"
+
+    def __post_init__(self) -> None:
+        require_counts(self, "n_candidates", "growth_iter")
+        self.plan(1)  # refuses what is wrong with the others
+
+    def plan(self, n_basis: int, patience: int | None = 20, run: Run | None = None) -> FeePlan:
+        """How to grow up to a size."""
+        return FeePlan(
+            n_basis,
+            self.rule,
+            int(self.n_candidates),
+            patience,
+            int(self.growth_iter),
+            solver=self.solver,
+            run=run or Run(),
+        )
+
+
+@dataclass(frozen=True)
 class FeePlan:
     """How to grow.
 
@@ -770,7 +817,7 @@ def grow_on(
     Kernel values that are not given are computed.  To `confirm` an error, the candidates are judged on the training
     rows alone.
     """
-    rows, (train, held) = data.rows, split
+    rows, (train, held) = data.in_memory, split
     if values is None:
         order = np.concatenate([train, held])
         part = rows if np.array_equal(order, np.arange(rows.n_rows)) else rows.subset(order)

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns
-from kompakt.basis.growing import GrowingMachine
+from kompakt.basis.columns import ColumnCache, KernelColumns
+from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SELECTIONS, TRIALS, WHOLE, WholeRows
-from kompakt.data import hash_rows
+from kompakt.data import ArrayRows, hash_rows
+from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, SquaredHinge
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
+from kompakt.validation import require_counts
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -519,21 +521,33 @@ class Monitor:
 
 @dataclass(frozen=True)
 class GrowthSelector:
-    """Basis vectors chosen one by one as the machine grows: a basis for any estimator, whatever it does with it.
+    """Basis vectors chosen one by one as the machine grows: the options of `SpSVC`, and a selector for the others.
 
     Parameters
     ----------
-    selection : str
-        "sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp" or "kmp_prefit".
-    n_candidates : int
-        Rows tried at each step.
-    retraining : str
-        Schedule of retraining.
+    rule : str, default="sp2"
+        "sp1" (full re-fit with each candidate), "sp2" (best new weight with the others fixed), "hybrid" ("sp1" while it
+        is cheap), "random", "cholesky" (farthest from the span of the basis), "gsvc", "bh", "mark" (largest
+        derivative), "kmp" and "kmp_prefit" (matching pursuit on the least-squares loss).
+    n_candidates : int, default=10
+        Rows tried at each step.  Which ones depends on the step and `random_state` alone.
+    score_rows : {"active", "all"}, default="active"
+        Rows that count in the scores of "sp2", "mark" and "kmp".
+    pool_size : int, default=None
+        Try only this many rows, chosen once, whose kernel columns are computed in advance.
+    retraining : {"quarter_powers", "always", "powers", "adaptive"}, default="quarter_powers"
+        Sizes at which the weights are re-optimised with fresh active rows; between them one bordered system is solved.
+        "adaptive" also adapts the number of candidates.
+    cache : bool or "auto", default="auto"
+        Keep full kernel columns of rows that were tried, within the memory budget; "auto" does so when the whole kernel
+        matrix fits and rows will be tried more than once on average.
+    shrinking : bool, default=False
+        Leave out rows that stay far inside the margin; all rows are checked at the end.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.basis.forward import GrowthSelector
+    >>> from kompakt import GrowthSelector
     >>> from kompakt.kernels import RBF
     >>> from kompakt.losses import SquaredHinge
     >>> from kompakt.data import ArrayRows
@@ -545,33 +559,75 @@ class GrowthSelector:
     5
     """
 
-    selection: str = "sp2"
+    rule: str = "sp2"
     n_candidates: int = 10
+    score_rows: str = "active"
+    pool_size: int | None = None
     retraining: str = "quarter_powers"
+    cache: bool | str = "auto"
+    shrinking: bool = False
+
+    def __post_init__(self) -> None:
+        require_counts(self, "n_candidates", "pool_size")
+        if self.cache not in (True, False, "auto"):
+            raise ValueError(f"cache must be True, False or 'auto'; got {self.cache!r}.")
+        if not isinstance(self.shrinking, bool | np.bool_):
+            raise ValueError(f"shrinking must be True or False; got {self.shrinking!r}.")
+        self.plan(1)  # refuses what is wrong with the others
+
+    def plan(self, n_basis: int, tol: float = 1e-8, max_iter: int = 200, run: Run | None = None) -> GrowthPlan:
+        """How to grow to a size."""
+        return GrowthPlan(
+            n_basis,
+            self.rule,
+            int(self.n_candidates),
+            self.score_rows,
+            self.retraining,
+            bool(self.shrinking),
+            tol=tol,
+            max_iter=max_iter,
+            run=run or Run(),
+        )
+
+    def stream(self, rows: ArrayRows, run: Run) -> CandidateStream:
+        """The rows that are tried, in their order."""
+        return CandidateStream.of(hash_rows(rows.X, run.key), run.key, self.pool_size)
+
+    def columns(
+        self, rows: ArrayRows, kernel: Kernel, stream: CandidateStream, n_basis: int, run: Run
+    ) -> KernelColumns:
+        """Kernel access, with a cache where it is wanted; columns of a pool are computed at once."""
+        n_distinct, pool = len(stream.rows), 0
+        if self.pool_size is not None:
+            require_memory(rows.n_rows, int(self.pool_size), run.memory_budget)
+            pool = n_distinct
+        left = (run.budget - 8 * rows.n_rows * (n_basis + 1)) // max(1, 8 * rows.n_rows)
+        slots = min(max(left, pool), n_distinct)
+        tries = n_basis * (1 if self.rule in ("random", "cholesky", "gsvc", "bh") else self.n_candidates)
+        wanted = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
+        # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
+        wanted = wanted and slots > 0 and run.checkpoint is None
+        columns = KernelColumns(rows, kernel, ColumnCache(rows.n_rows, slots) if pool or wanted else None)
+        if pool:
+            columns.columns(stream.rows)
+        return columns
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """The vectors in the order in which they were chosen.
 
         A loss that is not piecewise quadratic is stood in for by the squared hinge (classes) or least squares.
         """
-        rows = data.rows
+        rows = data.in_memory
         if not spec.loss.piecewise_quadratic:
             spec = replace(spec, loss=SquaredHinge() if spec.loss.for_classes else LeastSquares())
-        if self.selection.startswith("kmp"):
+        if self.rule.startswith("kmp"):
             spec = replace(spec, loss=LeastSquares())
-        stream = CandidateStream.of(hash_rows(rows.X, run.key), run.key)
+        run = replace(run.inner(), checkpoint=None)  # a selection is one step of a fit: it is written down as a whole
+        stream = self.stream(rows, run)
         capacity = min(int(n_basis), len(stream.rows))
-        columns = KernelColumns(rows, spec.kernel)
+        columns = self.columns(rows, spec.kernel, stream, capacity, run)
         machine = GrowingMachine.on_rows(columns, spec, capacity, memory_budget=run.memory_budget)
-        # a selection is one step of a fit: it is written down as a whole
-        plan = GrowthPlan(
-            capacity,
-            self.selection,
-            self.n_candidates,
-            retraining=self.retraining,
-            run=replace(run.inner(), checkpoint=None),
-        )
-        objectives = [record["objective"] for record in grow(machine, stream, plan)]
+        objectives = [record["objective"] for record in grow(machine, stream, self.plan(capacity, run=run))]
         indices = np.array(machine.indices, dtype=np.intp)
         return Basis(
             indices=indices,

@@ -24,12 +24,12 @@ from scipy.linalg import solve_triangular
 from kompakt import losses
 from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
-from kompakt.design import DEFAULT_BUDGET, choose_block_rows
+from kompakt.design import choose_block_rows
 from kompakt.kernels._exp import numba_available
 from kompakt.linalg import Factor, border, factorise, rank_one_changes
 from kompakt.losses import LeastSquares, Loss
 from kompakt.parallel import ordered_map
-from kompakt.run import Run
+from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.solve import Solution
 from kompakt.solve.kinks import Rounded
 from kompakt.spec import Spec

@@ -33,7 +33,7 @@ from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Linear
-from kompakt.linalg import Factor, factorise
+from kompakt.linalg import factorise
 from kompakt.model import Model
 from kompakt.run import Run
 
@@ -71,65 +71,64 @@ class Matching:
         self.rows, self.C, self.square_norm = rows, C, square_norm
         dtype = np.result_type(rows.dtype, np.float32)
         self.expansion = ArrayRows(vectors.astype(dtype), weights.astype(np.float64))
-        self.mass = float(rows.n_rows if rows.weights is None else rows.weights.sum())
-        self.centre = self._mean_target()
+        self.mass = rows.mass
+        self.centre = np.average(rows.targets, axis=0, weights=rows.weights)
         self.n_evaluations = 0
 
-    def _mean_target(self) -> Array:
-        T, s = self.rows.targets, self.rows.weights
-        assert T is not None
-        return T.mean(axis=0) if s is None else s @ T / s.sum()
-
-    def match(self, kernel: Kernel, Z: Array) -> tuple[Match, Array, Factor]:
-        """The best weights for a basis; also the coordinates (m, L) and the factor of its kernel matrix."""
-        rows = self.rows
-        factor = factorise(kernel.gram(Z), dtype=rows.dtype, what="kernel matrix of the basis")
-        inverse = factor.inverse()
-        basis = Z.astype(self.expansion.dtype)
-        block_rows = choose_block_rows(max(len(Z), rows.n_features))
-        sums = partial(_normal_sums, kernel, basis, inverse.astype(self.expansion.dtype), self.centre)
-        gram, product, right, total, energy = rows.map_reduce(sums, block_rows)
-        at_basis = self.expansion.map_reduce(partial(_values_sums, kernel, basis), block_rows)[0]  # f(z_j) - b_f
-        linear = inverse.T @ at_basis
-        m = len(Z)
-        H = np.eye(m + 1)
-        H[:m, :m] += self.C * gram
-        H[:m, m] = H[m, :m] = self.C * product
-        H[m, m] = self.C * self.mass
-        r = np.concatenate([linear + self.C * right, self.C * total[None]])
+    def match(self, kernel: Kernel, Z: Array) -> Match:
+        """The best weights for a basis."""
+        inverse = factorise(kernel.gram(Z), dtype=self.rows.dtype, what="kernel matrix of the basis").inverse()
+        H, r, linear, energy = self._sums(kernel, Z, inverse)
         solver = factorise(H, what="normal equations of the match")
         theta = solver.solve(r)
         theta += solver.solve(r - H @ theta)
-        w = theta[:m]
+        w = theta[:-1]
         quadratic = 0.5 * np.sum(theta * (H @ theta)) - np.sum(r * theta)
-        objective = 0.5 * self.square_norm + 0.5 * self.C * float(energy) + float(quadratic)
+        objective = 0.5 * self.square_norm + 0.5 * self.C * energy + float(quadratic)
         norm_part = self.square_norm + float(np.sum(w * w)) - 2.0 * float(np.sum(w * linear))
-        return Match(inverse @ w, theta[m] + self.centre, objective, norm_part), w, factor
+        return Match(inverse @ w, theta[-1] + self.centre, objective, norm_part)
 
     def normal_equations(self, kernel: Kernel, Z: Array) -> tuple[Array, Array]:
         """A (m + 1, m + 1) and r (m + 1, L) of J = 1/2 b'A b - r'b + constant in the weights and the intercept."""
-        m = len(Z)
-        basis = Z.astype(self.expansion.dtype)
+        return self._sums(kernel, Z, None)[:2]
+
+    def _sums(self, kernel: Kernel, Z: Array, inverse: Array | None) -> tuple[Array, Array, Array, float]:
+        """A, r, what the norm adds to r, and the energy of f on the rows: in features K inverse, or in K itself."""
+        m, basis = len(Z), Z.astype(self.expansion.dtype)
         block_rows = choose_block_rows(max(m, self.rows.n_features))
-        sums = partial(_normal_sums, kernel, basis, None, self.centre)
-        gram, product, right, total, _ = self.rows.map_reduce(sums, block_rows)
+        small = None if inverse is None else inverse.astype(self.expansion.dtype)
+        sums = partial(_normal_sums, kernel, basis, small, self.centre)
+        gram, product, right, total, energy = self.rows.map_reduce(sums, block_rows)
+        linear = self.expansion.map_reduce(partial(_values_sums, kernel, basis), block_rows)[0]  # f(z_j) - b_f
+        linear = linear if inverse is None else inverse.T @ linear
         A = np.empty((m + 1, m + 1))
-        A[:m, :m] = kernel.gram(Z) + self.C * gram
+        A[:m, :m] = (kernel.gram(Z) if inverse is None else np.eye(m)) + self.C * gram
         A[:m, m] = A[m, :m] = self.C * product
         A[m, m] = self.C * self.mass
-        at_basis = self.expansion.map_reduce(partial(_values_sums, kernel, basis), block_rows)[0]
-        return A, np.concatenate([at_basis + self.C * right, self.C * total[None]])
+        return A, np.concatenate([linear + self.C * right, self.C * total[None]]), linear, float(energy)
 
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and nothing for the kernel's parameters: those belong to f."""
         self.n_evaluations += 1
-        found, _, _ = self.match(kernel, Z)
+        found = self.match(kernel, Z)
         beta = found.weights
         basis = Z.astype(self.expansion.dtype)
         block_rows = choose_block_rows(max(len(Z), self.rows.n_features))
-        slopes = partial(_match_gradient, kernel, basis, beta, found.intercept, self.C)
-        gradient = self.rows.map_reduce(slopes, block_rows)[0]
-        gradient -= self.expansion.map_reduce(partial(_norm_gradient, kernel, basis, beta), block_rows)[0]
+
+        def of_rows(block: RowBlock) -> tuple[Array, ...]:
+            K = kernel.block(block.X, basis)
+            small = beta.astype(K.dtype)
+            slopes = self.C * (K @ small + found.intercept - block.targets)
+            if block.weights is not None:
+                slopes *= block.weights[:, None]
+            return (kernel.gradients(block.X, basis, K, slopes.astype(K.dtype) @ small.T)[0],)
+
+        def of_norm(block: RowBlock) -> tuple[Array, ...]:
+            assert block.targets is not None
+            K = kernel.block(block.X, basis)
+            return (kernel.gradients(block.X, basis, K, (block.targets @ beta.T).astype(K.dtype))[0],)
+
+        gradient = self.rows.map_reduce(of_rows, block_rows)[0] - self.expansion.map_reduce(of_norm, block_rows)[0]
         Z = Z.astype(np.float64)
         gradient += kernel.gradients(Z, Z, kernel.gram(Z), beta @ beta.T)[0]
         return found.objective, gradient, np.empty(0)
@@ -158,26 +157,6 @@ def _normal_sums(
 def _values_sums(kernel: Kernel, basis: Array, block: RowBlock) -> tuple[Array, ...]:
     K = kernel.block(block.X, basis)
     return (K.T @ block.targets.astype(K.dtype),)  # type: ignore[union-attr]
-
-
-def _match_gradient(
-    kernel: Kernel, basis: Array, beta: Array, intercept: Array, C: float, block: RowBlock
-) -> tuple[Array, ...]:
-    assert block.targets is not None
-    X = block.X
-    K = kernel.block(X, basis)
-    small = beta.astype(K.dtype)
-    slopes = C * (K @ small + intercept - block.targets)
-    if block.weights is not None:
-        slopes *= block.weights[:, None]
-    return (kernel.gradients(X, basis, K, slopes.astype(K.dtype) @ small.T)[0],)
-
-
-def _norm_gradient(kernel: Kernel, basis: Array, beta: Array, block: RowBlock) -> tuple[Array, ...]:
-    assert block.targets is not None
-    X = block.X
-    K = kernel.block(X, basis)
-    return (kernel.gradients(X, basis, K, (block.targets @ beta.T).astype(K.dtype))[0],)
 
 
 logger = logging.getLogger("kompakt")
@@ -226,9 +205,11 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
         basis = job.chosen(size)
         if plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
             basis = job.refined(basis)
-        match, _, _ = job.whole.match(model.kernel, basis)
-        smaller = job.model(basis, match)
-        step = job.measure(smaller, match, time.monotonic() - began)
+        match = job.whole.match(model.kernel, basis)
+        vectors = basis if job.offset is None else basis + job.offset
+        smaller = replace(model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=job.offset)
+        norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
+        step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         enough = plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol
@@ -278,12 +259,10 @@ class _Job:
             left = np.cumsum(values) / max(values.sum(), 1e-300)
             keep = directions[:, left > 1e-3][:, ::-1][:, :_OUTPUTS]
             T, A, at_vectors = centred @ keep, A @ keep, at_vectors @ keep
+        X = rows.X
         if not rows.is_sparse:  # the descent's last digits do not matter: float32 is twice as fast
-            X = (rows.X if rows.offset is None else rows.X - rows.offset).astype(np.float32)
-            rows = ArrayRows(X, T, rows.weights)
-        else:
-            rows = ArrayRows(rows.X, T, rows.weights)
-        return Matching(rows, self.vectors, A, self.C, float(np.sum(at_vectors * A)))
+            X = (X if rows.offset is None else X - rows.offset).astype(np.float32)
+        return Matching(ArrayRows(X, T, rows.weights), self.vectors, A, self.C, float(np.sum(at_vectors * A)))
 
     def chosen(self, size: int) -> Array:
         """A basis of this size: forward selection by the exact decrease of the objective of the match."""
@@ -299,19 +278,18 @@ class _Job:
         share = every.n_rows / rows.n_rows
         part = Matching(rows, self.vectors, A, self.C * share, self.few.square_norm)
         A, r = part.normal_equations(self.kernel, candidates)
-        return candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64)
+        return np.asarray(candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64))
 
     def _candidates(self, count: int) -> Array:
         """Support vectors and rows in equal parts, chosen by hash; more of one where there are few of the other."""
-        rows = self.few.rows
-        X = rows.X if not rows.is_sparse else None
+        X = self.few.rows.X
         own = smallest_distinct(hash_rows(self.vectors, self.plan.run.key), count)
-        if X is None:
-            return self.vectors[own]
+        if self.few.rows.is_sparse:
+            return np.asarray(self.vectors[own])
         others = smallest_distinct(hash_rows(X, self.plan.run.key), count)
         from_own = max(min(len(own), count // 2), count - len(others))
         both = np.concatenate([self.vectors[own[:from_own]], X[others[: count - from_own]].astype(np.float64)])
-        return both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)]
+        return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def refined(self, basis: Array) -> Array:
         objective: Any = self.few  # has the same interface as the objective of a training problem
@@ -319,22 +297,19 @@ class _Job:
         with run.task("refinement", self.plan.refine_iter) as step:
             return descend(objective, self.kernel, basis, self.plan.refine_iter, run, [], step)[1]
 
-    def model(self, basis: Array, match: Match) -> Model:
-        vectors = basis if self.offset is None else basis + self.offset
-        return replace(
-            self.original, basis=vectors, weights=match.weights, intercept=match.intercept, offset=self.offset
-        )
 
-    def measure(self, smaller: Model, match: Match, seconds: float) -> CompressionStep:
-        norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(self.norm, 1e-300)))
-        f, stop = self.test.targets, self.stop.targets
-        assert f is not None
-        assert stop is not None
-        g, g_stop = (plain_model(smaller).outputs(part.X) for part in (self.test, self.stop))
-        return CompressionStep(
-            smaller.n_basis_, agreement(self.original, f, g), agreement(self.original, stop, g_stop), len(f),
-            relative_error(f, g), norm_error, seconds, smaller,
-        )  # fmt: skip
+def _measured(
+    model: Model, smaller: Model, test: ArrayRows, stop: ArrayRows, norm_error: float, seconds: float
+) -> CompressionStep:
+    """How a smaller machine does on rows that measure, and on those that decide when to stop."""
+    f, f_stop = test.targets, stop.targets
+    assert f is not None
+    assert f_stop is not None
+    g, g_stop = (plain_model(smaller).outputs(rows.X) for rows in (test, stop))
+    stop_agreement, error = agreement(model, f_stop, g_stop), relative_error(f, g)
+    return CompressionStep(
+        smaller.n_basis_, agreement(model, f, g), stop_agreement, len(f), error, norm_error, seconds, smaller
+    )
 
 
 def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
@@ -370,8 +345,7 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
         one, other = rng.permutation(count), rng.permutation(count)
         swap = rng.random(vectors.shape) < rng.uniform(0.0, 0.5, (count, 1))
         made.append(np.where(swap, vectors[other], vectors[one]))
-    rows = np.concatenate(made)
-    return rows[: plan.max_rows] if len(rows) > plan.max_rows else rows
+    return np.concatenate(made)[: plan.max_rows]
 
 
 def plain_model(model: Model) -> Model:
@@ -384,7 +358,7 @@ def decision_margin(model: Model, outputs: Array) -> Array | None:
     if model.kind == "regressor":
         return None
     if outputs.shape[1] == 1:
-        return np.abs(outputs[:, 0])
+        return np.asarray(np.abs(outputs[:, 0]))
     assert model.classes is not None
     coding = get_coding(model.coding or "one_vs_rest")
     k = len(model.classes)
@@ -394,7 +368,7 @@ def decision_margin(model: Model, outputs: Array) -> Array | None:
         return best[:, -1] - best[:, -2]
     # the winner's weakest output: the first that could be lost
     won = outputs * coding.codes(k)[winner]
-    return np.maximum(0.0, np.min(np.where(coding.codes(k)[winner] != 0, won, np.inf), axis=1))
+    return np.asarray(np.maximum(0.0, np.min(np.where(coding.codes(k)[winner] != 0, won, np.inf), axis=1)))
 
 
 def agreement(model: Model, f: Array, g: Array) -> float:
@@ -433,24 +407,15 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
     rows = matching_rows(model, X, plan)
-    measuring, deciding, _ = _parts(rows, plan)
-    f = plain_model(model).outputs(rows)
+    outputs = plain_model(model).outputs(rows)
+    test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []
     began = time.monotonic()
     for size in sorted({min(rank, size) for size in plan.sizes}):
         smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, offset=None)
-        g = plain_model(smaller).outputs(rows)
-        step = CompressionStep(
-            size,
-            agreement(model, f[measuring], g[measuring]),
-            agreement(model, f[deciding], g[deciding]),
-            len(measuring),
-            relative_error(f[measuring], g[measuring]),
-            float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300))),
-            time.monotonic() - began,
-            smaller,
-        )
-        steps.append(step)
-        if plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol:
+        norm_error = float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300)))
+        seconds = time.monotonic() - began
+        steps.append(_measured(model, smaller, test, stop, norm_error, seconds))
+        if plan.tol is not None and 1.0 - steps[-1].stop_agreement <= plan.tol:
             break
     return steps

@@ -108,7 +108,7 @@ class _Split:
 
     def __init__(self, part: Data, other: Data, spec: Spec, largest: int, plan: Plan, run: Run) -> None:
         self.part, self.other, self.spec, self.plan, self.run = part, other, spec, plan, run
-        self.light = light(part.rows, spec, run) if plan.refine else part.rows
+        self.light = light(part.in_memory, spec, run) if plan.refine else part.in_memory
         self.start = choose(part, spec, largest, plan, run)
         self.basis = self.start.vectors[:0]
         self.taken = 0

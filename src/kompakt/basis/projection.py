@@ -17,17 +17,16 @@ in all, with random draws 1.0 to 1.4 times; several times n m where the coordina
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data import ArrayRows, RowBlock, hash_rows
-from kompakt.design import DEFAULT_BUDGET, choose_block_rows
+from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor, border
-from kompakt.run import Run
+from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.spec import Basis, Data, Spec
 
 Array = np.ndarray
@@ -45,7 +44,7 @@ class ProjectionSelector:
 
     Parameters
     ----------
-    epsilon : float, default=0.0
+    max_error : float, default=0.0
         Stop when every row's error se(x) is below it.
     pivot : {"max", "random"}, default="max"
         Take the row with the largest error, or draw one with probability proportional to weight times error: the
@@ -73,7 +72,7 @@ class ProjectionSelector:
     [np.int64(0), np.int64(1)]
     """
 
-    epsilon: float = 0.0
+    max_error: float = 0.0
     pivot: str = "max"
     first: str = "random"
     batch: int | None = None
@@ -84,14 +83,14 @@ class ProjectionSelector:
             raise ValueError(f"pivot must be one of {PIVOTS}; got {self.pivot!r}.")
         if self.first not in FIRSTS:
             raise ValueError(f"first must be one of {FIRSTS}; got {self.first!r}.")
-        if not (np.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise ValueError(f"epsilon must be a finite number >= 0; got {self.epsilon!r}.")
+        if not (np.isfinite(self.max_error) and self.max_error >= 0):
+            raise ValueError(f"max_error must be a finite number >= 0; got {self.max_error!r}.")
         if self.batch is not None and self.batch < 1:
             raise ValueError(f"batch must be None or a whole number of at least 1; got {self.batch!r}.")
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """At most `n_basis` rows; `scores` are their errors when they were chosen, `factor` is R."""
-        return self.project(data.rows, spec.kernel, n_basis, run, keep_features=False).basis
+        return self.project(data.in_memory, spec.kernel, n_basis, run, keep_features=False).basis
 
     def project(
         self,
@@ -134,7 +133,6 @@ class Projection:
     se_max: Array  # (m,): largest se for 1, 2, ... vectors
     n_kernel_evals: int
     n_rounds: int
-    info: dict[str, Any] = field(default_factory=dict)
 
 
 class _State:
@@ -147,8 +145,8 @@ class _State:
         self.errors = np.asarray(row_diagonal(rows, kernel), dtype=np.float64).copy()
         if not np.all(np.isfinite(self.errors)):
             raise ValueError("k(x, x) is not finite for some rows: scale the inputs, for example with StandardScaler.")
-        self.weights = None if rows.weights is None else _row_mass(rows.weights)
-        self.mass = float(rows.n_rows if self.weights is None else self.weights.sum())
+        weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+        self.weights = weights if weights.ndim == 1 else weights.max(axis=1)  # a row counts as its largest weight
         eps = float(np.finfo(rows.dtype).eps)
         scale = float(self.errors.max(initial=0.0))
         # below this an error is rounding: the row is spanned; the quantum is what two roundings of one error may differ
@@ -175,11 +173,10 @@ class _State:
     # -- choosing ------------------------------------------------------------------------------------
 
     def finished(self) -> bool:
-        """Every row is represented: below epsilon, or down to rounding."""
+        """Every row is represented: below the largest error that is allowed, or down to rounding."""
         largest = float(self.errors.max(initial=0.0))
-        if not np.isfinite(largest):  # it would never fall, and the choice never end
-            raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")
-        return largest <= self.noise or largest < self.rule.epsilon
+        _require_finite(largest)
+        return largest <= self.noise or largest < self.rule.max_error
 
     def _room(self) -> int:
         return min(self.limit, self.rows.n_rows) - len(self.indices)
@@ -189,7 +186,7 @@ class _State:
         pool, bound = self._pool()
         room = min(self._room(), self.rule.batch or _BATCH)
         schur = self._schur(pool)
-        floor = max(self.noise, np.nextafter(self.rule.epsilon, -np.inf))
+        floor = max(self.noise, np.nextafter(self.rule.max_error, -np.inf))
         chosen: list[int] = []
         left = np.diag(schur).copy()
         columns = np.empty((min(room, len(pool)), len(pool)))
@@ -236,8 +233,7 @@ class _State:
     def propose_random(self) -> Array:
         """Proposals drawn with the current errors, thinned to the distribution of one at a time."""
         assert self.order is not None
-        mass = self.errors if self.weights is None else self.errors * self.weights
-        total = np.cumsum(np.where(self.errors > self.noise, mass, 0.0)[self.order])
+        total = np.cumsum(np.where(self.errors > self.noise, self.errors * self.weights, 0.0)[self.order])
         # never by the number of rows: a row given twice and one of weight 2 must see the same draws
         count = min(_BATCH, max(8, self.limit - len(self.indices)))
         drawn = np.searchsorted(total, self.draws.random(count) * total[-1], side="right")
@@ -261,7 +257,7 @@ class _State:
             chosen.append(at)
             if step + 1 == self._room():
                 break
-        return drawn[chosen]
+        return np.asarray(drawn[chosen])
 
     def _schur(self, index: Array) -> Array:
         """Kernel matrix of some rows less what the basis spans of it, in float64."""
@@ -270,8 +266,7 @@ class _State:
         if self.indices:
             Phi = self._features_of(index)
             gram = gram - Phi @ Phi.T
-        if not np.all(np.isfinite(gram)):  # no error would ever fall, and the choice never end
-            raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")
+        _require_finite(gram)
         return gram
 
     def _features_of(self, index: Array) -> Array:
@@ -279,7 +274,7 @@ class _State:
         if self.features is not None:
             return self.features[index, :m].astype(np.float64)
         self.n_kernel_evals += len(index) * m
-        return self.kernel.block(_float64(self.rows.take(index)), self.basis) @ self.inverse
+        return self.kernel.block(self.rows.take(index).astype(np.float64, copy=False), self.basis) @ self.inverse
 
     # -- updating ------------------------------------------------------------------------------------
 
@@ -287,10 +282,10 @@ class _State:
         """Add vectors: border the factor, append their coordinates to all rows, lower the errors."""
         old, new = len(self.indices), len(pivots)
         self.n_rounds += 1
-        vectors = _float64(self.kernel.take_basis(self.rows, pivots))
+        vectors = self.kernel.take_basis(self.rows, pivots).astype(np.float64, copy=False)
         corner = self.kernel.gram(vectors)
-        known = np.array(self.indices, dtype=np.intp)
-        cross = self.kernel.block(_float64(self.rows.take(known)), vectors) if old else np.zeros((0, new))
+        known = self.rows.take(np.array(self.indices, dtype=np.intp)).astype(np.float64, copy=False)
+        cross = self.kernel.block(known, vectors) if old else np.zeros((0, new))
         self.n_kernel_evals += new * (old + new)
         tiny = 1e-3 * self.noise
         self.factor = border(self.factor, np.asarray(cross, dtype=np.float64), corner, tiny)
@@ -313,11 +308,10 @@ class _State:
         small_vectors = vectors.astype(dtype) if not isinstance(self.kernel, Precomputed) else vectors
         columns = self.inverse[:, old:].astype(dtype)
         small_lift, small_corner = lift.astype(dtype), corner_inverse.astype(dtype)
-        sums = np.zeros(new)
-        largest = np.zeros(new)
+        tops: list[Array] = []
         self.n_kernel_evals += self.rows.n_rows * (new if stored is not None else old + new)
 
-        def one(block: RowBlock) -> tuple[Array, Array]:
+        def one(block: RowBlock) -> tuple[Array]:
             part = slice(block.start, block.stop)
             if stored is None:
                 phi = self.kernel.block(block.X, self.basis.astype(dtype, copy=False)) @ columns
@@ -332,25 +326,11 @@ class _State:
             np.subtract(self.errors[part, None], left, out=left)
             np.maximum(left, 0.0, out=left)
             self.errors[part] = left[:, -1]
-            w = None if self.weights is None else self.weights[part]
-            return (left.sum(axis=0) if w is None else w @ left), left.max(axis=0)
+            tops.append(left.max(axis=0))
+            return (self.weights[part] @ left,)
 
-        self._pass(one, sums, largest)
-        self.mse.extend(sums / self.mass)
-        self.se_max.extend(largest)
-
-    def _pass(self, one: Any, sums: Array, largest: Array) -> None:
-        """Run `one` over all blocks, adding sums in the fixed order of the row source and taking maxima."""
-        lock_free: dict[int, Array] = {}
-
-        def run(block: RowBlock) -> tuple[Array]:
-            total, top = one(block)
-            lock_free[block.start] = top
-            return (total,)
-
-        sums += self.rows.map_reduce(run, self.block_rows)[0]
-        for top in lock_free.values():
-            np.maximum(largest, top, out=largest)
+        self.mse.extend(self.rows.map_reduce(one, self.block_rows)[0] / self.weights.sum())
+        self.se_max.extend(np.max(tops, axis=0))
 
     def result(self) -> Projection:
         m = len(self.indices)
@@ -386,19 +366,10 @@ def row_diagonal(rows: ArrayRows, kernel: Kernel) -> Array:
             raise TypeError("greedy projection with kernel='precomputed' needs the square matrix of the training rows.")
         diagonal = np.asarray(kernel.training.diagonal(), dtype=np.float64)
         return diagonal if rows.numbers is None else diagonal[rows.numbers]  # rows may be some of those of the matrix
-    result = np.empty(rows.n_rows)
-
-    def one(block: RowBlock) -> None:
-        result[block.start : block.stop] = kernel.diag(block.X)
-
-    rows.for_each(one, choose_block_rows(rows.n_features))
-    return result
+    return rows.collect(lambda block: kernel.diag(block.X), choose_block_rows(rows.n_features), np.empty(rows.n_rows))
 
 
-def _row_mass(weights: Array) -> Array:
-    """One weight per row; with one per output, a row counts as its largest."""
-    return weights if weights.ndim == 1 else weights.max(axis=1)
-
-
-def _float64(X: Any) -> Any:
-    return X.astype(np.float64, copy=False) if not sparse.issparse(X) else X.astype(np.float64)
+def _require_finite(values: Any) -> None:
+    """Refuse kernel values under which no error would ever fall, and the choice never end."""
+    if not np.all(np.isfinite(values)):
+        raise ValueError("the kernel is not finite for some pairs of rows: scale the inputs, or change the kernel.")

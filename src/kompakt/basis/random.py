@@ -6,18 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
-
-
-def dense_rows(X: Any, indices: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Rows `indices` of a dense or CSR matrix as a dense float64 array; no other row is made dense."""
-    rows = X[indices]
-    return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64)
-
 
 Array = np.ndarray
 

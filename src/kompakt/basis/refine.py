@@ -28,8 +28,31 @@ from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.kinks import Rounded
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
+from kompakt.validation import require_counts
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Options of ``refine=True``.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+        Iterations of the descent at most.
+
+    Examples
+    --------
+    >>> from kompakt import CompactSVC, Refinement
+    >>> CompactSVC(20, refine=Refinement(max_iter=30)).refine.max_iter
+    30
+    """
+
+    max_iter: int = 100
+
+    def __post_init__(self) -> None:
+        require_counts(self, "max_iter")
 
 
 class Replay:

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from kompakt.basis.bandwidth import bandwidths, column_plug_ins
-from kompakt.basis.random import dense_rows
+from kompakt.basis.bandwidth import bandwidths
 from kompakt.data import hash_rows
+from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
@@ -45,13 +47,8 @@ class BlindCriterionWarning(UserWarning):
     """
 
 
-def _gaussian(Z: Floats, W: Floats) -> Floats:
-    """exp(-|z - w|^2) for all pairs of rows."""
-    negative = Z @ (2.0 * W.T)
-    negative -= np.einsum("ij,ij->i", Z, Z)[:, None]
-    negative -= np.einsum("ij,ij->i", W, W)
-    np.minimum(negative, 0.0, out=negative)
-    return np.exp(negative, out=negative)
+#: exp(-|z - w|^2)
+_gaussian = RBF(1.0).block
 
 
 class WorkingSet:
@@ -113,21 +110,6 @@ class WorkingSet:
         return accepted
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Distinct rows in the order of their hash, grouped by stratum, and the slots of each stratum."""
-
-    rows: Ints  # (p,) row numbers in X
-    stratum: Ints  # (p,) stratum of each
-    slot_start: Ints  # (strata,)
-    slot_count: Ints  # (strata,)
-
-    def first_members(self) -> Ints:
-        """Positions in the pool of the first rows by hash of every stratum, in slot order."""
-        groups = [np.flatnonzero(self.stratum == s)[:count] for s, count in enumerate(self.slot_count)]
-        return np.concatenate(groups)
-
-
 def allot(mass: Floats, available: Ints, n_slots: int) -> Ints:
     """Slots per stratum in proportion to `mass`, at most `available`, at least one where slots suffice."""
     n_slots = min(n_slots, int(available.sum()))
@@ -152,10 +134,10 @@ class RenyiSelector:
     ----------
     bandwidth : "sheather-jones", float or array of shape (d,), default="sheather-jones"
         Bandwidths of the density estimate, one per dimension; by default algorithm 2 of De Brabanter et al. 2010
-        (:func:`kompakt.basis.bandwidths`).
+        (:func:`kompakt.basis.bandwidth.bandwidths`); columns that have none are counted in the log.
     stratify : bool, default=True
-        With labels `y`, keep the classes' shares of the slots as in the data and swap within a class only;
-        the criterion is that of the whole set. Without `y` there is one stratum.
+        With labels, keep the classes' shares of the slots as in the data and swap within a class only;
+        the criterion is that of the whole set. Without labels there is one stratum.
     tol : float, default=1e-4
         Stop when the entropy rose by less than this over `window` proposals.
     window : int, optional
@@ -172,9 +154,13 @@ class RenyiSelector:
     --------
     >>> import numpy as np
     >>> from kompakt.basis import RenyiSelector
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.run import Run
+    >>> from kompakt.spec import Data, Spec
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(0, 0.1, (900, 2)), rng.normal(0, 2.0, (100, 2))])
-    >>> chosen = RenyiSelector(on_blind="widen").select_rows(X, 20, rng=0)
+    >>> chosen = RenyiSelector(on_blind="widen").select(Data(ArrayRows(X)), Spec(RBF(1.0)), 20, Run(key=0))
     >>> chosen.vectors.shape, bool((chosen.indices >= 900).mean() > 0.5)
     ((20, 2), True)
     """
@@ -187,161 +173,100 @@ class RenyiSelector:
     on_blind: str = "warn"
 
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
-        """Choose `n_basis` rows of a source, fewer where there are fewer; the protocol of all selectors.
+        """Choose `n_basis` rows, fewer where there are fewer distinct ones of positive weight.
 
-        The entropy is that of the inputs, so the kernel plays no part. Columns without a plug-in bandwidth, and
-        bandwidths that had to be widened, are logged; a blind criterion is warned of as in `select_rows`.
+        The entropy is that of the inputs, so the kernel plays no part. ``scores`` is each row's similarity to the
+        others (its part of the off-diagonal sum); ``info`` holds ``entropy``, ``history`` (proposals, entropy),
+        ``n_proposed``, ``n_accepted``, ``converged``, ``blind``, ``off_diagonal_share``, ``bandwidths``, ``widened``
+        and ``n_kernel_evals``.
         """
-        rows, kernel = data.rows, spec.kernel
-        if kernel.name == "precomputed":
+        if spec.kernel.name == "precomputed":
             raise ValueError(
                 "entropy selection needs the inputs, but kernel='precomputed' gives kernel values only; "
                 "use selection='random' or pass the inputs."
             )
-        self._check_choice(n_basis)
-        if rows.n_rows == 1:
-            only = np.zeros(1, dtype=np.intp)
-            return Basis(only, kernel.take_basis(rows, only), info={"widened": 1.0, "blind": False})
-        weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
-        with block_threads():
-            chosen = self._select(rows.X, n_basis, data.labels, weights, np.random.default_rng(run.key), run)
-        if chosen.info["widened"] > 1:
-            logger.info("the entropy criterion was blind; bandwidths widened %g times.", chosen.info["widened"])
-        self._report(chosen.info, len(chosen.vectors), len(chosen.vectors))
-        assert chosen.indices is not None  # prototypes are rows
-        return Basis(chosen.indices, kernel.take_basis(rows, chosen.indices), chosen.scores, info=chosen.info)
-
-    def select_rows(
-        self,
-        X: Any,
-        n_basis: int,
-        *,
-        y: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-        rng: int | np.random.Generator | np.random.RandomState | None = None,
-    ) -> Basis:
-        """Choose `n_basis` rows of a matrix; substitutes and a blind criterion are reported by warnings.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix of shape (n, d)
-        n_basis : int
-            Number of rows; capped at the number of distinct rows, with a warning.
-        y : array-like of shape (n,), optional
-            Class labels for stratification.
-        weights : array-like of shape (n,), optional
-            Frequency weights of the rows.
-        rng : int, Generator or RandomState, optional
-            Same seed, same rows: same selection.
-
-        Returns
-        -------
-        Basis
-            ``scores`` is each row's similarity to the others (its part of the off-diagonal sum); ``info``
-            holds ``entropy``, ``history`` (proposals, entropy), ``n_proposed``, ``n_accepted``,
-            ``converged``, ``blind``, ``off_diagonal_share``, ``bandwidths``, ``widened`` and
-            ``n_kernel_evals``.
-        """
-        self._check(X, n_basis)
-        with block_threads():  # one BLAS thread: the same swaps at any number of cores
-            chosen = self._select(X, n_basis, y, weights, _generator(rng))
-        self._report(chosen.info, len(chosen.vectors), n_basis)
-        return chosen
-
-    def _select(
-        self,
-        X: Any,
-        n_basis: int,
-        y: ArrayLike | None,
-        weights: ArrayLike | None,
-        generator: np.random.Generator,
-        run: Run | None = None,
-    ) -> Basis:
-        pool = self._pool(X, n_basis, y, weights, generator)
-        h = self._bandwidths(X, _frequencies(weights, len(pool.rows)), quiet=run is not None)
-        state = generator.bit_generator.state
-        evaluations = 0
-        for doubling in range(_MAX_WIDENINGS):
-            generator.bit_generator.state = state  # each width sees the same proposals
-            chosen = self._swap(X, pool, h * 2.0**doubling, generator, run or Run())
-            evaluations += chosen.info["n_kernel_evals"]
-            chosen.info.update(widened=2.0**doubling, n_kernel_evals=evaluations)
-            if self.on_blind == "warn" or not chosen.info["blind"]:
-                break
-        return chosen
-
-    def _check_choice(self, n_basis: int) -> None:
         if self.on_blind not in ("warn", "widen"):
             raise ValueError(f"on_blind must be 'warn' or 'widen', got {self.on_blind!r}.")
         if n_basis < 1:
             raise ValueError(f"n_basis must be at least 1, got {n_basis}.")
+        generator = np.random.default_rng(run.key)
+        evaluations = 0
+        with block_threads():  # one BLAS thread: the same swaps at any number of cores
+            weights = data.rows.weights
+            mass = np.ones(data.rows.n_rows) if weights is None else weights
+            mass = mass if mass.ndim == 1 else mass.max(axis=1)
+            pool, label, counts = self._pool(data, mass, n_basis, int(generator.integers(2**63)))
+            h = self._bandwidths(data.in_memory.X, None if weights is None else _frequencies(mass, len(pool)))
+            state = generator.bit_generator.state
+            for doubling in range(_MAX_WIDENINGS):
+                generator.bit_generator.state = state  # each width sees the same proposals
+                members, scores, info = self._swap(
+                    data.in_memory.X, pool, label, counts, h * 2.0**doubling, generator, run
+                )
+                evaluations += info["n_kernel_evals"]
+                info |= {"widened": 2.0**doubling, "n_kernel_evals": evaluations}
+                if self.on_blind == "warn" or not info["blind"]:
+                    break
+        self._report(info, len(members))
+        return Basis(members, spec.kernel.take_basis(data.rows, members), scores, info=info)
 
-    def _check(self, X: Any, n_basis: int) -> None:
-        self._check_choice(n_basis)
-        if getattr(X, "ndim", 0) != 2 or X.shape[0] < 2:
-            raise ValueError(
-                f"X must be a matrix of at least 2 rows, got shape {getattr(X, 'shape', None)};"
-                " pass an array or a CSR matrix."
-            )
-
-    def _bandwidths(self, X: Any, weights: ArrayLike | None, quiet: bool) -> Floats:
+    def _bandwidths(self, X: Any, weights: Floats | None) -> Floats:
         if isinstance(self.bandwidth, str):
             if self.bandwidth != "sheather-jones":
                 raise ValueError(f"bandwidth must be 'sheather-jones', a number or an array, got {self.bandwidth!r}.")
-            return _logged_bandwidths(X, weights) if quiet else bandwidths(X, weights)
+            found = bandwidths(X, weights)
+            for status in ("constant", "discrete", "no solution"):
+                columns = [j for j, column in enumerate(found) if column.status == status]
+                if columns:
+                    shown = ", ".join(map(str, columns[:10])) + (", ..." if len(columns) > 10 else "")
+                    logger.info("no plug-in bandwidth for %d columns (%s): %s", len(columns), status, shown)
+            return np.array([column.h for column in found])
         h = np.broadcast_to(np.asarray(self.bandwidth, dtype=float), (X.shape[1],))
         if not (np.all(np.isfinite(h)) and np.all(h > 0)):
             raise ValueError(f"bandwidth must be finite and positive, got {self.bandwidth!r}.")
         return h
 
-    def _pool(
-        self, X: Any, n_basis: int, y: ArrayLike | None, weights: ArrayLike | None, rng: np.random.Generator
-    ) -> _Pool:
-        n = X.shape[0]
-        mass = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
-        label = np.zeros(n, dtype=np.intp)
-        if y is not None and self.stratify:
-            label = np.unique(np.asarray(y), return_inverse=True)[1].reshape(n)
-        hashes = hash_rows(X, int(rng.integers(2**63)))
+    def _pool(self, data: Data, mass: Floats, n_basis: int, key: int) -> tuple[Ints, Ints, Ints]:
+        """Distinct rows in the order of their hash, the stratum of each, and the slots of every stratum."""
+        label = data.labels if data.labels is not None and self.stratify else np.zeros(len(mass), dtype=np.intp)
+        hashes = hash_rows(data.in_memory.X, key)
         used = np.flatnonzero(mass > 0)
-        if not used.size:
-            raise ValueError("weights must not all be zero; give at least one row a positive weight.")
         # Equal rows of several classes count for the first of these classes, in whatever order they come.
         order = used[np.lexsort((label[used], hashes[used]))]
-        distinct = order[np.concatenate([[True], np.diff(hashes[order]) != 0])]
+        distinct = order[np.append(True, np.diff(hashes[order]) != 0)]
         class_mass = np.bincount(label[used], weights=mass[used]).astype(np.float64)
         available = np.bincount(label[distinct], minlength=len(class_mass))
-        counts = allot(class_mass, available, n_basis)
-        return _Pool(distinct, label[distinct], np.cumsum(counts) - counts, counts)
+        return distinct, label[distinct], allot(class_mass, available, n_basis)
 
-    def _swap(self, X: Any, pool: _Pool, h: Floats, rng: np.random.Generator, run: Run) -> Basis:
-        members = pool.first_members()
+    def _swap(
+        self, X: Any, pool: Ints, label: Ints, counts: Ints, h: Floats, rng: np.random.Generator, run: Run
+    ) -> tuple[Ints, Floats, dict[str, Any]]:
+        """Row numbers of the chosen rows, their similarities to the others, and what happened."""
+        slot_start = np.cumsum(counts) - counts
+        # the first rows by hash of every stratum, in slot order
+        members = np.concatenate([np.flatnonzero(label == s)[:count] for s, count in enumerate(counts)])
         m, scale = len(members), 1.0 / (2.0 * h)
-        vectors = dense_rows(X, pool.rows[members])
+        vectors = _dense(X, pool[members])
         centre = vectors.mean(axis=0)  # distances are formed from inner products: keep these small
         working = WorkingSet((vectors - centre) * scale)
-        inside = np.zeros(len(pool.rows), dtype=bool)
+        inside = np.zeros(len(pool), dtype=bool)
         inside[members] = True
-        open_rows = np.flatnonzero(pool.slot_count[pool.stratum] > 0)
-
-        def entropy() -> float:
-            constant = 2 * math.log(m) + len(h) / 2 * math.log(4 * math.pi) + float(np.log(h).sum())
-            return constant - math.log(working.total)
-
+        open_rows = np.flatnonzero(counts[label] > 0)
+        constant = 2 * math.log(m) + len(h) / 2 * math.log(4 * math.pi) + float(np.log(h).sum())
         window = max(2000, 10 * m) if self.window is None else self.window
-        history = [(0, entropy())]
+        history = [(0, constant - math.log(working.total))]
         proposed = accepted = 0
         converged = len(open_rows) == m  # nothing outside to swap in
         with run.task("selection", minor=True) as step:  # how many swaps it takes is known only at the end
             while not converged and proposed < self.max_swaps:
                 size = min(_BATCH, self.max_swaps - proposed)
                 rows = open_rows[rng.integers(len(open_rows), size=size)]
-                stratum = pool.stratum[rows]
-                slots = pool.slot_start[stratum] + (rng.random(size) * pool.slot_count[stratum]).astype(np.intp)
-                Z = (dense_rows(X, pool.rows[rows]) - centre) * scale
+                stratum = label[rows]
+                slots = slot_start[stratum] + (rng.random(size) * counts[stratum]).astype(np.intp)
+                Z = (_dense(X, pool[rows]) - centre) * scale
                 accepted += working.try_swaps(members, inside, rows, Z, slots)
                 proposed += size
-                history.append((proposed, entropy()))
+                history.append((proposed, constant - math.log(working.total)))
                 before = [e for p, e in history[-window // _BATCH - 2 :] if p <= proposed - window]
                 converged = bool(before) and history[-1][1] - before[-1] < self.tol
                 step()
@@ -357,16 +282,11 @@ class RenyiSelector:
             "off_diagonal_share": share,
             "bandwidths": h,
         }
-        indices = pool.rows[members]
-        return Basis(indices, dense_rows(X, indices), scores=working.crowding.copy(), info=info)
+        return pool[members], working.crowding, info
 
-    def _report(self, info: dict[str, Any], m: int, n_basis: int) -> None:
-        if m < n_basis:
-            warnings.warn(
-                f"n_basis={n_basis} rows asked for, but only {m} distinct rows of positive weight exist; {m} are used.",
-                UserWarning,
-                stacklevel=3,
-            )
+    def _report(self, info: dict[str, Any], m: int) -> None:
+        if info["widened"] > 1:
+            logger.info("the entropy criterion was blind; bandwidths widened %g times.", info["widened"])
         if info["blind"]:
             warnings.warn(
                 f"the entropy criterion is blind: after selection its off-diagonal part is "
@@ -377,8 +297,6 @@ class RenyiSelector:
                 stacklevel=3,
             )
         if not info["converged"]:
-            from sklearn.exceptions import ConvergenceWarning
-
             warnings.warn(
                 f"entropy selection still rose by tol={self.tol} or more when it reached max_swaps="
                 f"{self.max_swaps}; raise max_swaps or tol.",
@@ -387,29 +305,14 @@ class RenyiSelector:
             )
 
 
-def _logged_bandwidths(X: Any, weights: ArrayLike | None) -> Floats:
-    """Bandwidths of all columns; those without a plug-in bandwidth are counted in the log."""
-    results = column_plug_ins(X, weights)
-    for status in ("constant", "discrete", "no solution"):
-        columns = [j for j, result in enumerate(results) if result.status == status]
-        if columns:
-            shown = ", ".join(map(str, columns[:10])) + (", ..." if len(columns) > 10 else "")
-            logger.info("no plug-in bandwidth for %d columns (%s): %s", len(columns), status, shown)
-    return np.array([result.h for result in results])
+def _dense(X: Any, index: Ints) -> Floats:
+    """Some rows of a dense or CSR matrix as dense float64; no other row is made dense."""
+    return np.asarray(X[index].toarray() if sp.issparse(X) else X[index], dtype=np.float64)
 
 
-def _frequencies(weights: ArrayLike | None, n_distinct: int) -> Floats | None:
+def _frequencies(weights: Floats, n_distinct: int) -> Floats:
     """Weights as numbers of rows: at least one per distinct row on average, and at most a million.
 
     Beyond, nobody gives so many equal rows, and the grid of the plug-in equation would grow without end.
     """
-    if weights is None:
-        return None
-    w = np.asarray(weights, dtype=float)
-    return w * np.clip(1.0, n_distinct / w.sum(), 1e6 * n_distinct / w.sum())
-
-
-def _generator(rng: int | np.random.Generator | np.random.RandomState | None) -> np.random.Generator:
-    if isinstance(rng, np.random.RandomState):
-        return np.random.default_rng(rng.randint(2**31 - 1, size=4))
-    return np.random.default_rng(rng)
+    return np.asarray(weights * np.clip(1.0, n_distinct / weights.sum(), 1e6 * n_distinct / weights.sum()))

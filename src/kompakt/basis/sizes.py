@@ -27,7 +27,7 @@ Array = np.ndarray
 
 def stream_of(data: Data, plan: GrowthPlan) -> CandidateStream:
     """Candidates that all machines of a cross-validation try, as far as their fold does not hold them out."""
-    return CandidateStream.of(hash_rows(data.rows.X, plan.run.key), plan.run.key)
+    return CandidateStream.of(hash_rows(data.in_memory.X, plan.run.key), plan.run.key)
 
 
 def fold_weights(rows: ArrayRows, split: Split) -> Array:
@@ -63,8 +63,8 @@ def fold_errors(data: Data, spec: Spec, plan: GrowthPlan, stream: CandidateStrea
     """Validation error and loss of one fold at every size, (2, d_max); infinite where growth ended before."""
     # on a thread of the pool: nothing is shown, written or kept
     run = plan.run.quiet()
-    columns = KernelColumns(data.rows, spec.kernel, block_rows=1024)
-    weights = fold_weights(data.rows, split)
+    columns = KernelColumns(data.in_memory, spec.kernel, block_rows=1024)
+    weights = fold_weights(data.in_memory, split)
     machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, run.memory_budget)
 
     def measure(machine: GrowingMachine) -> dict[str, float]:
@@ -81,7 +81,7 @@ def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     stream = stream_of(data, plan)
     results = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split)[0], splits)
-    return _pooled(data.rows, splits, np.stack(list(plan.run.tracked(results, "folds", len(splits)))), axis=0)
+    return _pooled(data.in_memory, splits, np.stack(list(plan.run.tracked(results, "folds", len(splits)))), axis=0)
 
 
 def best_point(errors: Array, losses: Array) -> tuple[int, int, int]:
@@ -132,7 +132,7 @@ def tune_grid(
         points = [(replace(own, C=float(C)), split) for C in C_grid for split in splits]
         found = ordered_map(lambda point: fold_errors(used, point[0], plan, stream, point[1]), points)
         errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
-        return np.moveaxis(_pooled(rows, splits, errors, axis=1), 1, 0)
+        return np.moveaxis(_pooled(data.in_memory, splits, errors, axis=1), 1, 0)
 
     both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
     return both[:, 0], both[:, 1]
@@ -159,7 +159,7 @@ def _side_by_side(
     outputs = grow_batch(
         K,
         targets[:, 0],
-        np.stack([fold_weights(data.rows, split).reshape(len(K)) for split in splits]),
+        np.stack([fold_weights(data.in_memory, split).reshape(len(K)) for split in splits]),
         C_grid,
         candidates,
         spec.loss,
@@ -172,7 +172,7 @@ def _side_by_side(
         f = outputs[step, fold, c]
         if not np.isnan(f[0]):
             both[:, c, step, fold] = _held_out(data, spec, f[:, None], splits[fold])
-    return _pooled(data.rows, splits, both, axis=3)
+    return _pooled(data.in_memory, splits, both, axis=3)
 
 
 def grow_batch(

@@ -114,94 +114,90 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kompakt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    output, data, task, seed, model, preparation = _shared_options()
 
-    def command(name: str, run: str, help: str, *files: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=help, description=help)
+    def command(
+        name: str, run: str, help: str, *files: str, options: Sequence[argparse.ArgumentParser] = ()
+    ) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=help, description=help, parents=[output, *options])
         one.set_defaults(run=run, command=name)
-        one.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
-        one.add_argument("--json", action="store_true", help="the result as one JSON object")
         for file in files:
             one.add_argument(file, metavar=file.upper())
         return one
 
-    one = command("auto", "train:auto", "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does.")
+    about = "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does."
+    one = command("auto", "train:auto", about, options=[data, model])
     one.set_defaults(scale=True, tune=True)
     one.add_argument("data", metavar="TRAIN")
     one.add_argument("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
     one.add_argument("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
     one.add_argument("--predictions", metavar="OUT", help="write the predictions of the test rows")
-    _add_data(one)
-    _add_training(one)
 
-    one = command("train", "train:train", "Train a model on a file of rows.", "data")
+    about = "Train a model on a file of rows."
+    one = command("train", "train:train", about, "data", options=[data, model, preparation])
     one.add_argument("model", metavar="MODEL", nargs="?", help="file to write; may be left out with -v")
-    _add_data(one)
-    _add_training(one)
     one.add_argument("--tune", action="store_true", help="search C and the width first")
     one.add_argument("-v", "--folds", metavar="N", type=int, help="cross-validate with N folds, and write no model")
-    _add_preparation(one)
 
-    one = command("tune", "train:train", "Search C and the kernel's width by validation.", "data")
+    about = "Search C and the kernel's width by validation."
+    one = command("tune", "train:train", about, "data", options=[data, model, preparation])
     one.set_defaults(tune=True, folds=None)
     one.add_argument("model", metavar="MODEL", nargs="?", help="also train with what was found, and write it here")
-    _add_data(one)
-    _add_training(one)
-    _add_preparation(one)
 
     about = "Predict the rows of a file; evaluate if it has the target."
-    one = command("predict", "predict:predict", about, "data", "model")
+    one = command("predict", "predict:predict", about, "data", "model", options=[data])
     one.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
-    _add_data(one)
     one.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
     one.add_argument("--scores", action="store_true", help="decision values too")
     one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
 
-    one = command("scale", "predict:scale", "Scale every feature to a range, as svm-scale does.", "data")
+    about = "Scale every feature to a range, as svm-scale does."
+    one = command("scale", "predict:scale", about, "data", options=[data])
     one.add_argument("out", metavar="OUT", nargs="?", default="-", help="default: standard output")
     one.add_argument("-l", "--lower", type=float, default=-1.0, help="lower limit (-1)")
     one.add_argument("-u", "--upper", type=float, default=1.0, help="upper limit (+1)")
     one.add_argument("-s", "--save", metavar="RANGE", help="save the ranges here")
     one.add_argument("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
-    _add_data(one)
 
     about = "Write a model in another form, and check that it answers alike."
-    one = command("export", "models:export", about, "model", "out")
+    one = command("export", "models:export", about, "model", "out", options=[data])
     one.add_argument("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
     one.add_argument("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
     one.add_argument("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
-    _add_data(one)
 
     command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")
 
-    one = command("compress", "models:compress", "Fewer vectors for a model of kompakt or LIBSVM.", "model", "out")
+    about = "Fewer vectors for a model of kompakt or LIBSVM."
+    one = command("compress", "models:compress", about, "model", "out", options=[data, seed])
     one.add_argument("-n", "--n-basis", type=int, help="number of vectors")
     one.add_argument("--loss", type=float, help="share of the predictions that may change, such as 0.01")
     one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
-    one.add_argument("--seed", type=int, default=0)
-    _add_data(one)
 
     about = "Write a page about a model, measured on a file of rows."
-    one = command("report", "models:report", about, "model", "data")
+    one = command("report", "models:report", about, "model", "data", options=[data])
     one.add_argument("-o", "--out", metavar="PAGE", required=True)
     one.add_argument("--title")
-    _add_data(one)
 
-    one = command("bench", "demo:bench", "Compare models of several sizes with the exact SVM on a file of rows.")
+    about = "Compare models of several sizes with the exact SVM on a file of rows."
+    one = command("bench", "demo:bench", about, options=[data, task, seed, preparation])
     one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
     one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
-    _add_task(one)
     one.add_argument("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
-    one.add_argument("--seed", type=int, default=0)
-    _add_data(one)
-    _add_preparation(one)
 
     one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
     one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
     return parser
 
 
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
+def _shared_options() -> list[argparse.ArgumentParser]:
+    """Options that several commands have: of output, data, task, seed, model (with the former two) and preparation."""
+    output, data, task, seed = (argparse.ArgumentParser(add_help=False) for _ in range(4))
+    output.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
+    output.add_argument("--json", action="store_true", help="the result as one JSON object")
+    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
+    seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
+
+    add = data.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
     add("--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0")
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
@@ -209,16 +205,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
     add("--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)")
 
-
-def _add_task(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
-
-
-def _add_training(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model (short flags mean what they mean in LIBSVM)")
-    add = group.add_argument
+    model = argparse.ArgumentParser(add_help=False, parents=[task, seed])
+    add = model.add_argument_group("model (short flags mean what they mean in LIBSVM)").add_argument
     add("-n", "--n-basis", type=_size, help="number of basis vectors, or auto (100)")
-    _add_task(group)
     add("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
     add("-d", "--degree", type=int, default=3, help="of the polynomial kernel (3)")
     add("-g", "--gamma", type=_positive, help="width: exp(-gamma |u - v|^2); default learned")
@@ -230,17 +219,17 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     weight = "weight of a class; LIBSVM's -wi too"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
-    add("--seed", type=int, default=0, help="random_state (0)")
     add("--jobs", type=int, help="threads")
     add("--max-time", type=_positive, help="seconds after which training stops")
     add("--max-iter", type=int, help="iterations of the solver at most")
     add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
 
-
-def _add_preparation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("preparation (stored in the model, applied by predict and by every export)")
-    group.add_argument("--scale", action="store_true", help="standardise the features")
-    group.add_argument("--impute", choices=["median"], help="replace missing values by the column's median")
+    preparation = argparse.ArgumentParser(add_help=False)
+    about = "preparation (stored in the model, applied by predict and by every export)"
+    add = preparation.add_argument_group(about).add_argument
+    add("--scale", action="store_true", help="standardise the features")
+    add("--impute", choices=["median"], help="replace missing values by the column's median")
+    return [output, data, task, seed, model, preparation]
 
 
 # -- the program -------------------------------------------------------------------------------------------

@@ -19,35 +19,34 @@ _ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".li
 def inspect(options: Namespace, console: Console) -> None:
     """``kompakt inspect MODEL``: what is inside; reading it runs no code."""
     path, model = options.model, load_model(options.model)
-    classes = None if model.classes is None else model.classes.tolist()
-    names = None if model.feature_names is None else model.feature_names.tolist()
+    classes, names = (None if found is None else found.tolist() for found in (model.classes, model.feature_names))
     if not is_model(path):
         facts: dict[str, Any] = {
             "file": path, "format": "LIBSVM text model", "kind": model.kind, "kernel": str(model.kernel),
             "vectors": model.n_basis_, "features": model.n_features, "classes": classes,
         }  # fmt: skip
-        text = two_columns([(name, _short(value)) for name, value in facts.items() if value is not None])
-        console.result(facts, text)
-        return
-    header = read_header(path)
-    arrays = header["arrays"]
-    stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
-    lines: list[tuple[str, Any]] = [
-        ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
-        ("written by", header["writer"]),
-        ("kind", header["kind"]),
-        ("kernel", str(model.kernel)),
-        ("basis vectors", f"{model.n_basis_} with {model.n_features} features, {arrays['basis'][0]}"),
-        ("outputs", model.weights.shape[1]),
-        *((name, _short(value)) for name, value in (("classes", classes), ("features", names)) if value is not None),
-    ]
-    if model.coding is not None and len(classes or ()) > 2:
-        lines.append(("coding", model.coding))
-    lines.append(("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"))
-    lines.append(("probabilities", "yes" if header["calibrated"] else "no"))
-    lines += [(str(name), _short(value)) for name, value in model.meta.items()]
-    lines += [("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()]
-    console.result({**header, "classes": classes, "feature_names": names, "meta": model.meta}, two_columns(lines))
+        lines: list[tuple[str, Any]] = list(facts.items())
+    else:
+        header = read_header(path)
+        arrays = header["arrays"]
+        facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
+        stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
+        lines = [
+            ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
+            ("written by", header["writer"]),
+            ("kind", header["kind"]),
+            ("kernel", str(model.kernel)),
+            ("basis vectors", f"{model.n_basis_} with {model.n_features} features, {arrays['basis'][0]}"),
+            ("outputs", model.weights.shape[1]),
+            ("classes", classes),
+            ("features", names),
+            ("coding", model.coding if len(classes or ()) > 2 else None),
+            ("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"),
+            ("probabilities", "yes" if header["calibrated"] else "no"),
+            *((str(name), value) for name, value in model.meta.items()),
+            *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
+        ]
+    console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
 
 
 def _short(value: Any) -> str:

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.tables import Table, check_output, is_model, is_stream, missing_targets, open_table, target_file
+from kompakt.data.streamed import Raw
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
 from kompakt.model import Model
@@ -45,13 +46,10 @@ def predict(options: Namespace, console: Console) -> None:
     check_output(out, options.data, options.model, target_file(options), stream=True)
     table = open_table(options, console, options.data, model=model)
     style = options.to or ("libsvm" if table.kind.format == "svmlight" else "csv")
-    measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
-    with showing("predict") as bar, block_threads(), text_output(out) as file:
-        writer = PredictionWriter(file, model, style, probability=bool(options.probability), scores=options.scores)
-        for _, raw in table.parts(Run(listener=bar), impute=model.input_fill is not None):
-            predicted = writer.write(raw.X)
-            if raw.y is not None:
-                measures.add(raw.y, predicted)
+    with showing("predict") as bar:
+        parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
+        probability = bool(options.probability)
+        measures = write_predictions(model, parts, out, style, probability=probability, scores=options.scores)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
     if measures.n:
@@ -105,41 +103,47 @@ def text_output(path: str | None) -> Iterator[TextIO | None]:
                 text.detach()  # flushed; `replacing` closes
 
 
-class PredictionWriter:
-    """Writes predictions as CSV with a header, or as svm-predict does: one label a line, probabilities behind it."""
+def write_predictions(
+    model: Model,
+    parts: Iterable[Raw],
+    path: str | None,
+    style: str = "csv",
+    *,
+    probability: bool = False,
+    scores: bool = False,
+) -> Measures:
+    """Predict rows part by part, write the predictions where there is a file for them, and measure their errors.
 
-    def __init__(
-        self, out: TextIO | None, model: Model, style: str, *, probability: bool = False, scores: bool = False
-    ) -> None:
-        if scores and style == "libsvm":
-            raise UsageError("LIBSVM's format has no place for decision values; use --to csv.")
-        self.model, self.probability, self.scores = model, probability, scores
-        classes = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
-        if style == "libsvm":
-            header = ["labels", *classes] if probability else []
-        else:
-            header = ["prediction", *(f"probability {label}" for label in classes if probability)]
-            if scores:
-                header += [f"score {label}" for label in classes] if len(classes) > 2 else ["score"]
-        self.rows = None
-        if out is not None:
-            self.rows = csv.writer(out, delimiter="," if style == "csv" else " ", lineterminator="\n")
-            if header:
-                self.rows.writerow(header)
-
-    def write(self, X: Any) -> Array:
-        """Predict rows, write them where there is somewhere to write, and return the predictions."""
-        scores = self.model.scores(self.model.outputs(X))
-        predicted = self.model.labels(scores)
-        if self.rows is None:
-            return predicted
-        columns = np.atleast_2d(predicted.T).tolist()  # several for several values per row
-        if self.probability:
-            columns += self.model.probabilities(scores).T.tolist()
-        if self.scores and self.model.kind == "classifier":
-            columns += np.atleast_2d(scores.T).tolist()
-        self.rows.writerows(zip(*columns, strict=True))
-        return predicted
+    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.
+    """
+    if scores and style == "libsvm":
+        raise UsageError("LIBSVM's format has no place for decision values; use --to csv.")
+    classes = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
+    if style == "libsvm":
+        header = ["labels", *classes] if probability else []
+    else:
+        header = ["prediction", *(f"probability {label}" for label in classes if probability)]
+        if scores:
+            header += [f"score {label}" for label in classes] if len(classes) > 2 else ["score"]
+    measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
+    with block_threads(), text_output(path) as file:
+        rows = None if file is None else csv.writer(file, delimiter="," if style == "csv" else " ", lineterminator="\n")
+        if rows is not None and header:
+            rows.writerow(header)
+        for raw in parts:
+            values = model.scores(model.outputs(raw.X))
+            predicted = model.labels(values)
+            if raw.y is not None:
+                measures.add(raw.y, predicted)
+            if rows is None:
+                continue
+            columns = np.atleast_2d(predicted.T).tolist()  # several for several values per row
+            if probability:
+                columns += model.probabilities(values).T.tolist()
+            if scores and model.kind == "classifier":
+                columns += np.atleast_2d(values.T).tolist()
+            rows.writerows(zip(*columns, strict=True))
+    return measures
 
 
 class Measures:
@@ -269,7 +273,7 @@ def _ranges(table: Table, lower: float, upper: float, run: Run) -> RangeFile:
     """Ranges of the features that vary, absent entries of a sparse file being 0; missing values do not count."""
     minimum = np.full(table.source.n_features, np.inf)
     maximum = np.full(table.source.n_features, -np.inf)
-    for _, raw in table.parts(run, impute=True):
+    for raw in table.parts(run, impute=True):
         if sparse.issparse(raw.X):
             low, high = raw.X.min(axis=0).toarray().ravel(), raw.X.max(axis=0).toarray().ravel()
         else:
@@ -283,7 +287,7 @@ def _write_scaled(out: TextIO, table: Table, ranges: RangeFile, run: Run) -> Non
     rows = csv.writer(out, delimiter=table.kind.delimiter, lineterminator="\n")
     if table.kind.header and table.names:
         rows.writerow([*table.names, table.target])
-    for _, raw in table.parts(run, impute=True):
+    for raw in table.parts(run, impute=True):
         assert raw.y is not None
         X = ranges.apply(raw.X.toarray() if sparse.issparse(raw.X) else raw.X)
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):

@@ -43,7 +43,7 @@ _FEW_ROWS = 10
 #: bytes from the beginning of a file by which its format is recognised
 _LOOKED_AT = 1 << 16
 #: rows that `Table.parts` reads at once
-_PART = 20_000
+PART_ROWS = 20_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
 _DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
 #: whole numbers are labels while there are at most so many different ones, or so large a share of the rows
@@ -335,13 +335,13 @@ class Table:
             raise _data_error(self.path, self.kind, self.names, error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
 
-    def parts(self, run: Run, *, impute: bool) -> Iterator[tuple[int, Raw]]:
-        """All rows in parts, checked, with the number of the first row of each."""
-        starts = range(0, self.n_rows, _PART)
+    def parts(self, run: Run, *, impute: bool) -> Iterator[Raw]:
+        """All rows in parts, checked."""
+        starts = range(0, self.n_rows, PART_ROWS)
         for start in run.tracked(starts, "rows", len(starts)):
-            raw = self.read(start, start + _PART)
+            raw = self.read(start, start + PART_ROWS)
             self.check(raw.X, impute=impute, start=start)
-            yield start, raw
+            yield raw
 
     def training_rows(self, options: Namespace, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
@@ -365,14 +365,10 @@ class Table:
         wrong = np.isinf(values) if impute and not is_sparse else ~np.isfinite(values)
         if not wrong.any():
             return
-        if is_sparse:
-            entries, first = X.tocoo(), int(np.argmax(wrong))
-            row, column, value = int(entries.row[first]), int(entries.col[first]), values[first]
-        else:
-            row, column = (int(number) for number in np.argwhere(wrong)[0])
-            value = X[row, column]
+        at = np.argwhere(wrong)[0]
+        row, column = at.tolist() if not is_sparse else (int(number[at[0]]) for number in (X.tocoo().row, X.indices))
         place = self.place(start + row, column)
-        if np.isinf(value):
+        if np.isinf(values[tuple(at)]):
             raise DataError(f"{place}: an infinite value. Replace it by a number, or leave the cell empty and impute.")
         remedy = "svmlight files cannot be imputed; write a CSV file, or drop the row."
         if not is_sparse:

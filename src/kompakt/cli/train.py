@@ -19,18 +19,19 @@ from sklearn.preprocessing import StandardScaler
 
 from kompakt import CompactSVC, CompactSVR
 from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataError, UsageError, two_columns
-from kompakt.cli.predict import Measures, PredictionWriter, text_output
-from kompakt.cli.tables import Table, check_output, describe_task, open_table, target_file, task_of
+from kompakt.cli.predict import Measures, write_predictions
+from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.io import save
-from kompakt.io.files import model_of
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
-from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.train.running import InterruptedWarning
 from kompakt.validation import holdout
 
 Array = np.ndarray
+Compact = CompactSVC | CompactSVR
+Steps = list[tuple[str, Any]]
 
 #: rows by which the task of a streamed file is decided, and its medians are estimated
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
@@ -41,9 +42,7 @@ class Training:
     """A trained model and how its training went."""
 
     model: Model
-    estimator: CompactSVC | CompactSVR
-    task: str
-    n_rows: int
+    estimator: Compact
     seconds: float
     code: int
 
@@ -89,19 +88,15 @@ def auto(options: Namespace, console: Console) -> int:
     if options.test is None:
         index, test = split(y, task, 0.2, options.seed)
         training = _train(options, console, table, task, X[index], y[index])
-        rows, truth, where = X[test], y[test], "a fifth of the rows, held out"
+        rows, where = Raw(X[test], y[test]), "a fifth of the rows, held out"
     else:
         training = _train(options, console, table, task, X, y)
-        raw = open_table(options, console, options.test, model=training.model).read()
-        if raw.y is None:
+        rows, where = open_table(options, console, options.test, model=training.model).read(), options.test
+        if rows.y is None:
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
             )
-        rows, truth, where = raw.X, raw.y, options.test
-    with block_threads(), text_output(options.predictions) as out:
-        predicted = PredictionWriter(out, training.model, "csv").write(rows)
-    measures = Measures(task, training.model.classes)
-    measures.add(truth, predicted)
+    measures = write_predictions(training.model, [rows], options.predictions)
     measures.warn_of_unknown_labels(console)
     return _finish(options, console, training, (where, measures))
 
@@ -129,31 +124,26 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
     """A model of rows in memory, with their preparation stored inside."""
     console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
     prepare = preparation(options, X)
-    estimator = _estimator(options, task, y)
-    prepared = prepare.fit_transform(X)
-    seconds, code = _fit(estimator, console, prepared, y.astype(np.float64) if task == "regress" else y)
-    model = model_of(Pipeline([*prepare.steps, ("estimator", estimator)]))
-    return Training(_described(model, table, options, X.shape[0]), estimator, task, X.shape[0], seconds, code)
+    prepared, target = prepare.fit_transform(X), y.astype(np.float64) if task == "regress" else y
+    return _fit(options, console, table, _estimator(options, task, y), prepare.steps, X.shape[0], prepared, target)
 
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    source, n_rows, fill = table.source, table.n_rows, None
+    source, steps = table.source, []
     _, y = table.training_rows(options, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
-        step = max(1, -(-n_rows // _MEDIAN_ROWS))
-        sample = np.concatenate([raw.X[-start % step :: step] for start, raw in table.parts(Run(), impute=True)])
-        fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample).statistics_
-        source = ImputedSource(source, fill)
+        step = max(1, -(-table.n_rows // _MEDIAN_ROWS))
+        parts = enumerate(table.parts(Run(), impute=True))
+        sample = np.concatenate([raw.X[-number * PART_ROWS % step :: step] for number, raw in parts])
+        imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample)
+        source, steps = ImputedSource(source, imputer.statistics_), [("impute", imputer)]
     task = task_of(y, options.task)
     console.remark(
-        f"{n_rows:,} rows, {source.n_features:,} features, {describe_task(task, y, options.task)}; the file is larger "
-        "than --memory, so it is streamed"
+        f"{table.n_rows:,} rows, {source.n_features:,} features, {describe_task(task, y, options.task)}; the file is "
+        "larger than --memory, so it is streamed"
     )
-    estimator = _estimator(options, task, y)
-    seconds, code = _fit(estimator, console, source)
-    model = _described(replace(estimator.model_, input_fill=fill), table, options, n_rows)
-    return Training(model, estimator, task, n_rows, seconds, code)
+    return _fit(options, console, table, _estimator(options, task, y), steps, table.n_rows, source)
 
 
 class ImputedSource(Source):
@@ -173,7 +163,7 @@ class ImputedSource(Source):
         return self.inner.where(row)
 
 
-def _estimator(options: Namespace, task: str, y: Array) -> CompactSVC | CompactSVR:
+def _estimator(options: Namespace, task: str, y: Array) -> Compact:
     """`CompactSVC` or `CompactSVR` with the parameters of the command."""
     names = ("n_basis", "kernel", "degree", "gamma", "coef0", "C", "epsilon", "tol", "loss", "max_time", "max_iter")
     parameters: dict[str, Any] = {name: getattr(options, name) for name in (*names, "verbose", "tune")}
@@ -194,12 +184,15 @@ def _estimator(options: Namespace, task: str, y: Array) -> CompactSVC | CompactS
     return CompactSVC(calibrate=bool(options.probability), **parameters)
 
 
-def _fit(estimator: CompactSVC | CompactSVR, console: Console, *rows: Any) -> tuple[float, int]:
-    """Fit, show warnings as remarks, and return the seconds and the exit code that the warnings mean."""
+def _fit(
+    options: Namespace, console: Console, table: Table, estimator: Compact, steps: Steps, n_rows: int, *rows: Any
+) -> Training:
+    """Fit to rows that `steps` have prepared, show warnings as remarks, and say in the model how it was made."""
     began, code = time.monotonic(), OK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(*rows)
+    seconds = time.monotonic() - began
     for warning in caught:
         if issubclass(warning.category, InterruptedWarning):
             code = INTERRUPTED
@@ -207,17 +200,14 @@ def _fit(estimator: CompactSVC | CompactSVR, console: Console, *rows: Any) -> tu
             code = code or NOT_CONVERGED
         if not issubclass(warning.category, DeprecationWarning | FutureWarning):
             console.warn(str(warning.message))
-    return time.monotonic() - began, code
-
-
-def _described(model: Model, table: Table, options: Namespace, n_rows: int) -> Model:
-    """The model with what its file says of its making."""
+    model = model_of(Pipeline([*steps, ("estimator", estimator)]))
     meta: dict[str, Any] = {**model.meta, "command": options.command_line, "rows": int(n_rows)}
     if table.target:
         meta["target"] = table.target
     if table.kind.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
-    return replace(model, meta=meta, feature_names=None if table.names is None else np.array(table.names))
+    model = replace(model, meta=meta, feature_names=None if table.names is None else np.array(table.names))
+    return Training(model, estimator, seconds, code)
 
 
 def _cross_validate(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> int:
@@ -244,12 +234,14 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
 def _finish(options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None) -> int:
     """Save the model and tell what it is."""
     model, estimator = training.model, training.estimator
+    n_rows = model.meta["rows"]
     facts: dict[str, Any] = {
-        "task": training.task, "rows": training.n_rows, "features": model.n_features, "n_basis": model.n_basis_,
+        "task": "regress" if model.kind == "regressor" else "classify", "rows": n_rows, "features": model.n_features,
+        "n_basis": model.n_basis_,
         "seconds": round(training.seconds, 3), "converged": bool(estimator.converged_), "C": estimator.C_,
         "interrupted": bool(estimator.interrupted_),
     }  # fmt: skip
-    lines: list[tuple[str, Any]] = [("basis vectors", f"{model.n_basis_} for {training.n_rows:,} rows")]
+    lines: list[tuple[str, Any]] = [("basis vectors", f"{model.n_basis_} for {n_rows:,} rows")]
     searches = [record for record in estimator.history_ if record.get("phase") == "tuning"]
     if searches:
         gamma, error = searches[-1]["gamma"], searches[-1]["error"]

@@ -1,10 +1,11 @@
 """Where rows come from: memory, files, Dask; and the one block loop of the package."""
 
-from kompakt.data.files import IterableSource, as_source
+from kompakt.data.files import IterableSource
 from kompakt.data.rows import (
     ArrayRows,
     RowBlock,
     Rows,
+    TreeSum,
     centre_of,
     column_means,
     hash_numbers,
@@ -27,7 +28,7 @@ __all__ = [
     "Rows",
     "Source",
     "StreamedRows",
-    "as_source",
+    "TreeSum",
     "centre_of",
     "column_means",
     "hash_numbers",

@@ -15,6 +15,7 @@ Row ranges do not depend on the partitions either: a task whose rows lie in two 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import uuid
@@ -68,14 +69,6 @@ def _is_frame(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "npartitions")
 
 
-def _dask() -> Any:
-    try:
-        import dask
-    except ImportError as error:
-        raise ImportError('Dask collections need Dask; install it with: pip install "kompakt[dask]"') from error
-    return dask
-
-
 class DaskSource(ChunkedSource):
     """Rows of a Dask array, or of a Dask DataFrame.
 
@@ -99,7 +92,6 @@ class DaskSource(ChunkedSource):
     """
 
     def __init__(self, rows: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False):
-        _dask()
         self.scale, self.has_weight = scale, weight is not None
         self.name = f"the Dask {'DataFrame' if _is_frame(rows) else 'array'}"
         parts, sizes = (self._of_frame if _is_frame(rows) else self._of_array)(rows, target, weight, columns)
@@ -110,6 +102,8 @@ class DaskSource(ChunkedSource):
         self.parts: list[Any] | None = parts  # one Delayed of a Raw per partition
 
     def _of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        from dask import delayed
+
         if columns is not None:
             raise ValueError("columns=... is for tables; cut the array itself.")
         if X.ndim != 2:
@@ -124,10 +118,12 @@ class DaskSource(ChunkedSource):
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
         sizes = [int(size) for size in X.chunks[0]]
         blocks = [[None] * len(sizes) if one is None else list(one.to_delayed().ravel()) for one in (X, y, w)]
-        make = _dask().delayed(partial(_raw_of_arrays, self.dtype), pure=True)
+        make = delayed(partial(_raw_of_arrays, self.dtype), pure=True)
         return [make(*block) for block in zip(*blocks, strict=True)], sizes
 
     def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        from dask import compute, delayed
+
         has_names = all(isinstance(name, str) for name in frame.columns)
         frame = frame if has_names else frame.rename(columns=str)
         for role, values in (("target", target), ("weight", weight)):
@@ -149,11 +145,11 @@ class DaskSource(ChunkedSource):
         if is_dask(target):
             self.n_targets = len(target.columns) if _is_frame(target) else 1
         self.n_index_passes = 1
-        delayed, frames = _dask().delayed, frame.to_delayed()
+        frames = frame.to_delayed()
         others = [one.to_delayed() if is_dask(one) else [None] * len(frames) for one in (target, weight)]
         make, count = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True), delayed(len, pure=True)
         parts = [make(*one) for one in zip(frames, *others, strict=True)]
-        return parts, list(_dask().compute(*[count(one) for one in frames]))
+        return parts, list(compute(*[count(one) for one in frames]))
 
     def where(self, row: int) -> str:
         chunk, number = locate(self.starts, row)
@@ -162,16 +158,15 @@ class DaskSource(ChunkedSource):
     def load(self, chunk: int) -> Raw:
         if self.parts is None:
             raise RuntimeError("a source that was sent to a worker has no partitions; its tasks are handed their rows.")
-        attempt = 0
-        while True:
+        for attempt in itertools.count():
             try:
                 raw: Raw = self.parts[chunk].compute()
-                return raw
+                break
             except Exception as error:
                 if attempt == RETRIES:
                     raise self.block_error(chunk, error) from error
             time.sleep(min(1.0, 0.01 * 2**attempt))
-            attempt += 1
+        return raw
 
     def block_error(self, chunk: int, error: BaseException) -> BlockError:
         """What to say of a partition that cannot be read."""
@@ -185,9 +180,10 @@ class DaskSource(ChunkedSource):
         """Passes on the current `distributed` client; None where there is none."""
         if self.parts is None or "distributed" not in sys.modules:
             return None
+        from dask.base import get_scheduler
         from distributed import Client
 
-        client = getattr(_dask().base.get_scheduler(), "__self__", None)
+        client = getattr(get_scheduler(), "__self__", None)
         return ClusterPasses(client, self) if isinstance(client, Client) else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,11 +250,13 @@ class ClusterPasses:
 
     def reduce(self, task: Task, bounds: list[Bounds], kept: np.ndarray | None) -> Iterator[Sums]:
         """The one sum of a task over all ranges, by the tree of rows in memory."""
+        from dask import delayed
+
         wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * self._threads())))
         groups = _groups(bounds, 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
         node = self._maker(_sums_of, task, kept)
         nodes = [node(group) for group in groups]
-        add = _dask().delayed(tree_sum, pure=True)
+        add = delayed(tree_sum, pure=True)
         while len(nodes) > 1:
             nodes = [add(few) if len(few) > 1 else few[0] for few in _groups(nodes, FAN_IN)]
         yield from self._computed(nodes)
@@ -273,9 +271,10 @@ class ClusterPasses:
 
     def _maker(self, collect: Task, task: Task, kept: np.ndarray | None) -> Callable[[list[Bounds]], Any]:
         """A function from ranges to a node of the graph."""
+        from dask import delayed
         from distributed.protocol.pickle import dumps, loads
 
-        delayed, parts, starts = _dask().delayed, self.source.parts, self.source.starts
+        parts, starts = self.source.parts, self.source.starts
         assert parts is not None
         name = f"kompakt-{uuid.uuid4().hex}"
         function = delayed(loads, pure=True)(dumps(task), dask_key_name=f"{name}-function")
@@ -310,10 +309,12 @@ class ClusterPasses:
 
     def _blamed(self, keys: list[Any]) -> int | None:
         """The partition whose reading failed, if it was that."""
+        from dask import optimize
+
         causes = set(self.client.run_on_scheduler(_causes_of, keys=keys))
         assert self.source.parts is not None
         for chunk, part in enumerate(self.source.parts):
-            (alone,) = _dask().optimize(part)  # without the tasks of the other partitions
+            (alone,) = optimize(part)  # without the tasks of the other partitions
             if causes & {str(key) for key in alone.__dask_graph__()}:
                 return chunk
         return None

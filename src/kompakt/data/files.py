@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import math
 import os
@@ -18,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.data.checks import as_strings
-from kompakt.data.streamed import ChunkedSource, Raw, Source, join, locate, pieces
+from kompakt.data.streamed import ChunkedSource, Raw, locate, pieces
 
 #: bytes of a file that are decoded at a time, about
 CHUNK_BYTES = 4 << 20
@@ -28,21 +29,65 @@ _LARGE_BYTES = 64 << 20
 _MOST_FEATURES = np.iinfo(np.int32).max
 
 
+#: formats of rows by the ending of their files
+FORMATS = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".zarr": "zarr",
+}
+
+
+def is_path(rows: Any) -> bool:
+    """Whether these are a path, or a list of paths."""
+    if isinstance(rows, list | tuple):
+        return bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
+    return isinstance(rows, str | os.PathLike)
+
+
+def find_files(rows: Any) -> list[str]:
+    """The files that a path, a pattern, a folder or a list of paths means."""
+    if isinstance(rows, list | tuple):
+        return [os.fspath(path) for path in rows]
+    path = os.fspath(rows)
+    if os.path.isdir(path) and not (is_zarr(path) or os.path.exists(os.path.join(path, "indptr.npy"))):
+        inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in FORMATS)
+        if not inside:
+            raise FileNotFoundError(f"the folder {path} has no files with one of the endings {sorted(FORMATS)}.")
+        return inside
+    found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    if not found:
+        raise FileNotFoundError(f"no file matches {path!r}.")
+    return found
+
+
+def is_zarr(path: str) -> bool:
+    """Whether a folder is a zarr array or group."""
+    return path.rstrip("/").endswith(".zarr")
+
+
 def named(paths: list[str]) -> str:
     """What messages call some files."""
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def as_floats(X: np.ndarray, name: str) -> np.ndarray:
-    """Numeric values as C-ordered float32 or float64."""
+def as_floats(X: Any, name: str) -> Any:
+    """Numbers as C-ordered float32 or float64, CSR where they are sparse."""
     if X.dtype.kind not in "fiub":
-        raise ValueError(f"{name} holds values of type {X.dtype}; expected numbers. Encode them as numbers first.")
-    return np.ascontiguousarray(X, dtype=_float_type(X.dtype))
+        raise ValueError(f"{name} holds values of type {X.dtype}; expected real numbers. Encode them as numbers first.")
+    native = X.dtype.newbyteorder("=")
+    kind = native if native in (np.float32, np.float64) else np.dtype(np.float64)
+    return X.tocsr().astype(kind, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=kind)
 
 
-def _float_type(dtype: Any) -> np.dtype:
-    native = np.dtype(dtype).newbyteorder("=")
-    return native if native in (np.float32, np.float64) else np.dtype(np.float64)
+def _is_column(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _n_targets(y: Any) -> int:
@@ -79,7 +124,16 @@ class NpyArray:
 
 
 def open_npy(path: Any) -> NpyArray:
-    """The array of a .npy file."""
+    """The array of a .npy file, or behind a memory map."""
+    if isinstance(path, np.memmap):
+        if path.filename is None or isinstance(path.base, np.memmap):
+            raise ValueError(
+                "a part of a memory map, or a map without a file, cannot be read again by rows; give the whole map or "
+                "the path of the file."
+            )
+        file_path, fortran = os.fspath(path.filename), path.ndim > 1 and not path.flags.c_contiguous
+        array = NpyArray(file_path, path.dtype, path.shape, int(path.offset))
+        return _checked(array, fortran, os.path.getsize(file_path), file_path)
     path = os.fspath(path)
     with open(path, "rb") as file:
         return _array_in(file, path, os.path.getsize(path), path)
@@ -113,18 +167,6 @@ def _checked(array: NpyArray, fortran: bool, end: int, name: str) -> NpyArray:
             "Save it with numpy.save(path, numpy.ascontiguousarray(X))."
         )
     return array
-
-
-def file_behind(array: np.memmap) -> NpyArray:
-    """The file behind a memory map, which must be the whole map."""
-    if array.filename is None or isinstance(array.base, np.memmap):
-        raise ValueError(
-            "a part of a memory map, or a map without a file, cannot be read again by rows; give the whole map or "
-            "the path of the file."
-        )
-    path = os.fspath(array.filename)
-    fortran = array.ndim > 1 and not array.flags.c_contiguous
-    return _checked(NpyArray(path, array.dtype, array.shape, int(array.offset)), fortran, os.path.getsize(path), path)
 
 
 def npz_arrays(path: str) -> dict[str, NpyArray]:
@@ -183,17 +225,27 @@ class NpyFiles:
         return f"row {number} of {self.parts[part].path}"
 
 
+def per_row(values: Any) -> Any:
+    """Targets or weights: an array, or .npy files that are read by rows."""
+    if isinstance(values, np.memmap):
+        return NpyFiles([open_npy(values)])
+    if is_path(values):
+        return NpyFiles([open_npy(path) for path in find_files(values)])
+    return values if values is None or hasattr(values, "shape") else np.asarray(values)
+
+
 class _WithArrays(ChunkedSource):
-    """Rows whose targets and weights are arrays beside them, or files that are read by rows."""
+    """Rows whose targets and weights are arrays beside them, or .npy files that are read by rows."""
 
     _y: Any
     _w: Any
 
-    def _set_targets(self, y: Any, w: Any) -> None:
-        for what, values in (("target", y), ("weight", w)):
+    def _set_targets(self, target: Any, weight: Any) -> None:
+        self._y, self._w = per_row(target), per_row(weight)
+        for what, values in (("target", self._y), ("weight", self._w)):
             if values is not None and values.shape[0] != self.n_rows:
                 raise ValueError(f"{self.name} has {self.n_rows} rows, but its {what} has {values.shape[0]}.")
-        self._y, self._w, self.n_targets, self.has_weight = y, w, _n_targets(y), w is not None
+        self.n_targets, self.has_weight = _n_targets(self._y), self._w is not None
 
     def _with_targets(self, X: Any, start: int, stop: int) -> Raw:
         y = None if self._y is None else np.asarray(self._y[start:stop])
@@ -206,15 +258,10 @@ class ArraySource(_WithArrays):
     Parameters
     ----------
     X : NpyFiles or array-like of shape (n, d)
-    y, w : NpyFiles or array-like, optional
-        Targets and weights.
+    target, weight : array-like, memory map or path of .npy files, optional
+        Of NpyFiles also numbers of their columns: an int, or for targets a list.
     columns : list of int, optional
-        Columns of X that are features; None means all.
-    y_columns, w_column : int or list of int, optional
-        Where targets or weights are columns of X themselves.
-    chunk_rows : int, optional
-        Rows to decode at a time; None decodes about four megabytes of an array that is stored in chunks, and reads
-        what is asked for of any other.
+        Columns of X that are features; None means all but those of target and weight.
 
     Examples
     --------
@@ -225,34 +272,35 @@ class ArraySource(_WithArrays):
     """
 
     def __init__(
-        self,
-        X: Any,
-        y: Any = None,
-        w: Any = None,
-        *,
-        columns: list[int] | None = None,
-        y_columns: Any = None,
-        w_column: int | None = None,
-        chunk_rows: int | None = None,
-        scale: bool = False,
-        name: str = "",
+        self, X: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False, name: str = ""
     ) -> None:
         self.name, self.scale = name or type(X).__name__, scale
         if len(X.shape) != 2 or min(X.shape) < 1:
             raise ValueError(
                 f"{self.name} has shape {X.shape}; expected two dimensions, at least one row and one column."
             )
-        self._X, self._columns, self._y_columns, self._w_column = X, columns, y_columns, w_column
-        self.n_rows = int(X.shape[0])
-        self._set_targets(y, w)
+        self._X, self.n_rows = X, int(X.shape[0])
+        self._y_columns = self._w_column = None
+        if isinstance(X, NpyFiles):
+            several = isinstance(target, list | tuple) and bool(target) and all(_is_column(one) for one in target)
+            if several or _is_column(target):
+                self._y_columns, target = list(target) if several else target, None
+            if _is_column(weight):
+                self._w_column, weight = weight, None
+        given = [one for one in (self._y_columns, self._w_column) if one is not None]
+        taken = {int(one) % X.shape[1] for part in given for one in np.atleast_1d(part)}
+        if columns is None and taken:
+            columns = [number for number in range(X.shape[1]) if number not in taken]
+        self._columns = columns
+        self._set_targets(target, weight)
         first = self._rows(0, 1)
         self.n_features, self.dtype = first.X.shape[1], first.X.dtype
         self.n_targets, self.has_weight = _n_targets(first.y), first.w is not None
+        # an array stored in chunks is decoded by whole ones, about four megabytes; any other gives what is asked for
         stored = getattr(X, "chunks", None)
         least = int(stored[0]) if isinstance(stored, tuple) and isinstance(stored[0], int) else 1
-        self._chunked = chunk_rows is not None or least > 1
-        wanted = chunk_rows or max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize))
-        step = least * max(1, wanted // least)
+        self._chunked = least > 1
+        step = least * max(1, CHUNK_BYTES // (self.n_features * self.dtype.itemsize) // least)
         self.starts = np.append(np.arange(0, self.n_rows, step), self.n_rows)
 
     def where(self, row: int) -> str:
@@ -296,7 +344,7 @@ class CsrSource(_WithArrays):
     is_sparse = True
 
     def __init__(
-        self, arrays: dict[str, NpyArray], y: Any = None, w: Any = None, *, scale: bool = False, name: str = "X.npz"
+        self, arrays: dict[str, NpyArray], target: Any = None, weight: Any = None, *, scale: bool, name: str
     ) -> None:
         self._data, self._indices = arrays["data"], arrays["indices"]
         self.name, self.scale = name, scale
@@ -315,8 +363,8 @@ class CsrSource(_WithArrays):
             )
         self.n_rows, self.n_features = shape
         self._indptr = self._pointers(arrays["indptr"])
-        self.dtype = _float_type(self._data.dtype)
-        self._set_targets(y, w)
+        self.dtype = as_floats(np.empty(0, self._data.dtype), name).dtype
+        self._set_targets(target, weight)
         # chunks of about equal bytes: rows may differ in length a lot
         bytes_before = self._indptr[:-1] * (self.dtype.itemsize + 4) + 8 * np.arange(self.n_rows)
         cuts = np.arange(0, bytes_before[-1] + 1, CHUNK_BYTES)
@@ -372,7 +420,7 @@ def csr_rows(
 # -- blocks of the user ----------------------------------------------------------------------------------
 
 
-class IterableSource(Source):
+class IterableSource(ChunkedSource):
     """Blocks of rows from a re-iterable, or from a function that returns a fresh iterator.
 
     Every pass iterates anew and checks that the same rows come again.
@@ -381,9 +429,7 @@ class IterableSource(Source):
     ----------
     blocks : iterable or callable
         Yields (X, y) or (X, y, w); y may be None.
-    feature_names : sequence of str, optional
     scale : bool, default=False
-    name : str, default="the blocks"
 
     Examples
     --------
@@ -396,25 +442,16 @@ class IterableSource(Source):
 
     sequential = True
     n_index_passes = 1
-    _number: int
-    _at: int
-    _last: Raw
+    keep = 1
+    name = "the blocks"
 
-    def __init__(
-        self,
-        blocks: Iterable[Any] | Callable[[], Iterable[Any]],
-        *,
-        feature_names: Any = None,
-        scale: bool = False,
-        name: str = "the blocks",
-    ) -> None:
+    def __init__(self, blocks: Iterable[Any] | Callable[[], Iterable[Any]], scale: bool = False) -> None:
         if not callable(blocks) and iter(blocks) is iter(blocks):
             raise TypeError(
                 f"rows are read in several passes, but {type(blocks).__name__} can be iterated over only once. Give a "
                 "list, an object whose __iter__ starts anew, or a function that returns a fresh iterator."
             )
-        self._blocks, self.name, self.scale = blocks, name, scale
-        self.feature_names = None if feature_names is None else tuple(str(one) for one in feature_names)
+        self._blocks, self.scale = blocks, scale
         sizes: list[int] = []
         self._fingerprints: list[int] = []
         first: Raw | None = None
@@ -422,67 +459,51 @@ class IterableSource(Source):
             first = raw if first is None else first
             if _layout(raw) != _layout(first):
                 raise ValueError(
-                    f"block {number} of {name} differs from the first: (features, type, sparse, columns of y, no "
+                    f"block {number} of {self.name} differs from the first: (features, type, sparse, columns of y, no "
                     f"weights) are {_layout(raw)}, expected {_layout(first)}."
                 )
             sizes.append(len(raw))
             self._fingerprints.append(_fingerprint(raw))
         if first is None or not sum(sizes):
-            raise ValueError(f"{name} hold no rows; expected at least one block of (X, y).")
+            raise ValueError(f"{self.name} hold no rows; expected at least one block of (X, y).")
         self.starts = np.cumsum([0, *sizes])
         self.n_rows, self.n_features = int(self.starts[-1]), int(first.X.shape[1])
         self.dtype, self.is_sparse, self.has_weight = first.X.dtype, sparse.issparse(first.X), first.w is not None
         self.n_targets = _n_targets(first.y)
-        self._rewind()
+        self._number, self._iterator = 0, self._fresh()  # the next block, and where it comes from
 
     def where(self, row: int) -> str:
         block, number = locate(self.starts, row)
         return f"row {number} of block {block} of {self.name}"
 
-    def read(self, start: int, stop: int) -> Raw:
-        if start < self._at - len(self._last):
-            self._rewind()
-        parts: list[Raw] = []
+    def load(self, chunk: int) -> Raw:
+        if chunk < self._number:
+            self._number, self._iterator = 0, self._fresh()
         while True:
-            first = self._at - len(self._last)  # of the last block
-            if self._at > start:
-                parts.append(self._last.part(slice(max(0, start - first), min(len(self._last), stop - first))))
-            if self._at >= stop:
-                return join(parts)
             raw = next(self._iterator, None)
             if raw is None or [_fingerprint(raw)] != self._fingerprints[self._number : self._number + 1]:
                 raise ValueError(
                     f"block {self._number} of {self.name} is not the one that came in the first pass: every pass must "
                     "yield the same rows in the same order. Fix the order and the random numbers of the iterable."
                 )
-            self._last, self._at, self._number = raw, self._at + len(raw), self._number + 1
+            self._number += 1
+            if self._number > chunk:
+                return raw
 
     def _fresh(self) -> Iterator[Raw]:
         blocks = self._blocks() if callable(self._blocks) else self._blocks
         for number, block in enumerate(blocks):
             yield _as_raw(block, f"block {number} of {self.name}")
 
-    def _rewind(self) -> None:
-        self._iterator = self._fresh()
-        self._number, self._at = 0, 0  # of blocks and of rows that were read
-        self._last = Raw(np.empty((0, self.n_features)))
-
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_iterator", "_last")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._rewind()
+        return {**super().__getstate__(), "_number": len(self.starts), "_iterator": None}  # to be started anew
 
 
 def _as_raw(block: Any, what: str) -> Raw:
     if not isinstance(block, tuple | list) or len(block) not in (2, 3):
         raise TypeError(f"{what} must be a tuple (X, y) or (X, y, weights); got {type(block).__name__}.")
     X: Any = block[0] if sparse.issparse(block[0]) else np.asarray(block[0])
-    if X.dtype.kind == "c":
-        raise ValueError(f"X of {what} holds complex numbers; expected real ones.")
-    kind = _float_type(X.dtype)
-    X = X.tocsr().astype(kind, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=kind)
+    X = as_floats(X.astype(np.float64) if X.dtype == object else X, f"X of {what}")
     if X.ndim != 2:
         raise ValueError(f"X of {what} must have two dimensions; got shape {X.shape}.")
     y = None if block[1] is None else np.asarray(block[1])
@@ -509,41 +530,31 @@ def _fingerprint(raw: Raw) -> int:
     return checksum
 
 
-def as_source(rows: Any, **options: Any) -> Source:
-    """A source from a source or from a re-iterable of blocks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.data import as_source
-    >>> as_source([(np.eye(2), np.array([0, 1]))])
-    <IterableSource the blocks: 2 rows x 2 features, float64>
-    """
-    return rows if isinstance(rows, Source) else IterableSource(rows, **options)
-
-
 # -- chunks of several files -----------------------------------------------------------------------------
 
 
 class _FileChunks(ChunkedSource):
     """Chunks of files of one kind, in the order of the files."""
 
-    #: the file of every chunk
-    _paths: list[str]
+    #: of every chunk, its file and what is read of it: bytes from and to, or the row group and the next
+    _chunks: list[Part]
 
-    def _set_sizes(self, paths: list[str], sizes: list[int]) -> None:
-        if not sizes:
+    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
+        """Set the chunks from parts and their numbers of rows; empty ones are left out."""
+        self._chunks = [part for part, size in found if size]
+        if not self._chunks:
             raise ValueError(f"{self.name} holds no rows.")
-        self._paths, self.starts = paths, np.cumsum([0, *sizes])
+        self.starts = np.cumsum([0, *(size for _, size in found if size)])
         self.n_rows = int(self.starts[-1])
 
     def where(self, row: int) -> str:
-        path = self._paths[locate(self.starts, row)[0]]
-        return f"row {row - int(self.starts[self._paths.index(path)])} of {path}"
+        paths = [part.path for part in self._chunks]
+        path = paths[locate(self.starts, row)[0]]
+        return f"row {row - int(self.starts[paths.index(path)])} of {path}"
 
 
-class ByteRange(NamedTuple):
-    """Some whole lines of a file."""
+class Part(NamedTuple):
+    """A part of a file: whole lines between two bytes, or row groups."""
 
     path: str
     start: int
@@ -556,14 +567,14 @@ class ByteRange(NamedTuple):
             return file.read(self.stop - self.start)
 
 
-def line_ranges(path: str, start: int = 0) -> Iterator[ByteRange]:
+def line_ranges(path: str, start: int = 0) -> Iterator[Part]:
     """Ranges of about `CHUNK_BYTES` that end at line ends."""
     end = os.path.getsize(path)
     with open(path, "rb") as file:
         while start < end:
             file.seek(min(end, start + CHUNK_BYTES) - 1)
             file.readline()
-            yield ByteRange(path, start, file.tell())
+            yield Part(path, start, file.tell())
             start = file.tell()
 
 
@@ -600,40 +611,32 @@ class SvmlightSource(_FileChunks):
         self, paths: list[str], *, n_features: int | None = None, zero_based: Any = "auto", scale: bool = False
     ) -> None:
         self.name, self.scale = named(paths), scale
-        self._ranges: list[ByteRange] = []
-        sizes, least, largest = [], 1, -1
+        found, least, largest = [], 1, -1
         for part in (part for path in paths for part in line_ranges(path)):
             X, _ = _parse_svmlight(part)
-            if X.shape[0]:
-                self._ranges.append(part)
-                sizes.append(X.shape[0])
+            found.append((part, X.shape[0]))
             if X.nnz:
                 least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
-        self._set_sizes([part.path for part in self._ranges], sizes)
+        self._set_chunks(found)
         if zero_based is False and least == 0:
             raise ValueError(
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
             )
         self._first = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
-        found = largest + 1 - self._first
-        if n_features is not None and n_features < found:
-            raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {found}.")
-        self.n_features = found if n_features is None else int(n_features)
-
-    def where(self, row: int) -> str:
-        chunk, number = locate(self.starts, row)
-        part = self._ranges[chunk]
-        return f"row {row} of {self.name} (row {number + 1} after byte {part.start} of {part.path})"
+        needed = largest + 1 - self._first
+        if n_features is not None and n_features < needed:
+            raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {needed}.")
+        self.n_features = needed if n_features is None else int(n_features)
 
     def load(self, chunk: int) -> Raw:
-        X, y = _parse_svmlight(self._ranges[chunk])
+        X, y = _parse_svmlight(self._chunks[chunk])
         start = int(self.starts[chunk])
         return Raw(
             csr_rows(X.data, X.indices - self._first, X.indptr, self.n_features, lambda row: self.where(start + row)), y
         )
 
 
-def _parse_svmlight(part: ByteRange) -> tuple[Any, np.ndarray]:
+def _parse_svmlight(part: Part) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
@@ -774,8 +777,7 @@ class ParquetSource(_TableSource):
     ) -> None:
         parquet, types = pyarrow_module("pyarrow.parquet"), pyarrow_module("pyarrow").types
         self.name, self.scale = named(paths), scale
-        self._groups: list[tuple[str, int]] = []
-        sizes: list[int] = []
+        groups: list[tuple[Part, int]] = []
         for path in paths:
             with parquet.ParquetFile(path) as file:
                 here, metadata = file.schema_arrow, file.metadata
@@ -788,21 +790,17 @@ class ParquetSource(_TableSource):
                 dict(zip(here.names, here.types, strict=True)),
                 lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind),
             )
-            counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-            self._groups += [(path, group) for group, count in enumerate(counts) if count]
-            sizes += [count for count in counts if count]
-        self._set_sizes([path for path, _ in self._groups], sizes)
+            for group in range(metadata.num_row_groups):
+                groups.append((Part(path, group, group + 1), metadata.row_group(group).num_rows))
+        self._set_chunks(groups)
         self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        if max(sizes) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
+        if int(np.diff(self.starts).max()) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
             self.keep = 2
 
-    def where(self, row: int) -> str:
-        return f"{super().where(row)} (row group {self._groups[locate(self.starts, row)[0]][1]})"
-
     def load(self, chunk: int) -> Raw:
-        path, group = self._groups[chunk]
+        path, group, _ = self._chunks[chunk]
         with pyarrow_module("pyarrow.parquet").ParquetFile(path) as file:
             table = file.read_row_group(group, columns=self._columns.all, use_threads=False)
         return self._columns.raw(table, self.dtype)
@@ -850,9 +848,8 @@ class CsvSource(_TableSource):
     ) -> None:
         self.name, self.scale = named(paths), scale
         self._delimiter = delimiter or ("\t" if paths[0].endswith(".tsv") else ",")
-        self._ranges: list[ByteRange] = []
         self._types: dict[str, str] = {}
-        sizes: list[int] = []
+        found: list[tuple[Part, int]] = []
         kinds: set[str] = set()
         for path in paths:
             names, first = self._header(path, header)
@@ -863,10 +860,8 @@ class CsvSource(_TableSource):
             for part in line_ranges(path, first):
                 table = self._parse(part, self._columns.targets or self._columns.features[:1])
                 kinds |= {str(kind) for kind in table.schema.types} if self._columns.targets else set()
-                if table.num_rows:
-                    self._ranges.append(part)
-                    sizes.append(table.num_rows)
-        self._set_sizes([part.path for part in self._ranges], sizes)
+                found.append((part, table.num_rows))
+        self._set_chunks(found)
         self._set_columns()
         self.feature_names = self.feature_names if header else None
         if kinds <= {"int64", "double", "null"} or not self._columns.single:
@@ -888,12 +883,12 @@ class CsvSource(_TableSource):
             return (names, file.tell()) if header else ([str(number) for number in range(len(names))], 0)
 
     def load(self, chunk: int) -> Raw:
-        raw = self._columns.raw(self._parse(self._ranges[chunk], self._columns.all), self.dtype)
+        raw = self._columns.raw(self._parse(self._chunks[chunk], self._columns.all), self.dtype)
         if raw.y is None or raw.y.dtype.kind != "U":
             return raw
         return Raw(raw.X, as_strings(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
 
-    def _parse(self, part: ByteRange, columns: list[str]) -> Any:
+    def _parse(self, part: Part, columns: list[str]) -> Any:
         arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")
         text = part.read()
         try:

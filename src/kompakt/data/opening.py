@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from scipy import sparse
 
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.files import (
+    FORMATS,
     ArraySource,
     CsrSource,
     CsvSource,
@@ -20,25 +20,14 @@ from kompakt.data.files import (
     ParquetSource,
     SvmlightSource,
     csr_arrays,
-    file_behind,
+    find_files,
+    is_path,
+    is_zarr,
     named,
     npz_arrays,
     open_npy,
 )
 from kompakt.data.streamed import Source
-
-_FORMATS = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".zarr": "zarr",
-}
 
 
 def open_rows(
@@ -96,70 +85,41 @@ def open_rows(
     """
     if isinstance(rows, Source):
         raise TypeError("these rows are open already; pass them to fit as they are.")
-    if _is_path(rows):
-        return _open_files(_files(rows), format, target, weight, columns, scale, options)
+    if is_path(rows):
+        return _open_files(find_files(rows), format, target, weight, columns, scale, options)
     if options:
         raise TypeError(f"unknown options {sorted(options)} for rows of type {type(rows).__name__}.")
     if is_dask(rows):
         return DaskSource(rows, target, weight, columns, scale)
     if isinstance(rows, np.memmap):
-        return _open_npy(NpyFiles([file_behind(rows)]), target, weight, columns, scale, "the memory map")
+        return ArraySource(NpyFiles([open_npy(rows)]), target, weight, columns, scale, "the memory map")
     if sparse.issparse(rows):
         raise TypeError("this matrix is in memory: pass it to fit(X, y).")
     if hasattr(rows, "shape") and hasattr(rows, "dtype"):
         if columns is not None:
             raise ValueError("columns=... is for tables and .npy files; cut the array itself.")
-        return ArraySource(rows, _per_row(target), _per_row(weight), scale=scale)
+        return ArraySource(rows, target, weight, scale=scale)
     if target is not None or weight is not None or columns is not None:
         raise ValueError("blocks bring their own targets and weights: yield (X, y) or (X, y, weights).")
     return IterableSource(rows, scale=scale)
 
 
-def _is_path(rows: Any) -> bool:
-    """Whether these are a path, or a list of paths."""
-    if isinstance(rows, list | tuple):
-        return bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
-    return isinstance(rows, str | os.PathLike)
-
-
-def _files(rows: Any) -> list[str]:
-    """The files that a path, a pattern, a folder or a list of paths means."""
-    if isinstance(rows, list | tuple):
-        return [os.fspath(path) for path in rows]
-    path = os.fspath(rows)
-    if os.path.isdir(path) and not (_is_zarr(path) or os.path.exists(os.path.join(path, "indptr.npy"))):
-        inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in _FORMATS)
-        if not inside:
-            raise FileNotFoundError(f"the folder {path} has no files with one of the endings {sorted(_FORMATS)}.")
-        return inside
-    found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    if not found:
-        raise FileNotFoundError(f"no file matches {path!r}.")
-    return found
-
-
-def _is_zarr(path: str) -> bool:
-    return path.rstrip("/").endswith(".zarr")
-
-
-def _format_of(paths: list[str]) -> str:
-    if os.path.isdir(paths[0]) and not _is_zarr(paths[0]):
-        return "csr"
-    endings = {Path(path).suffix for path in paths}
-    kinds = {_FORMATS.get(ending, "") for ending in endings}
-    if len(kinds) != 1 or "" in kinds:
-        raise ValueError(
-            f"cannot tell the format of {named(paths)} from its ending(s) {sorted(endings)}; expected one of "
-            f"{sorted(_FORMATS)} for all files. Pass format=..., or a pattern that matches one kind of file. "
-            "Compressed text must be unpacked first."
-        )
-    return kinds.pop()
-
-
 def _open_files(
     paths: list[str], format: str | None, target: Any, weight: Any, columns: Any, scale: bool, options: dict[str, Any]
 ) -> Source:
-    kind = format or _format_of(paths)
+    kind = format
+    if kind is None and os.path.isdir(paths[0]) and not is_zarr(paths[0]):
+        kind = "csr"
+    if kind is None:
+        endings = {Path(path).suffix for path in paths}
+        kinds = {FORMATS.get(ending, "") for ending in endings}
+        kind = kinds.pop()
+        if kinds or not kind:
+            raise ValueError(
+                f"cannot tell the format of {named(paths)} from its ending(s) {sorted(endings)}; expected one of "
+                f"{sorted(FORMATS)} for all files. Pass format=..., or a pattern that matches one kind of file. "
+                "Compressed text must be unpacked first."
+            )
     known = {"csv": {"delimiter", "header"}, "svmlight": {"n_features", "zero_based"}}.get(kind, set())
     if not known.issuperset(options):
         unknown = sorted(set(options) - known)
@@ -168,7 +128,7 @@ def _open_files(
         table = ParquetSource if kind == "parquet" else CsvSource
         return table(paths, target=target, weight=weight, columns=columns, scale=scale, **options)
     if kind == "npy":
-        return _open_npy(NpyFiles([open_npy(path) for path in paths]), target, weight, columns, scale, named(paths))
+        return ArraySource(NpyFiles([open_npy(path) for path in paths]), target, weight, columns, scale, named(paths))
     if columns is not None:
         raise ValueError(f"columns=... is for tables and .npy files; format {kind!r} gives all features.")
     if kind == "svmlight":
@@ -181,37 +141,12 @@ def _open_files(
     if kind == "zarr":
         return _open_zarr(path, target, weight, scale)
     if kind not in ("npz", "csr"):
-        raise ValueError(f"unknown format {kind!r}; choose from {sorted(set(_FORMATS.values()) | {'csr'})}.")
+        raise ValueError(f"unknown format {kind!r}; choose from {sorted(set(FORMATS.values()) | {'csr'})}.")
     if not os.path.isdir(path) and "X" in (arrays := npz_arrays(path)):
-        y = arrays.get("y") if target is None else _per_row(target)
-        w = arrays.get("w") if weight is None else _per_row(weight)
+        y = arrays.get("y") if target is None else target
+        w = arrays.get("w") if weight is None else weight
         return ArraySource(NpyFiles([arrays["X"]]), y, w, scale=scale, name=path)
-    return CsrSource(csr_arrays(path), _per_row(target), _per_row(weight), scale=scale, name=path)
-
-
-def _per_row(values: Any) -> Any:
-    """Targets or weights: an array, or .npy files that are read by rows."""
-    if isinstance(values, np.memmap):
-        return NpyFiles([file_behind(values)])
-    if _is_path(values):
-        return NpyFiles([open_npy(path) for path in _files(values)])
-    return values if values is None or hasattr(values, "shape") else np.asarray(values)
-
-
-def _open_npy(X: NpyFiles, target: Any, weight: Any, columns: Any, scale: bool, name: str) -> Source:
-    def is_column(value: Any) -> bool:
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-    several = isinstance(target, list | tuple) and bool(target) and all(is_column(one) for one in target)
-    y_columns = list(target) if several else target if is_column(target) else None
-    w_column = weight if is_column(weight) else None
-    if columns is None and len(X.shape) == 2 and min(X.shape) > 0:
-        given = [one for one in (y_columns, w_column) if one is not None]
-        taken = {int(one) % X.shape[1] for part in given for one in np.atleast_1d(part)}
-        columns = [number for number in range(X.shape[1]) if number not in taken] if taken else None
-    y = _per_row(target) if y_columns is None else None
-    w = _per_row(weight) if w_column is None else None
-    return ArraySource(X, y, w, columns=columns, y_columns=y_columns, w_column=w_column, scale=scale, name=name)
+    return CsrSource(csr_arrays(path), target, weight, scale=scale, name=path)
 
 
 def _open_zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
@@ -221,13 +156,13 @@ def _open_zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
         raise ImportError('reading zarr arrays needs zarr; install it with: pip install "kompakt[zarr]"') from error
     found = zarr.open(path, mode="r")
     if hasattr(found, "shape"):
-        return ArraySource(found, _per_row(target), _per_row(weight), scale=scale, name=path)
+        return ArraySource(found, target, weight, scale=scale, name=path)
     if "X" not in found:
         raise ValueError(f"the zarr group {path} has no array X (and y, w); give the path of the array itself.")
 
     def member(values: Any, default: str) -> Any:
         if values is None:
             return found.get(default)
-        return found[values] if isinstance(values, str) else _per_row(values)
+        return found[values] if isinstance(values, str) else values
 
     return ArraySource(found["X"], member(target, "y"), member(weight, "w"), scale=scale, name=path)

@@ -105,10 +105,14 @@ class Rows(ABC):
     def map_reduce(self, function: BlockFunction, block_rows: int) -> Sums:
         """Sum `function(block)` over all row blocks, in float64 and in a fixed order."""
         tree = TreeSum()
-        bounds = task_bounds(self.n_rows, block_rows)
-        for sums in self._pass(partial(sum_blocks, function, block_rows), bounds, reduce=True):
+        for sums in self.sums(function, block_rows):
             tree.add(sums)
         return tree.total()
+
+    def sums(self, function: BlockFunction, block_rows: int) -> Iterator[Sums]:
+        """The terms of `map_reduce`, for a `TreeSum`: sums of `function(block)` over a few blocks each, in order."""
+        task = partial(sum_blocks, function, block_rows)
+        return self._pass(task, task_bounds(self.n_rows, block_rows), reduce=True)
 
     @abstractmethod
     def _pass(self, task: Task, bounds: list[Bounds], *, reduce: bool = False) -> Iterator[Any]:
@@ -211,8 +215,7 @@ class ArrayRows(Rows):
         def write(block: RowBlock) -> None:
             out[block.start : block.stop] = function(block)
 
-        for _ in ordered_map(write, list(blocks(self, block_rows, (0, self.n_rows)))):
-            pass
+        self.for_each(write, block_rows)
         return out
 
     def for_each(self, function: Callable[[RowBlock], None], block_rows: int) -> None:
@@ -303,16 +306,6 @@ def _add(left: Sums | None, right: Sums) -> Sums:
     return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))
 
 
-def sum_in_order(results: Iterable[Sums]) -> Sums:
-    """Float64 sums of the results, one after the other."""
-    totals: Sums | None = None
-    for result in results:
-        totals = _add(totals, result)
-    if totals is None:
-        raise ValueError("there are no rows to reduce over.")
-    return totals
-
-
 class TreeSum:
     """Sums in the shape of a binary tree, in the order of arrival, holding O(log n) partial sums."""
 
@@ -353,7 +346,7 @@ MOMENT_ROWS = 4096
 def column_means(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROWS) -> Array:
     """Weighted mean of every column in float64, (d,), of a matrix or of rows with their weights."""
     rows = _as_rows(X, weights)
-    total, mass = _reduce(rows, lambda x, w: (np.asarray(x.T @ w).ravel(),), block_rows)
+    total, mass = rows.map_reduce(with_mass(lambda x, w: (np.asarray(x.T @ w).ravel(),)), block_rows)
     return total / mass
 
 
@@ -363,12 +356,21 @@ def centre_of(X: Any, weights: Array | None = None, block_rows: int = MOMENT_ROW
     Sums in another order differ in their last bits; a basis that is nearly dependent would blow this up to differing
     coefficients.  So the means are rounded to 2^-40 of the mean absolute value: as good a centre as any.
     """
-    return centre_from(*_reduce(_as_rows(X, weights), centre_sums, block_rows))
+    return centre_from(*_as_rows(X, weights).map_reduce(centre_sums, block_rows))
 
 
-def centre_sums(rows: Array, w: Array) -> tuple[Array, Array]:
-    """Sums of the entries and of their sizes, for `centre_from`."""
-    return w @ rows, w @ np.abs(rows)
+def with_mass(sums: Callable[[Any, Array], Sums]) -> BlockFunction:
+    """From `sums(x, w)` of float64 rows and weights to a function of a block, which adds the sum of the weights."""
+
+    def of_block(block: RowBlock) -> Sums:
+        w = np.ones(len(block)) if block.weights is None else block.weights
+        return *sums(block.X.astype(np.float64), w), np.array(w.sum())
+
+    return of_block
+
+
+#: sums of the entries, of their sizes and of the weights, for `centre_from`
+centre_sums = with_mass(lambda x, w: (w @ x, w @ np.abs(x)))
 
 
 def centre_from(total: Array, size: Array, mass: Array) -> Array:
@@ -400,7 +402,7 @@ def total_variance(
             with np.errstate(over="ignore"):
                 return np.asarray(w @ np.square(x.data - mean)), np.asarray(w.sum())
 
-        within, stored, mass = _reduce(rows, stored_squares, block_rows)
+        within, stored, mass = rows.map_reduce(with_mass(stored_squares), block_rows)
         return float((within + (mass * d - stored) * mean * mean) / (mass * d))
     centre = centre_of(rows, None, block_rows) if centre is None else centre
 
@@ -409,23 +411,13 @@ def total_variance(
             x = x - centre
             return w @ x, w @ np.square(x)
 
-    first, second, mass = _reduce(rows, powers, block_rows)
+    first, second, mass = rows.map_reduce(with_mass(powers), block_rows)
     between = centre - centre.mean() - (first / mass).mean()  # from the mean of all entries to the centres
     return float(max(0.0, np.mean(second / mass + 2.0 * between * first / mass + between**2)))
 
 
 def _as_rows(X: Any, weights: Array | None) -> Rows:
     return X if isinstance(X, Rows) else ArrayRows(X, weights=weights)
-
-
-def _reduce(rows: Rows, sums: Callable[[Any, Array], Sums], block_rows: int) -> Sums:
-    """Sums of `sums(x, w)` over float64 row blocks, followed by the sum of the weights."""
-
-    def one(block: RowBlock) -> Sums:
-        w = np.ones(len(block)) if block.weights is None else block.weights
-        return *sums(block.X.astype(np.float64), w), np.array(w.sum())
-
-    return rows.map_reduce(one, block_rows)
 
 
 # -- hashes: arithmetic of unsigned 64-bit integers, which wraps ------------------------------------------
@@ -496,11 +488,9 @@ def hash_numbers(start: int, stop: int, key: int) -> Array:
     return _mix(_mix(numbers + np.uint64(key & _LARGEST)) + _GOLDEN)
 
 
-def smallest_distinct(hashes: Array, count: int, eligible: Array | None = None) -> Array:
+def smallest_distinct(hashes: Array, count: int) -> Array:
     """Row numbers of the `count` smallest distinct hashes, in the order of the hash; fewer if there are fewer."""
-    candidates = np.arange(len(hashes)) if eligible is None else np.flatnonzero(eligible)
-    _, first = np.unique(hashes[candidates], return_index=True)
-    return candidates[first[:count]]
+    return np.unique(hashes, return_index=True)[1][:count]
 
 
 def content_of(rows: Rows, block_rows: int = 4096) -> dict[str, str]:

@@ -26,7 +26,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +37,6 @@ from kompakt.data.rows import (
     Bounds,
     RowBlock,
     Rows,
-    Sums,
     Task,
     blocks,
     hash_numbers,
@@ -46,6 +45,9 @@ from kompakt.data.rows import (
 )
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
+
+if TYPE_CHECKING:
+    from kompakt.data.dask import ClusterPasses
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,6 @@ def join(parts: list[Raw]) -> Raw:
         None if parts[0].y is None else np.concatenate([part.y for part in parts if part.y is not None]),
         None if parts[0].w is None else np.concatenate([part.w for part in parts if part.w is not None]),
     )
-
-
-class Cluster(Protocol):
-    """What runs passes on other machines: see `kompakt.data.dask.ClusterPasses`."""
-
-    def run(self, task: Task, bounds: list[Bounds], kept: Array | None) -> Iterator[Any]:
-        """Results of ``task(bounds, raw)`` for every range, in order."""
-
-    def reduce(self, task: Task, bounds: list[Bounds], kept: Array | None) -> Iterator[Sums]:
-        """The tree sum of the results."""
 
 
 class Source(ABC):
@@ -130,7 +122,7 @@ class Source(ABC):
         """A row in the user's words, for messages."""
         return f"row {row} of {self.name}"
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> ClusterPasses | None:
         """What runs passes over these rows on other machines (see `kompakt.data.dask`); None: they run here."""
         return None
 
@@ -349,8 +341,8 @@ class StreamedRows(Rows):
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.data import RowReader, StreamedRows, as_source
-    >>> rows = StreamedRows(RowReader(as_source([(np.arange(6.0).reshape(3, 2), None)])))
+    >>> from kompakt.data import IterableSource, RowReader, StreamedRows
+    >>> rows = StreamedRows(RowReader(IterableSource([(np.arange(6.0).reshape(3, 2), None)])))
     >>> rows.map_reduce(lambda block: (block.X.sum(axis=0),), block_rows=2)
     (array([6., 9.]),)
     """
@@ -470,8 +462,7 @@ class StreamedRows(Rows):
         if self._known is not None:
             numbers, rows = self._known
             order = np.argsort(numbers, kind="stable")
-            place = np.searchsorted(numbers[order], indices)
-            place = order[np.minimum(place, len(order) - 1)]
+            place = order[np.searchsorted(numbers, indices, sorter=order).clip(max=len(order) - 1)]
             if np.array_equal(numbers[place], indices):
                 return rows.X[place]
         return self._gather(indices).X

@@ -17,10 +17,12 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.basis.build import Machine, Plan, on_all_rows
+from kompakt.basis.refine import Refinement
 from kompakt.data import Source, StreamedRows
 from kompakt.data.checks import refuse_non_finite
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.streamed import READ_ROWS
+from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.kernels import Kernel
 from kompakt.losses import make_loss
 from kompakt.model import Model
@@ -189,17 +191,23 @@ class KernelMachine(Predictor):
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
+            check_parameters(self)
             data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier)
             with resumed(self, checkpoint, data, run) as run:
                 spec = self._spec(data, kernel)
                 calibrate = getattr(self, "calibrate", False)
-                # a machine on every row has no n_basis; the number only bounds a sample of streamed rows
-                fit = train(self, data, spec, run, n_basis=getattr(self, "n_basis", 1000), calibrate=calibrate)
+                fit = train(self, data, spec, run, n_basis=self._size(), calibrate=calibrate)
             self._publish(fit)
             self._report(fit)
         return self
 
     # -- what an estimator brings to the pipeline: see `kompakt.train.pipeline.Method` ------------------
+
+    def _size(self) -> int | str:
+        """The number of basis vectors, or "auto" where it is to be chosen."""
+        # a machine on every row has no n_basis; the number only bounds a sample of streamed rows
+        n_basis = getattr(self, "n_basis", 1000)
+        return int(n_basis) if auto_size(n_basis) is None else "auto"
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         """What is minimised."""
@@ -216,10 +224,11 @@ class KernelMachine(Predictor):
         )
 
     def _plan(self, data: Data, run: Run) -> Plan:
+        refine = getattr(self, "refine", False)
         return Plan(
-            refine=bool(getattr(self, "refine", False)),
+            refine=bool(refine),
             learn=learned_widths(self),
-            refine_iter=int(getattr(self, "refine_iter", 100)),
+            refine_iter=int((refine if isinstance(refine, Refinement) else Refinement()).max_iter),
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, choose, choose_and_solve
+from kompakt.basis.build import Array, Machine, Plan, choose, weigh
 from kompakt.basis.path import size_path
 from kompakt.estimators.base import (
     KernelMachine,
@@ -17,45 +17,71 @@ from kompakt.estimators.base import (
     lazily,
     offered_if,
 )
+from kompakt.estimators.params import (
+    SWITCH,
+    ClassWeightParameters,
+    CodingParameters,
+    MachineParameters,
+    ValidationParameters,
+    WarmStartParameters,
+    auto_size,
+    estimator,
+    parameter,
+    shared,
+)
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import RBF, Kernel, make_kernel
 from kompakt.run import Run
-from kompakt.search.compact import Setting, tune_compact
+from kompakt.search.compact import tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import holdout
+from kompakt.validation import AutoSize, holdout
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
 
 
-class _Compact(KernelMachine):
+@shared
+class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
     """What both do: select by any selector, search by successive halving, refine, choose a size on a path."""
 
-    n_basis: int | str
-    kernel: Any
-    gamma: Any
-    degree: int
-    coef0: float
-    selection: Any
-    n_candidates: int | None
-    refine: bool
-    validation_fraction: float
-    tune: bool
-    cv: Any
-    size_tol: float | None
-    warm_start: bool
-    basis_vectors_: Array
+    n_basis: Any = parameter(
+        default=100,
+        kw_only=False,
+        options={AutoSize: ("tol",)},
+        note='"auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.',
+    )
+    gamma: Any = parameter(
+        default=None,
+        note='"loo" takes one width per feature by leave-one-out on a sample, for sets of a few hundred rows.',
+    )
+    selection: Any = parameter(
+        default="gram",
+        note='"gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of '
+        'the inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.',
+    )
+    refine: Any = parameter(
+        default=True, note="Never worse than the start on the training objective or on held-out rows."
+    )
+    validation_fraction: float | None = parameter(
+        default=None, note="They (0.1, at most 5,000) check refinement; with 0 the objective alone does."
+    )
+    tune: Any = parameter(
+        default=False,
+        note="By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.",
+    )
+    cv: Any = parameter(default=None, note='For `tune` and n_basis="auto"; None holds out a fifth of the rows once.')
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        selector = make_selector(self.selection, self.n_candidates)
+        selector = make_selector(self.selection)
         plan = super()._plan(data, run)
-        return replace(plan, selector=selector, validation_fraction=float(self.validation_fraction))
+        share = plan.validation_fraction if self.validation_fraction is None else float(self.validation_fraction)
+        return replace(plan, selector=selector, validation_fraction=share)
 
     def _passes(self, fit: Fit) -> bool:
         everything = getattr(fit.plan.selector, "streams", False) and not self.refine and not self.tune
@@ -66,7 +92,7 @@ class _Compact(KernelMachine):
         fit.start = self._warm_start(fit.data)
         if isinstance(self.gamma, str) and self.gamma == "loo":
             gamma: Any = fit.spec.kernel.gamma  # type: ignore[attr-defined]
-            found = leave_one_out_widths(fit.data.rows, float(gamma), fit.spec.C, key=fit.run.key)
+            found = leave_one_out_widths(fit.data.in_memory, float(gamma), fit.spec.C, key=fit.run.key)
             fit.spec = replace(fit.spec, kernel=RBF(found.gamma))
             fit.n_kernel_evals += found.n_kernel_evals
             fit.run.note("widths", error_before=found.error_before, error=found.error, C=found.C)
@@ -88,26 +114,27 @@ class _Compact(KernelMachine):
                 return spec.kernel
             return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
 
-        def spec_of(setting: Setting) -> Spec:
+        def spec_of(setting: dict[str, Any]) -> Spec:
             loss = spec.loss
-            if setting.epsilon is not None:
-                loss = replace(loss, epsilon=setting.epsilon)  # type: ignore[type-var]
-            return replace(spec, kernel=kernel_of(setting.gamma), loss=loss, C=setting.C)
+            if setting["epsilon"] is not None:
+                loss = replace(loss, epsilon=setting["epsilon"])  # type: ignore[type-var]
+            return replace(spec, kernel=kernel_of(setting["gamma"]), loss=loss, C=setting["C"])
 
         size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
         width = float(gamma) if has_width else None
-        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
-        best = found.setting
+        trials, spent = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        best = trials.best.params
         fit.spec = spec_of(best)
-        fit.n_kernel_evals += found.n_kernel_evals
-        fit.attributes["cv_results_"] = found.results
-        fit.run.note("tuning", C=best.C, gamma=best.gamma, error=found.error)
+        fit.n_kernel_evals += spent
+        fit.attributes["cv_results_"] = trials.as_dict() | {"error": trials.errors}
+        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=trials.best.error)
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
-        splits = self._splits(fit)
+        splits, auto = self._splits(fit), auto_size(self.n_basis)
+        tol = None if auto is None else auto.tol
         largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
-        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), self.size_tol)
+        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), tol)
         fit.n_basis = path.size
         if path.basis is not None:
             fit.spec = replace(fit.spec, kernel=path.kernel)
@@ -117,7 +144,8 @@ class _Compact(KernelMachine):
 
     def _choose_basis(self, fit: Fit) -> Machine:
         assert fit.n_basis is not None
-        return choose_and_solve(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        basis = choose(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
+        return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """The user's validation splits, or one held-out fifth."""
@@ -130,15 +158,16 @@ class _Compact(KernelMachine):
 
     def _warm_start(self, data: Data) -> Array | None:
         """Vectors of the last fit, for `warm_start`."""
-        if not self.warm_start or getattr(self, "basis_vectors_", None) is None:
+        vectors = getattr(self, "basis_vectors_", None)
+        if not self.warm_start or vectors is None:
             return None
         rows = data.rows
-        if self.basis_vectors_.shape[1] != rows.n_features:
+        if vectors.shape[1] != rows.n_features:
             raise ValueError(
-                f"warm_start=True goes on from the last fit, which had {self.basis_vectors_.shape[1]} features; X has "
+                f"warm_start=True goes on from the last fit, which had {vectors.shape[1]} features; X has "
                 f"{rows.n_features}. Set warm_start=False to start anew."
             )
-        start = rows.as_inputs(self.basis_vectors_).astype(rows.dtype)
+        start = rows.as_inputs(vectors).astype(rows.dtype)
         return start if rows.offset is None else start - rows.offset
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
@@ -154,69 +183,12 @@ def _calibrated(machine: Any) -> None:
         )
 
 
-class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
+@estimator
+class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClassifier, MachineClassifier):
     """Compact support vector classifier with a chosen number of basis vectors.
 
     Minimises ``1/2 beta' K beta + C sum_i s_i loss_i`` over the weights of `n_basis` basis vectors, with one shared
     basis for all classes.
-
-    Parameters
-    ----------
-    n_basis : int or "auto", default=100
-        Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
-        Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
-        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
-        kernel, and "scale" otherwise.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the losses.
-    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss, default="squared_hinge"
-    epsilon : float, default=None
-        Where the Huber loss becomes linear; None takes the loss's default.
-    selection : {"gram", "random", "renyi", "all"}, array of vectors or selector, default="gram"
-        How basis vectors are chosen among the rows: exact forward selection in Gram space, at random by hash, by
-        the entropy of the inputs, or every row.
-    n_candidates : int, default=None
-        Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
-    refine : bool, default=True
-        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
-        training objective or on held-out rows.
-    refine_iter : int, default=100
-        Iterations of the descent.
-    validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
-    tune : bool, default=False
-        Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
-        `epsilon_` and `cv_results_`.
-    cv : int, splitter or list of splits, default=None
-        Validation for `tune` and `n_basis="auto"`; None holds out a fifth of the rows once.
-    size_tol : float, default=None
-        With "auto": how much above the best validation error the chosen size may lie, instead of one standard error.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-        How more than two classes become outputs on the shared basis.
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-        Whether the intercept counts in the penalty.
-    class_weight : dict or "balanced", default=None
-    calibrate : bool, default=False
-        Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.
-    tol : float, default=1e-8
-        Relative norm of the gradient at which a fit ends.
-    max_iter : int, default=200
-    max_time : float, default=None
-        Seconds after which the fit stops with the best machine so far.
-    warm_start : bool, default=False
-        Go on from the basis of the last fit.
-    memory_budget : int, default=None
-        Bytes for stored kernel values (None: 1 GiB); a larger design is recomputed by blocks.
-    n_jobs : int, default=None
-        Threads over row blocks; None follows the BLAS limit in force.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -238,68 +210,13 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
     (20, True)
     """
 
-    def __init__(
-        self,
-        n_basis: Any = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "squared_hinge",
-        epsilon: float | None = None,
-        selection: Any = "gram",
-        n_candidates: int | None = None,
-        refine: bool = True,
-        refine_iter: int = 100,
-        validation_fraction: float = 0.1,
-        tune: bool = False,
-        cv: Any = None,
-        size_tol: float | None = None,
-        coding: str = "one_vs_rest",
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        class_weight: Any = None,
-        calibrate: bool = False,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.validation_fraction = validation_fraction
-        self.tune = tune
-        self.cv = cv
-        self.size_tol = size_tol
-        self.coding = coding
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.class_weight = class_weight
-        self.calibrate = calibrate
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = parameter(default="squared_hinge")
+    calibrate: bool = parameter(
+        default=False,
+        type="bool",
+        text="Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.",
+        rule=SWITCH,
+    )
 
     @offered_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
@@ -319,57 +236,9 @@ class CompactSVC(_Compact, PartialClassifier, MachineClassifier):
         return self.model_.probabilities(scores)
 
 
+@estimator
 class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     """Compact kernel regressor with a chosen number of basis vectors.
-
-    Parameters
-    ----------
-    n_basis : int or "auto", default=100
-        Number of basis vectors; "auto" takes the smallest within one standard error of the best on a path of sizes.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard", "loo"}, float or array of shape (n_features,), default=None
-        Width of the kernel; "scale" is 1 / (n_features * variance of X), "auto" 1 / n_features. Refinement learns
-        one width ("learn") or one per feature ("ard"), starting from "scale". "loo" takes one per feature by
-        leave-one-out on a sample, for sets of a few hundred rows. None means "ard" with refinement of a Gaussian
-        kernel, and "scale" otherwise.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the losses.
-    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss, default="least_squares"
-    epsilon : float, default=None
-        Width of the insensitive zone, or where the Huber loss becomes linear; None takes the loss's default.
-    quantile : float, default=0.5
-        Which quantile the loss "quantile" estimates, between 0 and 1.
-    selection : {"gram", "random", "renyi", "all"}, array of vectors or selector, default="gram"
-        How basis vectors are chosen among the rows: exact forward selection in Gram space, at random by hash, by
-        the entropy of the inputs, or every row.
-    n_candidates : int, default=None
-        Candidates per round of "gram"; None takes four per basis vector, between 200 and 2,000.
-    refine : bool, default=True
-        Move the basis vectors (and widths, see `gamma`) to lower the objective; never worse than the start on the
-        training objective or on held-out rows.
-    refine_iter : int, default=100
-        Iterations of the descent.
-    validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out to check refinement; 0 checks the objective only.
-    tune : bool, default=False
-        Choose C, the starting width and epsilon by successive halving over rows and vectors; sets `C_`, `gamma_`,
-        `epsilon_` and `cv_results_`.
-    cv : int, splitter or list of splits, default=None
-        Validation for `tune` and `n_basis="auto"`; None holds out a fifth of the rows once.
-    size_tol : float, default=None
-        With "auto": how much above the best validation error the chosen size may lie, instead of one standard error.
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-    tol : float, default=1e-8
-    max_iter : int, default=200
-    max_time : float, default=None
-    warm_start : bool, default=False
-    memory_budget : int, default=None
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -387,61 +256,7 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
-    def __init__(
-        self,
-        n_basis: Any = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "least_squares",
-        epsilon: float | None = None,
-        quantile: float = 0.5,
-        selection: Any = "gram",
-        n_candidates: int | None = None,
-        refine: bool = True,
-        refine_iter: int = 100,
-        validation_fraction: float = 0.1,
-        tune: bool = False,
-        cv: Any = None,
-        size_tol: float | None = None,
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        warm_start: bool = False,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.validation_fraction = validation_fraction
-        self.tune = tune
-        self.cv = cv
-        self.size_tol = size_tol
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = parameter(default="least_squares")
+    quantile: float = parameter(
+        default=0.5, type="float", text='Which quantile the loss "quantile" estimates, between 0 and 1.'
+    )

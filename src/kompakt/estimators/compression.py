@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
-from kompakt.basis.matching import CompressionStep, Plan, compress_model, path_sizes
-from kompakt.io import LibsvmModel, load, read_libsvm, to_model
-from kompakt.io.fitted import fold_steps
+from kompakt.basis.matching import Plan, compress_model, path_sizes
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.run.bar import showing
-
-Array = np.ndarray
-
-SVM_TYPES = {
-    "SVC": "c_svc", "NuSVC": "nu_svc", "SVR": "epsilon_svr", "NuSVR": "nu_svr", "OneClassSVM": "one_class",
-}  # fmt: skip
-_KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
 
 
 def compress(
@@ -104,7 +93,7 @@ def compress(
     >>> bool((smaller.predict(X) == machine.predict(X)).mean() > 0.98), 5 * smaller.n_basis_ < len(machine.support_)
     (True, True)
     """
-    model = as_model(fitted)
+    model = model_of(fitted, svm=True)
     if tol is not None and not (isinstance(tol, Real) and 0 <= float(tol) < 1):
         raise ValueError(f"tol must be None or a number from 0 to below 1 (a share of agreement); got {tol!r}.")
     if n_basis is None and tol is None:
@@ -128,19 +117,13 @@ def compress(
             ConvergenceWarning,
             stacklevel=2,
         )
-    path = [{**vars(step), "model": _with_facts(step, model)} for step in steps]
+    kept = {key: value for key, value in model.meta.items() if not key.startswith("libsvm_")}
+    path = []
+    for step in steps:
+        facts = {"agreement": step.agreement, "agreement_rows": step.n_measured, "relative_error": step.error}
+        meta = {**kept, "compressed_from": int(model.n_basis_), **facts}
+        path.append({**vars(step), "model": replace(step.model, meta=meta)})
     return (path[-1]["model"], path) if return_path else path[-1]["model"]
-
-
-def _with_facts(step: CompressionStep, original: Model) -> Model:
-    meta = {
-        **{key: value for key, value in original.meta.items() if not key.startswith("libsvm_")},
-        "compressed_from": int(original.n_basis_),
-        "agreement": step.agreement,
-        "agreement_rows": step.n_measured,
-        "relative_error": step.error,
-    }
-    return replace(step.model, meta=meta)
 
 
 def _sizes(n_basis: Any, model: Model, *, by_tol: bool) -> list[int]:
@@ -154,86 +137,3 @@ def _sizes(n_basis: Any, model: Model, *, by_tol: bool) -> list[int]:
     if not sizes or sizes != sorted(set(sizes)) or sizes[0] < 1:
         raise ValueError(f"a path of sizes must be increasing whole numbers of at least 1; got {n_basis!r}.")
     return sizes
-
-
-# -- what people bring -------------------------------------------------------------------------------------
-
-
-def as_model(fitted: Any) -> Model:
-    """The kompakt model of a trained machine: every support vector kept, the same decisions.
-
-    Votes that tie in one-vs-one go to the larger summed margin, where LIBSVM takes the class listed first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.svm import SVR
-    >>> from kompakt.estimators.compression import as_model
-    >>> X = np.linspace(0, 1, 20)[:, None]
-    >>> machine = SVR().fit(X, X.ravel())
-    >>> bool(np.allclose(as_model(machine).predict(X), machine.predict(X)))
-    True
-    """
-    if isinstance(fitted, Model):
-        return fitted
-    if isinstance(fitted, str | os.PathLike):
-        return _from_file(Path(fitted))
-    if isinstance(getattr(fitted, "model_", None), Model):
-        return fitted.model_
-    if hasattr(fitted, "best_estimator_"):
-        return as_model(fitted.best_estimator_)
-    if hasattr(fitted, "steps"):
-        check_is_fitted(fitted)
-        return fold_steps(fitted.steps[:-1], as_model(fitted.steps[-1][1]))
-    name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in SVM_TYPES), None)
-    if name is None:
-        raise TypeError(
-            f"expected {', '.join(SVM_TYPES)}, a pipeline of scalers and one of them, the path of a LIBSVM "
-            f"model, or a kompakt machine; got {type(fitted).__name__}."
-        )
-    check_is_fitted(fitted)
-    return _from_svm(fitted, name)
-
-
-def _from_file(path: Path) -> Model:
-    with path.open("rb") as file:
-        start = file.read(8)
-    return to_model(read_libsvm(path)) if start == b"svm_type" else load(path)
-
-
-def _from_svm(fitted: Any, name: str) -> Model:
-    kernel = fitted.kernel
-    if not isinstance(kernel, str) or kernel not in _KERNELS:
-        reason = {
-            "precomputed": "its support vectors are not known, only their numbers",
-            "sigmoid": "the sigmoid is no positive definite kernel, so there is nothing to project in",
-        }.get(kernel if isinstance(kernel, str) else "", "scikit-learn does not keep the support vectors of a callable")
-        raise TypeError(f"an SVM with kernel={kernel!r} cannot be compressed: {reason}. Refit with 'rbf' or 'poly'.")
-    dense = fitted.dual_coef_.toarray() if sparse.issparse(fitted.dual_coef_) else np.asarray(fitted.dual_coef_)
-    classes = getattr(fitted, "classes_", None) if name in ("SVC", "NuSVC") else None
-    coef, intercept = dense.astype(np.float64), np.asarray(fitted.intercept_, dtype=np.float64)
-    fields: dict[str, Any] = {}
-    if classes is not None:
-        if len(classes) == 2:  # scikit-learn speaks for the second class, LIBSVM for the first
-            coef, intercept = -coef, -intercept
-        fields = {"labels": np.arange(len(classes)), "n_vectors": np.asarray(fitted.n_support_, dtype=np.intp)}
-    record = LibsvmModel(
-        svm_type=SVM_TYPES[name],
-        kernel_type=_KERNELS[kernel],
-        vectors=sparse.csr_matrix(fitted.support_vectors_, dtype=np.float64),
-        coef=coef,
-        rho=-intercept,
-        gamma=float(fitted._gamma),
-        coef0=float(fitted.coef0),
-        degree=int(fitted.degree),
-        **fields,
-    )
-    width = int(fitted.n_features_in_)
-    names = getattr(fitted, "feature_names_in_", None)
-    model = to_model(record, n_features=width, memory_budget=1 << 40)
-    return replace(
-        model,
-        classes=None if classes is None else classes,
-        feature_names=None if names is None else np.asarray(names, dtype=str),
-        meta={"source": f"scikit-learn {name}"},
-    )

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kompakt.basis.build import Machine, Plan
+from kompakt.basis.build import Machine
 from kompakt.basis.fee import (
+    SELECTIONS,
     FeeCandidates,
     FeeGrowth,
     FeePlan,
+    FEESelector,
     Observer,
     SemiparametricMachine,
     Trial,
@@ -25,60 +26,82 @@ from kompakt.basis.forward import CandidateStream, Record
 from kompakt.data import hash_rows
 from kompakt.design import Design
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
+from kompakt.estimators.params import (
+    SWITCH,
+    ClassWeightParameters,
+    CodingParameters,
+    MachineParameters,
+    ValidationParameters,
+    auto_size,
+    check_parameters,
+    estimator,
+    one_of,
+    parameter,
+    shared,
+)
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.search.fee import C_EXPONENTS, RULES, SIGMA_EXPONENTS, search_fee
+from kompakt.search.fee import C_EXPONENTS, SIGMA_EXPONENTS, TwoGrids, search_fee
 from kompakt.solve import Problem, solve
-from kompakt.spec import Basis, Data
+from kompakt.spec import Basis
 from kompakt.train.data import prepare, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import Split, holdout
+from kompakt.validation import AutoSize, Split, holdout
 
 Array = np.ndarray
 
 
-class _FastEstimation(KernelMachine):
+@shared
+class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
     """What classifier and regressor share: choosing a size, growing to it, weights to the end."""
 
-    n_basis: int
-    kernel: Any
-    C: float
-    selection: str
-    n_candidates: int
-    patience: int
-    validation_fraction: float | None
-    cv: Any
-    refit: bool
-    tune: bool
-    sigma_exponents: Any
-    C_exponents: Any
-    tune_rule: str
-    solver: str
-    growth_iter: int
-    n_jobs: int | None
+    n_basis: Any = parameter(
+        default=100,
+        kw_only=False,
+        options={AutoSize: ("largest", "n_iter_no_change")},
+        note='The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth '
+        "stops 20 steps (`n_iter_no_change`) after the lowest error.",
+    )
+    selection: Any = parameter(
+        default="fee",
+        rule=one_of(*SELECTIONS),
+        options={FEESelector: None},
+        note='"fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation '
+        'error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.',
+    )
+    validation_fraction: float | None = parameter(
+        default=None,
+        note="They (0.2) choose vectors and size; the machine at the best step is returned. 0, with cv=None: no "
+        "validation, growth to `n_basis` by the error on the training rows.",
+    )
+    cv: Any = parameter(
+        default=None,
+        note="Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes.",
+    )
+    refit: bool = parameter(
+        default=False,
+        type="bool",
+        text="Fit the weights of the returned machine to all rows, those held out included.",
+        rule=SWITCH,
+    )
+    tune: Any = parameter(
+        default=False,
+        options={TwoGrids: None},
+        note="By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel "
+        "only.",
+    )
+    n_jobs: int | None = parameter(default=None, note="Processes too, in a search.")
 
-    def _plan(self, data: Data, run: Run) -> Plan:
-        if self.tune_rule not in RULES:
-            raise ValueError(f"tune_rule must be one of {RULES}; got {self.tune_rule!r}.")
-        if not isinstance(self.n_basis, Integral):
-            raise ValueError(
-                f"n_basis is the largest size, a whole number of at least 1; got {self.n_basis!r}. "
-                "The size itself is chosen by validation (cv or validation_fraction)."
-            )
-        return super()._plan(data, run)
+    def _size(self) -> int | str:
+        auto = auto_size(self.n_basis)
+        return int(self.n_basis) if auto is None else auto.largest or 100
 
     def _growth_plan(self, fit: Fit) -> FeePlan:
         assert fit.n_basis is not None
-        return FeePlan(
-            fit.n_basis,
-            self.selection,
-            int(self.n_candidates),
-            int(self.patience),
-            int(self.growth_iter),
-            solver=self.solver,
-            run=fit.run,
-        )
+        selector = FEESelector(self.selection) if isinstance(self.selection, str) else self.selection
+        steps = (auto_size(self.n_basis) or AutoSize()).n_iter_no_change
+        return selector.plan(fit.n_basis, int(steps or 20), fit.run)
 
     def _search(self, fit: Fit) -> None:
         """Sigma, C and the size by the paper's protocol, with `tune=True`."""
@@ -87,11 +110,12 @@ class _FastEstimation(KernelMachine):
             return
         if not isinstance(fit.spec.kernel, RBF):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
-        sigmas = SIGMA_EXPONENTS if self.sigma_exponents is None else self.sigma_exponents
-        costs = C_EXPONENTS if self.C_exponents is None else self.C_exponents
+        grids = self.tune if isinstance(self.tune, TwoGrids) else TwoGrids()
+        sigmas = SIGMA_EXPONENTS if grids.sigma_exponents is None else grids.sigma_exponents
+        costs = C_EXPONENTS if grids.C_exponents is None else grids.C_exponents
         plan = replace(plan, run=fit.run.inner())
         splits = splits_of(fit.data, 5 if self.cv is None else self.cv, fit.run.key)
-        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=self.tune_rule, n_jobs=self.n_jobs)
+        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=grids.rule, n_jobs=self.n_jobs)
         best = found.best
         fit.spec = replace(fit.spec, kernel=RBF(best.gamma), C=best.C)
         fit.n_basis = best.size
@@ -125,18 +149,18 @@ class _FastEstimation(KernelMachine):
         """The machine, its growth and the rows it was trained on; `observe` sees the steps of its growth."""
         data, spec, key = fit.data, fit.spec, fit.run.key
         plan = self._growth_plan(fit)
-        stream = CandidateStream.of(hash_rows(data.rows.X, key), key)
+        stream = CandidateStream.of(hash_rows(data.in_memory.X, key), key)
 
         def grown(
             plan: FeePlan, split: Split, watch: Observer | None = None
         ) -> tuple[SemiparametricMachine, FeeGrowth]:
             return grow_on(data, spec, plan, FeeCandidates(stream, split[0]), split, observe=watch)
 
-        if self.cv is None and self.validation_fraction is not None and not self.tune:
+        share = 0.2 if self.validation_fraction is None else float(self.validation_fraction)
+        if self.cv is None and share and not self.tune:
             # one held-out part: the machine at its best step
             target = data.y if data.labels is None else data.labels
             assert target is not None
-            share = float(self.validation_fraction)
             train, held = holdout(target, share, classifier=data.classifier, random_state=key)
             machine, growth = grown(plan, (train, held), observe)
             fit.attributes["history_"] = growth.records
@@ -161,76 +185,14 @@ class _FastEstimation(KernelMachine):
         return machine, growth, train
 
 
-class FEESVC(_FastEstimation, MachineClassifier):
+@estimator
+class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineClassifier):
     """Support vector classifier grown by fast error estimation.
 
     The basis starts from the class means.  At each step a few support vectors are tried as the next basis vector; the
     validation error of the machine that each would give is estimated from the present one with the weights of its
-    least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops `patience`
+    least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops some
     steps after the lowest validation error.
-
-    Parameters
-    ----------
-    n_basis : int, default=100
-        Largest number of basis vectors.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-        With "precomputed" the row nearest to each class mean takes its place.
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-    loss : {"hinge", "squared_hinge", "least_squares", "huber"} or Loss, default="hinge"
-    epsilon : float, default=None
-    selection : {"fee", "sgma", "gsvc"}, default="fee"
-        Lowest estimated validation error; largest decrease of the representation error of the support vectors
-        (SGMA-SVM); or the support vector least like the basis.
-    n_candidates : int, default=10
-        Support vectors tried at each step.
-    patience : int, default=20
-        Steps without a lower validation error after which growth stops.
-    validation_fraction : float, default=0.2
-        Share of the rows held out to choose vectors and size; the machine at the best step is returned.  None, with
-        ``cv=None``: no validation, growth to `n_basis` by the error on the training rows.
-    cv : int, splitter or list of splits, default=None
-        Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes.
-    refit : bool, default=False
-        Fit the weights of the returned machine to all rows, those held out included.
-    tune : bool, default=False
-        Choose sigma, C and the size by the paper's two grids over `cv` (five folds if None); sets `C_`, `gamma_`
-        and `search_`.  Gaussian kernel only.
-    sigma_exponents, C_exponents : array-like, default=None
-        First grid: sigma = 2^n sqrt(n_features), n = -6..3, and C = 10^n, n = -4..5.
-    tune_rule : {"min", "confirmed", "one_se"}, default="min"
-        Lowest cross-validation error, as in the paper; the lowest that the folds confirm on rows which had no say in
-        the choice of vectors (twice the trainings, far less deceived on small sets); or the smallest machine within
-        one standard error of that.
-    solver : {"newton", "irwls"}, default="newton"
-        Training while growing: Newton's method on slightly rounded kinks from a warm start, or the reweighted least
-        squares of the paper's Table 1, which is slow (set `growth_iter` to some hundred).  The returned machine is
-        solved to the end in either case.
-    growth_iter : int, default=20
-        Training steps per size while growing.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-    class_weight : dict or "balanced", default=None
-    refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
-    refine_iter : int, default=100
-        Iterations of refinement at most.
-    tol : float, default=1e-8
-    max_iter : int, default=200
-        Steps of the last training.
-    max_time : float, default=None
-        Seconds after which growth stops.
-    memory_budget : int, default=None
-        Bytes for the features of all rows (None: 1 GiB).
-    n_jobs : int, default=None
-        Threads, and processes of a search; None follows the BLAS limit in force.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -266,76 +228,10 @@ class FEESVC(_FastEstimation, MachineClassifier):
     (True, True)
     """
 
-    def __init__(
-        self,
-        n_basis: int = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "hinge",
-        epsilon: float | None = None,
-        selection: str = "fee",
-        n_candidates: int = 10,
-        patience: int = 20,
-        validation_fraction: float | None = 0.2,
-        cv: Any = None,
-        refit: bool = False,
-        tune: bool = False,
-        sigma_exponents: Any = None,
-        C_exponents: Any = None,
-        tune_rule: str = "min",
-        solver: str = "newton",
-        growth_iter: int = 20,
-        coding: str = "one_vs_rest",
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        class_weight: Any = None,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.cv = cv
-        self.refit = refit
-        self.tune = tune
-        self.sigma_exponents = sigma_exponents
-        self.C_exponents = C_exponents
-        self.tune_rule = tune_rule
-        self.solver = solver
-        self.growth_iter = growth_iter
-        self.coding = coding
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.class_weight = class_weight
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: Any = parameter(
+        default="rbf", note='With "precomputed" the row nearest to each class mean takes its place.'
+    )
+    loss: Any = parameter(default="hinge")
 
     def trace_candidates(
         self, X: Any, y: Any, grid: Any, steps: Sequence[int], sample_weight: Any = None
@@ -371,6 +267,7 @@ class FEESVC(_FastEstimation, MachineClassifier):
         wanted = {int(step) for step in steps}
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
+            check_parameters(self)
             data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
@@ -386,24 +283,16 @@ class FEESVC(_FastEstimation, MachineClassifier):
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
                 found.append((m + 1, (shared + intercept[:, 0]).T, winner))
 
-            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self.n_basis)), look)
+            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self._size())), look)
         return found
 
 
+@estimator
 class FEESVR(_FastEstimation, MachineRegressor):
     """Kernel regressor grown by fast error estimation: `FEESVC` with the mean squared error of the validation rows.
 
     The basis starts from the mean of the rows.  With least squares, the default, these weights are constant, so the
     estimate of a candidate's validation error is its validation error.
-
-    Parameters
-    ----------
-    n_basis, kernel, gamma, degree, coef0, C, selection, n_candidates, patience, validation_fraction, cv, refit, tune, \
-sigma_exponents, C_exponents, tune_rule, solver, growth_iter, fit_intercept, penalize_intercept, refine, \
-refine_iter, tol, max_iter, max_time, memory_budget, n_jobs, random_state, verbose
-        As for `FEESVC`.
-    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss, default="least_squares"
-    epsilon : float, default=None
 
     Attributes
     ----------
@@ -422,69 +311,4 @@ refine_iter, tol, max_iter, max_time, memory_budget, n_jobs, random_state, verbo
     True
     """
 
-    def __init__(
-        self,
-        n_basis: int = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "least_squares",
-        epsilon: float | None = None,
-        selection: str = "fee",
-        n_candidates: int = 10,
-        patience: int = 20,
-        validation_fraction: float | None = 0.2,
-        cv: Any = None,
-        refit: bool = False,
-        tune: bool = False,
-        sigma_exponents: Any = None,
-        C_exponents: Any = None,
-        tune_rule: str = "min",
-        solver: str = "newton",
-        growth_iter: int = 20,
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.cv = cv
-        self.refit = refit
-        self.tune = tune
-        self.sigma_exponents = sigma_exponents
-        self.C_exponents = C_exponents
-        self.tune_rule = tune_rule
-        self.solver = solver
-        self.growth_iter = growth_iter
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = parameter(default="least_squares")

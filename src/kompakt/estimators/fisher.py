@@ -13,6 +13,22 @@ from kompakt.codings import get_coding
 from kompakt.data import Rows
 from kompakt.design import Design
 from kompakt.estimators.base import MachineClassifier
+from kompakt.estimators.params import (
+    POSITIVE,
+    CodingParameters,
+    KernelParameters,
+    MemoryParameters,
+    ProjectionParameters,
+    Rule,
+    RunParameters,
+    SelectionParameters,
+    SizeParameters,
+    TuneParameters,
+    estimator,
+    one_of,
+    parameter,
+    shared,
+)
 from kompakt.estimators.selectors import projection_selector
 from kompakt.kernels import Kernel
 from kompakt.run import Run
@@ -29,31 +45,43 @@ Array = np.ndarray
 _DEFAULT_C = 100.0
 
 
-class _Fisher(MachineClassifier):
+@shared
+class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters, KernelParameters, MachineClassifier):
     """Both discriminants: a basis, the moments of the classes, one small problem per output."""
 
-    reg: Any
-    bias: str
-    priors: Any
-    coding: str
-    tune: bool
-    cv: Any
+    reg: Any = parameter(
+        default="scale",
+        type='"scale" or float',
+        text='Penalty on the squared multipliers; the C of Franc and Hlavac is 1 / reg. "scale" is 0.01 trace(N) over '
+        "the number of basis vectors, so that it follows the kernel's values.",
+        rule=Rule(
+            "'scale' or a positive, finite number (it keeps the problem solvable)",
+            lambda value: value == "scale" if isinstance(value, str) else POSITIVE.holds(value),
+        ),
+    )
+    bias: str = parameter(
+        default="gaussian",
+        type='{"gaussian", "midpoint", "search"}',
+        text='"gaussian" puts the threshold where the normal densities of the projected classes, each with its own '
+        'variance, agree; "midpoint" the same with one common variance; "search" minimises the training error.',
+        rule=one_of(*fisher.BIASES),
+    )
+    priors: Any = parameter(
+        default=None,
+        type='None, "empirical" or array of shape (n_classes,)',
+        text="Prior probabilities of the classes for the threshold; None gives both sides of every output the same. "
+        "They take the place of class weights, which the discriminant's class-wise means and covariances do not see.",
+    )
+    tune: Any = parameter(
+        default=False, note="Here `reg` and the width; every fold is fitted without its rows. Sets `reg_`."
+    )
+    cv: Any = parameter(default=None, note="That is 5 folds.")
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
         return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=len(data.classes))
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        reg, cv = self.reg, self.cv
-        number = isinstance(reg, int | float | np.number) and not isinstance(reg, bool)
-        if not (number and np.isfinite(reg) and reg > 0) and not (isinstance(reg, str) and reg == "scale"):
-            raise ValueError(
-                f"reg must be 'scale' or a positive, finite number (it keeps the problem solvable); got {reg!r}."
-            )
-        if self.bias not in fisher.BIASES:
-            raise ValueError(f"bias must be one of {fisher.BIASES}; got {self.bias!r}.")
-        if isinstance(cv, Integral) and (isinstance(cv, bool) or cv < 2):
-            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {cv!r}.")
         return Plan(refine=False)
 
     def _search(self, fit: Fit) -> None:
@@ -104,7 +132,7 @@ class _Fisher(MachineClassifier):
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """Rows to train on and rows held out; every class is in every training part."""
-        data, cv = fit.data, self.cv
+        data, cv = fit.data, 5 if self.cv is None else self.cv
         labels = data.labels
         assert labels is not None
         if isinstance(cv, Integral):
@@ -181,38 +209,13 @@ def _row_weights(data: Data) -> Array | None:
     return weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
 
 
+@estimator
 class KernelFisher(_Fisher):
     """Kernel Fisher discriminant on all training rows.
 
     Minimises ``a' N a + reg a'a`` subject to a distance of 2 between the projected class means, where N is the sum of
     the classes' covariances of kernel values.  Every row is a basis vector (equal rows share one, whose penalty is that
     of all of them), so time grows with n^3 and memory with n^2: `ProjectedKernelFisher` is the compact version.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-    degree : int, default=3
-    coef0 : float, default=0.0
-    reg : "scale" or float, default="scale"
-        Penalty on the squared multipliers.  A row of weight s counts as s equal rows here too.  "scale" is
-        0.01 trace(N) / n, so that it follows the kernel's values; the C of Franc and Hlavac is 1 / reg.
-    bias : {"gaussian", "midpoint", "search"}, default="gaussian"
-        "gaussian" puts the threshold where the normal densities of the projected classes, each with its own variance,
-        agree; "midpoint" the same with one common variance; "search" minimises the training error.
-    priors : None, "empirical" or array of shape (n_classes,), default=None
-        Prior probabilities of the classes for the threshold; None gives both sides of every output the same.  They
-        take the place of class weights, which the discriminant's class-wise means and covariances do not see.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-    tune : bool, default=False
-        Search for `reg` and the kernel's width by cross-validated error; every fold is fitted without its rows.
-    cv : int, splitter or list of splits, default=5
-        Folds of the search.
-    memory_budget : int, default=None
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-        Cuts the folds of `tune`; not used otherwise.
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -238,38 +241,7 @@ class KernelFisher(_Fisher):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        reg: Any = "scale",
-        bias: str = "gaussian",
-        priors: Any = None,
-        coding: str = "one_vs_rest",
-        tune: bool = False,
-        cv: Any = 5,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.reg = reg
-        self.bias = bias
-        self.priors = priors
-        self.coding = coding
-        self.tune = tune
-        self.cv = cv
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    reg: Any = parameter(default="scale", note="A row of weight s counts as s equal rows here too.")
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
         _, first, place = np.unique(data.rows.hashes(0), return_index=True, return_inverse=True)
@@ -279,41 +251,12 @@ class KernelFisher(_Fisher):
         return Basis(distinct, spec.kernel.take_basis(data.rows, distinct)), mass
 
 
-class ProjectedKernelFisher(_Fisher):
+@estimator
+class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParameters, _Fisher):
     """Kernel Fisher discriminant on few vectors that span the training rows.
 
     The basis is that of `GreedyProjection`; only an m by m problem is solved, whose matrices are summed over row
     blocks.
-
-    Parameters
-    ----------
-    n_basis : int, default=100
-        Number of basis vectors at most.
-    epsilon : float, default=0.0
-        Stop adding vectors when every row's representation error is below it.
-    pivot : {"max", "random"}, default="max"
-    first : {"random", "norm"}, default="random"
-    selection : {"projection"}, array of vectors or selector, default="projection"
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-    degree : int, default=3
-    coef0 : float, default=0.0
-    reg : "scale" or float, default="scale"
-        Penalty on the squared multipliers of the basis vectors.  "scale" is 0.01 trace(N) / n_basis, so that it follows
-        the kernel's values; the C of Franc and Hlavac is 1 / reg.
-    bias : {"gaussian", "midpoint", "search"}, default="gaussian"
-    priors : None, "empirical" or array of shape (n_classes,), default=None
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-    tune : bool, default=False
-        Search for `reg` and the kernel's width by cross-validated error; every fold chooses its vectors without its own
-        rows.
-    cv : int, splitter or list of splits, default=5
-        Folds of the search.
-    memory_budget : int, default=None
-        Bytes for stored kernel values (None: 1 GiB); beyond, they are recomputed by blocks.
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -341,49 +284,8 @@ class ProjectedKernelFisher(_Fisher):
     (20, True)
     """
 
-    def __init__(
-        self,
-        n_basis: int = 100,
-        *,
-        epsilon: float = 0.0,
-        pivot: str = "max",
-        first: str = "random",
-        selection: Any = "projection",
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        reg: Any = "scale",
-        bias: str = "gaussian",
-        priors: Any = None,
-        coding: str = "one_vs_rest",
-        tune: bool = False,
-        cv: Any = 5,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.epsilon = epsilon
-        self.pivot = pivot
-        self.first = first
-        self.selection = selection
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.reg = reg
-        self.bias = bias
-        self.priors = priors
-        self.coding = coding
-        self.tune = tune
-        self.cv = cv
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    selection: Any = parameter(default="projection")
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
-        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
         return run.step("selection", lambda: selector.select(data, spec, int(self.n_basis), run), Basis), None

@@ -12,13 +12,23 @@ import numpy as np
 from kompakt.basis.build import Machine, Plan
 from kompakt.codings import class_pairs
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
+from kompakt.estimators.params import (
+    SWITCH,
+    ClassWeightParameters,
+    CodingParameters,
+    MachineParameters,
+    auto_size,
+    estimator,
+    one_of,
+    parameter,
+    shared,
+)
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.search.fixed_size import (
-    STRATEGIES,
     CrossValidation,
     columns_of,
     held_out,
@@ -27,11 +37,12 @@ from kompakt.search.fixed_size import (
     spread_order,
     tune_width_and_cost,
 )
+from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.solve import Solution
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import SIZE_RULES, fold_of_row, pick_size, shuffled_folds
+from kompakt.validation import AutoSize, fold_of_row, pick_size, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -40,39 +51,56 @@ logger = logging.getLogger("kompakt")
 _INPUT_SPACE = 2000
 _N_SIZES = 5
 _LARGEST_AUTO = 1000
-#: what the machines of the folds do with prototypes that are rows of the fold
-CV_PROTOTYPES = ("drop", "anew", "plain")
 #: the coarse search sees this many rows where there are more than twice as many
 _COARSE_ROWS = 50_000
 
 
-class _FixedSize(KernelMachine):
+@shared
+class _FixedSize(MachineParameters, KernelMachine):
     """What both do: choose prototypes, then search C, width and size by cross-validation on them."""
 
-    n_basis: int | str
-    selection: Any
-    n_candidates: int | None
-    tune: bool
-    search: str
-    search_options: dict[str, Any] | None
-    cv: Any
-    cv_prototypes: str
-    sizes: Any
-    size_rule: str
-    shared_basis: bool = True  # of regression
+    n_basis: Any = parameter(
+        default=100,
+        kw_only=False,
+        options={AutoSize: ("sizes", "rule")},
+        note='"auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number '
+        "of rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.",
+    )
+    kernel: Any = parameter(
+        default="rbf", note="The linear kernel is solved in the input space, without prototypes (up to 2,000 features)."
+    )
+    C: float = parameter(default=1.0, note="The paper's regularisation constant gamma.")
+    loss: Any = parameter(
+        default="least_squares",
+        note="For other losses the width is tuned with least squares, and C by refitting every fold.",
+    )
+    selection: Any = parameter(
+        default="renyi",
+        note='"renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where '
+        'the criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "gram" (forward selection '
+        'in Gram space), "projection" and "all" (every distinct row: the full LS-SVM) are names too.',
+    )
+    tune: Any = parameter(
+        default=False,
+        options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None},
+        note="By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact "
+        "cross-validations at each; `Annealing()` is the paper's search of both.",
+    )
+    cv: Any = parameter(
+        default=None, note="That is 10 folds. Each split must train on all rows that it does not validate."
+    )
+    cv_prototypes: str = parameter(
+        default="drop",
+        type='{"drop", "anew", "plain"}',
+        text="Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is "
+        'shielded by a basis function of its own, so "plain" cross-validation, the paper\'s, reports too small an '
+        'error. "drop" leaves out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for '
+        "every fold among the other rows, at the cost of a selection and of features per fold.",
+        rule=one_of("drop", "anew", "plain"),
+    )
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        if self.search not in STRATEGIES:
-            raise ValueError(f"search must be one of {STRATEGIES}; got {self.search!r}.")
-        if self.size_rule not in SIZE_RULES:
-            raise ValueError(f"size_rule must be one of {SIZE_RULES}; got {self.size_rule!r}.")
-        if self.cv_prototypes not in CV_PROTOTYPES:
-            raise ValueError(f"cv_prototypes must be one of {CV_PROTOTYPES}; got {self.cv_prototypes!r}.")
-        if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or int(self.cv) < 2):
-            raise ValueError(f"cv must be at least 2 folds, a splitter or a list of splits; got {self.cv!r}.")
-        if self.sizes is not None and (np.ndim(self.sizes) != 1 or not len(self.sizes) or min(self.sizes) < 1):
-            raise ValueError(f"sizes must be None or a list of positive whole numbers; got {self.sizes!r}.")
-        return replace(super()._plan(data, run), selector=make_selector(self.selection, self.n_candidates))
+        return replace(super()._plan(data, run), selector=make_selector(self.selection))
 
     def _search(self, fit: Fit) -> None:
         """Prototypes first; then C and the width (`tune=True`) and the size (`n_basis="auto"`) on them."""
@@ -82,7 +110,7 @@ class _FixedSize(KernelMachine):
             raise ValueError(
                 "refine=True moves prototypes, but the linear kernel is solved without: pass refine=False."
             )
-        if fit.plan.refine and data.rows.weight_columns > 1 and not self.shared_basis:
+        if fit.plan.refine and data.rows.weight_columns > 1 and not getattr(self, "shared_basis", True):
             raise ValueError(
                 "refine=True moves prototypes that all outputs share; got coding='one_vs_one' with prototypes of its "
                 "own for every pair. Set shared_basis=True, or another coding."
@@ -110,6 +138,8 @@ class _FixedSize(KernelMachine):
 
     def _folds(self, data: Data, run: Run) -> Any:
         """The number of folds, or the fold of every row where the user gives a splitter or splits of X."""
+        if self.cv is None:
+            return 10
         if isinstance(self.cv, Integral):
             return int(self.cv)
         if data.origin is not None:
@@ -118,7 +148,7 @@ class _FixedSize(KernelMachine):
 
     def _input_space(self, kernel: Kernel, n_features: int) -> bool:
         """Whether the weights of a linear kernel are found without prototypes."""
-        limit = _INPUT_SPACE if isinstance(self.n_basis, str) else max(_INPUT_SPACE, int(self.n_basis))
+        limit = _INPUT_SPACE if auto_size(self.n_basis) else max(_INPUT_SPACE, int(self.n_basis))
         return kernel.name == "linear" and n_features <= limit
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
@@ -126,8 +156,8 @@ class _FixedSize(KernelMachine):
         rows = data.rows
         if self._input_space(spec.kernel, rows.n_features):
             return Basis(None, np.eye(rows.n_features, dtype=rows.dtype))
-        selector = make_selector(self.selection, self.n_candidates)
-        n_basis = max(self._sizes(rows.n_rows)) if isinstance(self.n_basis, str) else int(self.n_basis)
+        selector = make_selector(self.selection)
+        n_basis = max(self._sizes(rows.n_rows)) if auto_size(self.n_basis) else int(self.n_basis)
         found: Basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
         return found
 
@@ -139,8 +169,9 @@ class _FixedSize(KernelMachine):
 
     def _sizes(self, n_rows: int) -> list[int]:
         """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
-        if self.sizes is not None:
-            return sorted({int(size) for size in self.sizes})
+        auto = auto_size(self.n_basis)
+        if auto is not None and auto.sizes is not None:
+            return sorted({int(size) for size in auto.sizes})
         largest = min(_LARGEST_AUTO, n_rows, int(10 * np.sqrt(n_rows)))
         return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
 
@@ -149,7 +180,7 @@ class _FixedSize(KernelMachine):
     ) -> CrossValidation:
         """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
         assert fit.basis is not None
-        drop, own = self.cv_prototypes == "drop", not self.shared_basis
+        drop, own = self.cv_prototypes == "drop", not getattr(self, "shared_basis", True)
         parts = make_parts(fit.data, fit.basis, folds, fit.run.key, own=own, drop=drop, anew=anew, among=among)
         absolute = not isinstance(fit.spec.loss, LeastSquares)
         return CrossValidation(fit.data, fit.spec, parts, fit.plan.settings(fit.run), absolute)
@@ -160,13 +191,16 @@ class _FixedSize(KernelMachine):
         validation = self._validation(fit, folds, anew)
         fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
         coarse = None if some is None else replace(fast, parts=self._validation(fit, folds, anew, some).parts)
+        strategy, options = "profile", {}
+        if isinstance(self.tune, Annealing | GridSearch | RandomSearch):
+            strategy, options = self.tune.strategy, self.tune.options()
         found = tune_width_and_cost(
             fast.errors,
             spec.kernel,
-            strategy=self.search,
+            strategy=strategy,
             evaluate_coarse=None if coarse is None else coarse.errors,
             run=run,
-            **(self.search_options or {}),
+            **options,
         )
         fit.n_kernel_evals += found.n_visits * fast.n_kernel_evals
         fit.n_kernel_evals += found.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
@@ -207,7 +241,8 @@ class _FixedSize(KernelMachine):
         fit.n_kernel_evals += validation.n_kernel_evals
         at_best = np.argmin(errors, axis=1)
         of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
-        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], self.size_rule)
+        rule = (auto_size(self.n_basis) or AutoSize()).rule or "best"
+        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], rule)
         fit.spec = replace(spec, C=float(Cs[at_best[choice.index]]))
         fit.basis = fit.basis.take(np.arange(choice.size))
         path = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
@@ -220,7 +255,7 @@ class _FixedSize(KernelMachine):
         """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
         assert fit.basis is not None
         data, spec = fit.data, fit.spec
-        values = [held_out(part, spec, np.array([spec.C]), validation.settings) for part in validation.parts]
+        values = [held_out(part, spec, np.array([spec.C]), validation.settings)[0] for part in validation.parts]
         fit.n_kernel_evals += validation.n_kernel_evals
         error = float(np.nanmean(validation.errors_of(values)[1]))
         outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)
@@ -239,7 +274,7 @@ class _FixedSize(KernelMachine):
 
     def _weights(self, fit: Fit, data: Data, spec: Spec, basis: Basis) -> tuple[Solution, int]:
         """Weights on the rows of `data`, and the kernel evaluations spent; each pair of classes on its own."""
-        labels = None if self.shared_basis else fit.data.labels
+        labels = None if getattr(self, "shared_basis", True) else fit.data.labels
         columns = [columns_of(basis, labels, pair) for pair in class_pairs(spec.n_classes)] if data.classifier else []
         settings = fit.plan.settings(fit.run.unhurried() if fit.plan.refine else fit.run)
         return solve_parts(data.rows, spec, basis.vectors, columns, settings)
@@ -268,83 +303,12 @@ class _FixedSize(KernelMachine):
         return replace(machine, basis=Basis(None, weights.T.copy()), solution=solution)
 
 
-class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
+@estimator
+class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, PartialClassifier, MachineClassifier):
     """Fixed-size least-squares support vector classifier.
 
     Prototypes of high entropy give Nystrom features, on which ridge regression is solved in closed form:
     ``1/2 |w|^2 [+ 1/2 b^2] + C/2 sum_i s_i e_i^2``. Exact cross-validation costs about as much as one fit.
-
-    Parameters
-    ----------
-    n_basis : int or "auto", default=100
-        Number of prototype vectors m. "auto" picks among `sizes` by cross-validation, on nested sets that share one
-        set of features.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-        The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
-        move with the prototypes and need `refine=True`.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the losses, the paper's regularisation constant gamma; overridden by `tune`.
-    loss : {"least_squares", "squared_hinge", "hinge", "huber"} or Loss, default="least_squares"
-        For other losses the width is tuned with least squares, and C by refitting every fold.
-    epsilon : float, default=None
-        Where the Huber loss becomes linear.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-        How more than two classes become outputs. "one_vs_rest" and "minimum_output" (the paper's, with the fewest
-        outputs and often twice the errors) share one factorisation; "one_vs_one" fits each pair of classes on its own
-        rows.
-    shared_basis : bool, default=False
-        Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.
-    selection : {"renyi", "random", "gram", "all"}, array of vectors or selector, default="renyi"
-        How prototypes are chosen: by swaps that raise the quadratic Renyi entropy of the inputs, at random, by forward
-        selection in Gram space, or every distinct row, which is the full (dense) LS-SVM. `RenyiSelector()` is the
-        plain criterion of the paper; "renyi" widens its bandwidths where it is blind.
-    n_candidates : int, default=None
-        Candidates per round of "gram".
-    tune : bool, default=False
-        Search for C and the kernel's width by cross-validated error.
-    search : {"profile", "anneal", "grid", "random"}, default="profile"
-        "profile" searches the width and reads C off a path of exact cross-validations at each; "anneal" is the paper's
-        search of both: coupled simulated annealing (90 evaluations), then the simplex method (70).
-    search_options : dict, default=None
-        Arguments of `kompakt.search.strategies` for the strategies other than "profile".
-    cv : int, splitter or list of splits, default=10
-        Folds; each split must train on all rows that it does not validate.
-    cv_prototypes : {"drop", "anew", "plain"}, default="drop"
-        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
-        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop" leaves
-        out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among the
-        other rows, at the cost of a selection and of features per fold.
-    sizes : list of int, default=None
-        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows, to
-        all rows, or to 1,000, whichever is least.
-    size_rule : {"best", "one_se", "within"}, default="best"
-        How n_basis="auto" picks; see `kompakt.validation.pick_size`.
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-        Whether the intercept counts in the penalty, as in De Brabanter et al. 2010, eq. 7. Where it does, the result
-        depends on where the targets lie.
-    class_weight : dict or "balanced", default=None
-    refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
-    refine_iter : int, default=100
-        Iterations of refinement at most.
-    tol : float, default=1e-8
-    max_iter : int, default=200
-        Stopping rule for losses other than least squares.
-    max_time : float, default=None
-        Seconds after which the search ends with the best found so far.
-    memory_budget : int, default=None
-        Bytes for stored features (None: 1 GiB); beyond it they are computed by blocks, in tuning too.
-    n_jobs : int, default=None
-        Threads over row blocks; None follows the BLAS limit in force.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
-        1 shows every step of the search.
 
     Attributes
     ----------
@@ -381,144 +345,24 @@ class FixedSizeLSSVC(_FixedSize, PartialClassifier, MachineClassifier):
     (True, 20)
     """
 
-    def __init__(
-        self,
-        n_basis: int | str = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "least_squares",
-        epsilon: float | None = None,
-        coding: Any = "one_vs_rest",
-        shared_basis: bool = False,
-        selection: Any = "renyi",
-        n_candidates: int | None = None,
-        tune: bool = False,
-        search: str = "profile",
-        search_options: dict[str, Any] | None = None,
-        cv: Any = 10,
-        cv_prototypes: str = "drop",
-        sizes: Any = None,
-        size_rule: str = "best",
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        class_weight: Any = None,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.coding = coding
-        self.shared_basis = shared_basis
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.tune = tune
-        self.search = search
-        self.search_options = search_options
-        self.cv = cv
-        self.cv_prototypes = cv_prototypes
-        self.sizes = sizes
-        self.size_rule = size_rule
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.class_weight = class_weight
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    coding: Any = parameter(
+        default="one_vs_rest",
+        note='"one_vs_rest" and "minimum_output" (the paper\'s, with the fewest outputs and often twice the errors) '
+        'share one factorisation; "one_vs_one" fits each pair of classes on its own rows.',
+    )
+    shared_basis: bool = parameter(
+        default=False,
+        type="bool",
+        text="Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.",
+        rule=SWITCH,
+    )
 
 
+@estimator
 class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     """Fixed-size least-squares support vector regression.
 
     As `FixedSizeLSSVC`, for one or several numeric targets.
-
-    Parameters
-    ----------
-    n_basis : int or "auto", default=100
-        Number of prototype vectors m. "auto" picks among `sizes` by cross-validation, on nested sets that share one
-        set of features.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-        The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        Width of the kernel, as in scikit-learn; where a search begins. "learn" (one width) and "ard" (one per feature)
-        move with the prototypes and need `refine=True`.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the losses, the paper's regularisation constant gamma; overridden by `tune`.
-    loss : {"least_squares", "absolute", "huber", "epsilon_insensitive", "quantile"} or Loss, default="least_squares"
-        "absolute" is the robust L1 loss. For losses other than least squares the
-        width is tuned with least squares, and C by refitting every fold.
-    epsilon : float, default=None
-        Width of the insensitive zone, or where the Huber loss becomes linear.
-    selection : {"renyi", "random", "gram", "all"}, array of vectors or selector, default="renyi"
-        How prototypes are chosen: by swaps that raise the quadratic Renyi entropy of the inputs, at random, by forward
-        selection in Gram space, or every distinct row, which is the full (dense) LS-SVM. `RenyiSelector()` is the
-        plain criterion of the paper; "renyi" widens its bandwidths where it is blind.
-    n_candidates : int, default=None
-        Candidates per round of "gram".
-    tune : bool, default=False
-        Search for C and the kernel's width by cross-validated error.
-    search : {"profile", "anneal", "grid", "random"}, default="profile"
-        "profile" searches the width and reads C off a path of exact cross-validations at each; "anneal" is the paper's
-        search of both: coupled simulated annealing (90 evaluations), then the simplex method (70).
-    search_options : dict, default=None
-        Arguments of `kompakt.search.strategies` for the strategies other than "profile".
-    cv : int, splitter or list of splits, default=10
-        Folds; each split must train on all rows that it does not validate.
-    cv_prototypes : {"drop", "anew", "plain"}, default="drop"
-        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
-        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop" leaves
-        out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among the
-        other rows, at the cost of a selection and of features per fold.
-    sizes : list of int, default=None
-        Sizes that n_basis="auto" tries; None takes five, doubling up to ten times the root of the number of rows, to
-        all rows, or to 1,000, whichever is least.
-    size_rule : {"best", "one_se", "within"}, default="best"
-        How n_basis="auto" picks; see `kompakt.validation.pick_size`.
-    fit_intercept : bool, default=True
-    penalize_intercept : bool, default=False
-        Whether the intercept counts in the penalty, as in De Brabanter et al. 2010, eq. 7. Where it does, the result
-        depends on where the targets lie.
-    refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
-    refine_iter : int, default=100
-        Iterations of refinement at most.
-    tol : float, default=1e-8
-    max_iter : int, default=200
-        Stopping rule for losses other than least squares.
-    max_time : float, default=None
-        Seconds after which the search ends with the best found so far.
-    memory_budget : int, default=None
-        Bytes for stored features (None: 1 GiB); beyond it they are computed by blocks, in tuning too.
-    n_jobs : int, default=None
-        Threads over row blocks; None follows the BLAS limit in force.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
-        1 shows every step of the search.
 
     Attributes
     ----------
@@ -553,64 +397,3 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     >>> round(machine.score(X, np.sin(X).ravel()), 2)
     1.0
     """
-
-    def __init__(
-        self,
-        n_basis: int | str = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        loss: Any = "least_squares",
-        epsilon: float | None = None,
-        selection: Any = "renyi",
-        n_candidates: int | None = None,
-        tune: bool = False,
-        search: str = "profile",
-        search_options: dict[str, Any] | None = None,
-        cv: Any = 10,
-        cv_prototypes: str = "drop",
-        sizes: Any = None,
-        size_rule: str = "best",
-        fit_intercept: bool = True,
-        penalize_intercept: bool = False,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-8,
-        max_iter: int = 200,
-        max_time: float | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.selection = selection
-        self.n_candidates = n_candidates
-        self.tune = tune
-        self.search = search
-        self.search_options = search_options
-        self.cv = cv
-        self.cv_prototypes = cv_prototypes
-        self.sizes = sizes
-        self.size_rule = size_rule
-        self.fit_intercept = fit_intercept
-        self.penalize_intercept = penalize_intercept
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose

@@ -14,13 +14,14 @@ from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
+from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import check_parameters, check_rows, checked_weights, class_factors, resolve_kernel
+from kompakt.train.data import check_rows, checked_weights, class_factors, resolve_kernel
 from kompakt.train.pipeline import Fit, model_of
 from kompakt.train.running import running
 
@@ -50,7 +51,7 @@ def _available(estimator: Any) -> bool:
     loss = estimator.loss if isinstance(estimator.loss, str) else getattr(estimator.loss, "name", None)
     if getattr(estimator, "refine", False):
         reason = "the basis must stay as it is: set refine=False"
-    elif estimator.tune or isinstance(estimator.n_basis, str):
+    elif estimator.tune or auto_size(estimator.n_basis):
         reason = "searches need all rows at once: set tune=False and n_basis to a number"
     elif loss not in _LOSSES:
         reason = f"the loss must be one of {_LOSSES}; got loss={estimator.loss!r}"

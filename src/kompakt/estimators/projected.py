@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,26 @@ from kompakt.data import ArrayRows, RowBlock, Source, column_means
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.design import Design, FeatureDesign, choose_block_rows
 from kompakt.estimators.base import CallbackSupportMixin, MachineClassifier
+from kompakt.estimators.params import (
+    COUNT,
+    SWITCH,
+    ClassWeightParameters,
+    CodingParameters,
+    CostParameters,
+    KernelParameters,
+    MemoryParameters,
+    ProjectionParameters,
+    RefineParameters,
+    RunParameters,
+    SelectionParameters,
+    SizeParameters,
+    StoppingParameters,
+    check_parameters,
+    estimator,
+    one_of,
+    or_none,
+    parameter,
+)
 from kompakt.estimators.selectors import projection_selector
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor
@@ -28,14 +47,25 @@ from kompakt.run import Run
 from kompakt.solve import Problem, Solution, solve
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import check_parameters, check_rows, checked_weights, fit_on_sample, resolve_kernel
+from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
 from kompakt.train.pipeline import Fit
 from kompakt.train.running import running
 
 Array = np.ndarray
 
 
-class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@estimator
+class GreedyProjection(
+    RunParameters,
+    MemoryParameters,
+    ProjectionParameters,
+    KernelParameters,
+    SizeParameters,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """Represent rows by their projections on the images of few rows, chosen greedily.
 
     ``transform`` gives coordinates gamma(x) whose dot products approximate the kernel,
@@ -47,31 +77,6 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
     to 1.4 times as many with ``pivot="random"`` and 1.1 to 3 times with "max" (more for few rows and many vectors, and
     where errors decay fast); several times as many where the coordinates exceed `memory_budget` and are computed again
     for every batch of vectors.  `n_kernel_evals_` is the number.
-
-    Parameters
-    ----------
-    n_basis : int, default=100
-        Number of vectors at most.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto"}, float or array of shape (n_features,), default="scale"
-    degree : int, default=3
-    coef0 : float, default=0.0
-    epsilon : float, default=0.0
-        Stop when ``se(x) < epsilon`` for all rows.
-    pivot : {"max", "random"}, default="max"
-        "max" adds the row with the largest error; "random" draws a row with probability proportional to weight times
-        error, which gives a smaller mean error because the maximum is drawn to outliers.
-    first : {"random", "norm"}, default="random"
-        First vector: random, or the one of largest norm.
-    batch : int, default=None
-        With ``pivot="max"``, vectors chosen per step among the rows of largest error.  None takes as many as give the
-        same result as one at a time.
-    memory_budget : int, default=None
-        Bytes for the coordinates of the training rows in `fit` (None: 1 GiB); beyond, they are recomputed, which takes
-        several times as many kernel values.
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -90,43 +95,20 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
     >>> import numpy as np
     >>> from kompakt import GreedyProjection
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> projection = GreedyProjection(n_basis=50, epsilon=1e-3, random_state=0).fit(X)
+    >>> projection = GreedyProjection(n_basis=50, max_error=1e-3, random_state=0).fit(X)
     >>> projection.n_basis_ < 50, bool(projection.se_max_[-1] < 1e-3)
     (True, True)
     >>> projection.transform(X).shape == (200, projection.n_basis_)
     True
     """
 
-    def __init__(
-        self,
-        n_basis: int = 100,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        epsilon: float = 0.0,
-        pivot: str = "max",
-        first: str = "random",
-        batch: int | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.epsilon = epsilon
-        self.pivot = pivot
-        self.first = first
-        self.batch = batch
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    batch: int | None = parameter(
+        default=None,
+        type="int",
+        text='With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give '
+        "the same result as one at a time.",
+        rule=or_none(COUNT),
+    )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
         """Choose the basis.
@@ -233,7 +215,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         with block_threads(self.n_jobs):
             given = np.arange(min(len(old), limit))
             found = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=given)
-            if len(found.se_max) >= limit and found.se_max[-1] >= self.epsilon:
+            if len(found.se_max) >= limit and found.se_max[-1] >= self.max_error:
                 other = selector.project(rows, self.kernel_, limit, run, keep_features=False)
                 found = other if other.se_max[-1] < found.se_max[-1] else found
         self._publish(found, self.kernel_, union)
@@ -270,11 +252,9 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
 
     def _check(self) -> None:
         check_parameters(self)
-        if not isinstance(self.n_basis, Integral):
-            raise ValueError(f"n_basis must be a whole number of at least 1; got {self.n_basis!r}.")
 
     def _selector(self) -> ProjectionSelector:
-        return ProjectionSelector(float(self.epsilon), self.pivot, self.first, self.batch, self.memory_budget)
+        return ProjectionSelector(float(self.max_error), self.pivot, self.first, self.batch, self.memory_budget)
 
     def _publish(self, found: Projection, kernel: Kernel, X: Any) -> None:
         """Set the fitted attributes; X are the rows that the vectors were chosen among."""
@@ -302,56 +282,27 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         return tags
 
 
-SOLVERS = ("primal", "libsvm", "liblinear")
-
-
-class ProjectedSVC(MachineClassifier):
+@estimator
+class ProjectedSVC(
+    RunParameters,
+    MemoryParameters,
+    StoppingParameters,
+    ClassWeightParameters,
+    CodingParameters,
+    RefineParameters,
+    CostParameters,
+    SelectionParameters,
+    ProjectionParameters,
+    KernelParameters,
+    SizeParameters,
+    MachineClassifier,
+):
     """Support vector classifier trained on a projection of the training rows.
 
     The rows are replaced by their coordinates in the span of `n_basis` chosen ones (`GreedyProjection`), an ordinary
     linear SVM is trained on those, and its discriminant is folded back: on the basis vectors with recomputed
     multipliers, or on the support vectors themselves where they are fewer.  So min(support vectors, basis vectors)
     vectors represent it.
-
-    Parameters
-    ----------
-    n_basis : int, default=100
-        Number of basis vectors at most.
-    epsilon : float, default=0.0
-        Stop adding vectors when every row's representation error is below it.
-    pivot : {"max", "random"}, default="max"
-    first : {"random", "norm"}, default="random"
-    selection : {"projection"}, array of vectors or selector, default="projection"
-    two_pass : bool, default=False
-        Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are
-        then represented best.
-    kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel, default="rbf"
-    gamma : {"scale", "auto", "learn", "ard"}, float or array of shape (n_features,), default="scale"
-        "learn" (one width) and "ard" (one per feature) move with the vectors and need `refine=True`.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-        Cost of the hinge losses.
-    solver : {"primal", "libsvm", "liblinear"}, default="primal"
-        "libsvm" is scikit-learn's SVC with the linear kernel on the features; "primal" is kompakt's own solver of the
-        same problem, to more digits and in a time that grows with n only.  "liblinear" is scikit-learn's LinearSVC,
-        which penalises the intercept as well: a slightly different machine.
-    coding : {"one_vs_rest", "one_vs_one", "minimum_output"}, default="one_vs_rest"
-    class_weight : dict or "balanced", default=None
-    refine : bool, default=False
-        Move the vectors after they were chosen, to lower the objective further; they are then no rows. Held-out rows
-        check that it pays, and `refinement_` tells.
-    refine_iter : int, default=100
-        Iterations of refinement at most.
-    tol : float, default=1e-4
-    max_iter : int, default=1000000
-        Iterations of the solver at most.
-    max_time : float, default=None
-        Seconds after which the primal solver stops; the others cannot be stopped.
-    memory_budget : int, default=None
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -380,65 +331,33 @@ class ProjectedSVC(MachineClassifier):
     (True, True)
     """
 
-    def __init__(
-        self,
-        n_basis: int = 100,
-        *,
-        epsilon: float = 0.0,
-        pivot: str = "max",
-        first: str = "random",
-        selection: Any = "projection",
-        two_pass: bool = False,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        solver: str = "primal",
-        coding: str = "one_vs_rest",
-        class_weight: Any = None,
-        refine: bool = False,
-        refine_iter: int = 100,
-        tol: float = 1e-4,
-        max_iter: int = 1_000_000,
-        max_time: float | None = None,
-        memory_budget: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_basis = n_basis
-        self.epsilon = epsilon
-        self.pivot = pivot
-        self.first = first
-        self.selection = selection
-        self.two_pass = two_pass
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.solver = solver
-        self.coding = coding
-        self.class_weight = class_weight
-        self.refine = refine
-        self.refine_iter = refine_iter
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    selection: Any = parameter(default="projection")
+    two_pass: bool = parameter(
+        default=False,
+        type="bool",
+        text="Train, choose the basis anew among the support vectors found, and train again: the vectors that decide "
+        "are then represented best.",
+        rule=SWITCH,
+    )
+    C: float = parameter(default=1.0, note="The loss is the hinge.")
+    solver: str = parameter(
+        default="primal",
+        type='{"primal", "libsvm", "liblinear"}',
+        text='"libsvm" is scikit-learn\'s SVC with the linear kernel on the features; "primal" is kompakt\'s own '
+        'solver of the same problem, to more digits and in a time that grows with n only. "liblinear" is '
+        "scikit-learn's LinearSVC, which penalises the intercept as well: a slightly different machine.",
+        rule=one_of("primal", "libsvm", "liblinear"),
+    )
+    tol: float = parameter(default=1e-4)
+    max_iter: int = parameter(default=1_000_000)
+    max_time: float | None = parameter(default=None, note='Of the solvers only "primal" can be stopped.')
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
         return Spec(kernel, Hinge(), float(self.C), coding=self.coding, n_classes=len(data.classes))
 
     def _plan(self, data: Data, run: Run) -> Plan:
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver must be one of {SOLVERS}; got {self.solver!r}.")
-        selector = projection_selector(self.selection, self.epsilon, self.pivot, self.first, self.memory_budget)
+        selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
         if self.two_pass and not isinstance(selector, ProjectionSelector):
             raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
         plan = super()._plan(data, run)
@@ -473,7 +392,7 @@ class ProjectedSVC(MachineClassifier):
         The last number is that of the kernel values it took.
         """
         data, kernel, selector, run = fit.data, fit.spec.kernel, fit.plan.selector, fit.run
-        rows, evaluations = data.rows, 0
+        rows, evaluations = data.in_memory, 0
         assert selector is not None
         assert fit.n_basis is not None
         if isinstance(selector, ProjectionSelector) and among is None:
@@ -497,7 +416,7 @@ class ProjectedSVC(MachineClassifier):
 
     def _train(self, fit: Fit, features: Array) -> tuple[Solution, Array]:
         """A linear SVM per output, and the signed multipliers of the rows, (n, L): zero for no support vectors."""
-        rows = fit.data.rows
+        rows = fit.data.in_memory
         assert rows.targets is not None
         n, L = rows.targets.shape
         if self.solver == "primal":

@@ -20,11 +20,29 @@ from kompakt.data import Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
-from kompakt.estimators.compression import as_model
+from kompakt.estimators.params import (
+    COUNT,
+    POSITIVE,
+    SHARE,
+    SWITCH,
+    ClassWeightParameters,
+    CostParameters,
+    KernelParameters,
+    Rule,
+    RunParameters,
+    SizeParameters,
+    ValidationParameters,
+    check_parameters,
+    estimator,
+    one_of,
+    or_none,
+    parameter,
+    shared,
+)
+from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
 from kompakt.reduce import (
-    LocalSample,
     ReducedSet,
     ReductionWarning,
     SubsamplePlan,
@@ -34,7 +52,7 @@ from kompakt.reduce import (
 )
 from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
 from kompakt.run import Run
-from kompakt.train.data import Array, check_parameters, check_rows, checked_weights, fit_on_sample, resolve_gamma
+from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma
 from kompakt.train.running import running
 from kompakt.validation import holdout
 
@@ -107,166 +125,12 @@ class _Problem:
         return float(np.average(wrong, weights=None if self.weights is None else self.weights[held]))
 
 
-class ReducedSVC(ClassPredictor):
-    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
+class _Reduced(ClassPredictor):
+    """Prediction side: by the model, or by the machine itself where kompakt has no form for it."""
 
-    kernel: Any
-    gamma: Any
-    estimator: Any
-    tol: float
-    patience: int
-    validation_fraction: float
-    n_basis: int | None
-    compact_estimator: Any
-    n_jobs: int | None
     model_: Model | None  # type: ignore[assignment]
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit the machine.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
-            Of streamed rows, a sample that fits in memory is trained on.
-        y : array-like of shape (n_samples,)
-            None for rows from `kompakt.open_rows`, which bring their targets and weights.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Handed to the exact SVM; rows of weight 0 are left out.
-
-        Returns
-        -------
-        self
-        """
-        if is_dask(X):  # before anything could materialise it
-            X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
-        self._check()
-        with running(self, X, y) as run:
-            if isinstance(X, Source):
-                return fit_on_sample(self, X, y, sample_weight, run, classifier=True)
-            self._fit(X, y, sample_weight, run)
-        return self
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:
-        """Reduce rows in memory, and train on what is left."""
-        problem = self._problem(X, y, sample_weight, run)
-        self._publish(problem, self._reduce(problem, run), run)
-
-    def _check(self) -> None:
-        """Ranges of the parameters."""
-        check_parameters(self, skip=("n_basis", "tol"))
-        n_basis, patience, tol = self.n_basis, self.patience, self.tol
-        if n_basis is not None and (not isinstance(n_basis, Integral) or isinstance(n_basis, bool) or n_basis < 1):
-            raise ValueError(f"n_basis must be None (an exact SVM) or a whole number of at least 1; got {n_basis!r}.")
-        if n_basis is None and self.compact_estimator is not None:
-            raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
-        if not isinstance(self.validation_fraction, Real) or not 0 < float(self.validation_fraction) < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1; got {self.validation_fraction!r}.")
-        if not isinstance(patience, Integral) or isinstance(patience, bool) or patience < 1:
-            raise ValueError(f"patience must be a whole number of at least 1; got {patience!r}.")
-        if not isinstance(tol, Real) or isinstance(tol, bool) or not 0 <= float(tol) < 1:
-            raise ValueError(f"tol must be a number from 0 to below 1 (a share of the error); got {tol!r}.")
-
-    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> _Problem:
-        """Validate; set the classes and the width."""
-        if y is None:
-            raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
-        X, y = check_rows(self, X, y)
-        check_classification_targets(y)
-        weights, pool = None, np.arange(len(y))
-        if sample_weight is not None:
-            weights = checked_weights(sample_weight, X)
-            pool = np.flatnonzero(weights > 0)
-            weights = None if np.all(weights == 1.0) else weights
-        centre = None if sparse.issparse(X) else centre_of(X, weights)
-        self.classes_ = np.unique(y[pool])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
-                f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
-            )
-        return _Problem(X, y, self._make_svm(X[pool] if len(pool) < len(y) else X, run), pool, weights, centre)
-
-    def _make_svm(self, X: Any, run: Run) -> Any:
-        if self.estimator is None:
-            if isinstance(self.kernel, str) and self.kernel == "precomputed":
-                raise ValueError(
-                    "kernel='precomputed' has no rows to look for neighbours among; give the rows and a kernel's name, "
-                    "or a callable."
-                )
-            # one width for all subsamples: that of all rows
-            self.gamma_ = resolve_gamma(self.gamma, X, None, self.kernel) if isinstance(self.kernel, str) else "scale"
-            parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_}
-            return SVC(**parameters, cache_size=500)
-        changed = [name for name, default in _SVC_DEFAULTS.items() if getattr(self, name) != default]
-        if changed:
-            raise ValueError(
-                f"{', '.join(changed)} belong to the default SVC, but estimator={type(self.estimator).__name__} is "
-                "given. Set them on the estimator."
-            )
-        svm = clone(self.estimator)
-        given = svm.get_params()
-        seeds = [name for name in given if name == "random_state" or name.endswith("__random_state")]
-        return svm.set_params(**{name: run.key for name in seeds if given[name] is None})
-
-    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
-        """The reduced training set with the machine trained on it; sets the attributes of the method."""
-        raise NotImplementedError
-
-    def _too_few(self, problem: _Problem) -> bool:
-        """Whether all rows are trained on, because they are few; says so."""
-        n = len(problem.pool)
-        if n < LEAST_ROWS:
-            warnings.warn(
-                f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {type(self).__name__} trains on all of "
-                "them. Use SVC or CompactSVC on so little data.",
-                ReductionWarning,
-                stacklevel=5,
-            )
-        return n < LEAST_ROWS
-
-    def _compact_machine(self, svm: Any, n_basis: int, key: int) -> Any:
-        """The compact machine that takes the place of the exact SVM, behind the same scaling."""
-        given = last_step(svm).get_params()
-        if self.compact_estimator is not None:
-            compact = clone(self.compact_estimator).set_params(n_basis=n_basis)
-        else:
-            kernel = {name: given[name] for name in ("gamma", "degree", "coef0") if name in given}
-            compact = CompactSVC(
-                n_basis, kernel=given.get("kernel", "linear"), C=given.get("C", 1.0),
-                class_weight=given.get("class_weight"), n_jobs=self.n_jobs, **kernel,
-            )  # fmt: skip
-        if "random_state" in compact.get_params() and compact.random_state is None:
-            compact.set_params(random_state=key)
-        if isinstance(svm, Pipeline):
-            before = clone(svm)
-            return Pipeline([*before.steps[:-1], (before.steps[-1][0], compact)])
-        return compact
-
-    def _publish(self, problem: _Problem, sample: ReducedSet, run: Run) -> None:
-        """The compact fit where one is asked for, and the attributes that both machines have."""
-        rows, machine, support, seconds = sample.rows, sample.machine, sample.support, dict(sample.seconds)
-        if self.n_basis is not None:
-            start = time.perf_counter()
-            compact = self._compact_machine(problem.svm, min(int(self.n_basis), len(rows)), run.key)
-            machine = problem.fit(rows, sample.factor, compact)
-            support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
-            seconds["compact fit"] = time.perf_counter() - start
-        self.estimator_ = machine
-        self.training_indices_ = rows
-        self.initial_support_ = sample.initial_support
-        self.support_ = support
-        self.n_support_initial_ = len(sample.initial_support)
-        self.n_support_final_ = len(support)
-        self.validation_error_ = sample.error
-        self.history_ = sample.history
-        self.phase_seconds_ = seconds
-        self.model_ = _model_of(machine)
-        self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
-        if self.model_ is not None:
-            self.kernel_ = self.model_.kernel
-            self.basis_vectors_ = self.model_.basis_vectors_
-            self.dual_coef_ = self.model_.weights.T
-            self.intercept_ = self.model_.intercept
+    estimator_: Any
+    support_: Array
 
     def decision_function(self, X: Any) -> Array:
         """Decision values of the rows.
@@ -328,6 +192,205 @@ class ReducedSVC(ClassPredictor):
         return float(np.isin(rows, self.support_).mean())
 
 
+@shared
+class ReducedSVC(
+    RunParameters,
+    ValidationParameters,
+    ClassWeightParameters,
+    CostParameters,
+    KernelParameters,
+    SizeParameters,
+    _Reduced,
+):
+    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
+
+    kernel: Any = parameter(
+        default="rbf", note='Here those of scikit-learn\'s SVC: "rbf", "poly", "linear", "sigmoid" or a callable.'
+    )
+    gamma: Any = parameter(default="scale", note="Of all rows, not of each subsample.")
+    estimator: Any = parameter(
+        default=None,
+        type="classifier",
+        text="Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, "
+        "also behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.",
+    )
+    delta: Any = parameter(
+        default="auto", type='float or "auto"', text="Share of the rows in the first subsamples, all together."
+    )
+    stratify: bool = parameter(
+        default=False,
+        type="bool",
+        text="Whether each first subsample holds the classes in their shares.",
+        rule=SWITCH,
+    )
+    min_improvement: float | None = parameter(
+        default=None,
+        type="float",
+        text="Share of the validation error by which it must fall for the search to go on; None is the method's own.",
+        rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds)),
+    )
+    n_iter_no_change: int = parameter(
+        default=1, type="int", text="Rounds without such a fall after which the search ends.", rule=COUNT
+    )
+    validation_fraction: float | None = parameter(
+        default=None,
+        note="They (0.1, at most 5,000) are not trained on; 0 is not possible.",
+        rule=or_none(Rule("a number between 0 and 1", lambda value: SHARE.holds(value) and value > 0)),
+    )
+    n_basis: Any = parameter(
+        default=None,
+        note="None trains the exact SVM; a number, a compact machine with as many vectors in its place.",
+        rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds),
+    )
+    compact_estimator: Any = parameter(
+        default=None,
+        type="kompakt classifier",
+        text="That compact machine; None takes `CompactSVC` with the SVM's kernel and C.",
+    )
+    n_jobs: int | None = parameter(default=None, note="Over subsamples too; the result does not depend on it.")
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            Of streamed rows, a sample that fits in memory is trained on.
+        y : array-like of shape (n_samples,)
+            None for rows from `kompakt.open_rows`, which bring their targets and weights.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Handed to the exact SVM; rows of weight 0 are left out.
+
+        Returns
+        -------
+        self
+        """
+        if is_dask(X):  # before anything could materialise it
+            X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        self._check()
+        with running(self, X, y) as run:
+            if isinstance(X, Source):
+                return fit_on_sample(self, X, y, sample_weight, run, classifier=True)
+            self._fit(X, y, sample_weight, run)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:
+        """Reduce rows in memory, and train on what is left."""
+        problem = self._problem(X, y, sample_weight, run)
+        self._publish(problem, self._reduce(problem, run), run)
+
+    def _check(self) -> None:
+        """Ranges of the parameters, and those that go together."""
+        check_parameters(self)
+        if self.n_basis is None and self.compact_estimator is not None:
+            raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
+
+    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> _Problem:
+        """Validate; set the classes and the width."""
+        if y is None:
+            raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
+        X, y = check_rows(self, X, y)
+        check_classification_targets(y)
+        weights, pool = None, np.arange(len(y))
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X)
+            pool = np.flatnonzero(weights > 0)
+            weights = None if np.all(weights == 1.0) else weights
+        centre = None if sparse.issparse(X) else centre_of(X, weights)
+        self.classes_ = np.unique(y[pool])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
+                f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
+            )
+        return _Problem(X, y, self._make_svm(X[pool] if len(pool) < len(y) else X, run), pool, weights, centre)
+
+    def _make_svm(self, X: Any, run: Run) -> Any:
+        if self.estimator is None:
+            if isinstance(self.kernel, str) and self.kernel == "precomputed":
+                raise ValueError(
+                    "kernel='precomputed' has no rows to look for neighbours among; give the rows and a kernel's name, "
+                    "or a callable."
+                )
+            # one width for all subsamples: that of all rows
+            self.gamma_ = resolve_gamma(self.gamma, X, None, self.kernel) if isinstance(self.kernel, str) else "scale"
+            parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_}
+            return SVC(**parameters, cache_size=500)
+        changed = [name for name, default in _SVC_DEFAULTS.items() if getattr(self, name) != default]
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} belong to the default SVC, but estimator={type(self.estimator).__name__} is "
+                "given. Set them on the estimator."
+            )
+        svm = clone(self.estimator)
+        given = svm.get_params()
+        seeds = [name for name in given if name == "random_state" or name.endswith("__random_state")]
+        return svm.set_params(**{name: run.key for name in seeds if given[name] is None})
+
+    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
+        """The reduced training set with the machine trained on it; sets the attributes of the method."""
+        raise NotImplementedError
+
+    def _share(self) -> float:
+        return 0.1 if self.validation_fraction is None else float(self.validation_fraction)
+
+    def _too_few(self, problem: _Problem) -> bool:
+        """Whether all rows are trained on, because they are few; says so."""
+        n = len(problem.pool)
+        if n < LEAST_ROWS:
+            warnings.warn(
+                f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {type(self).__name__} trains on all of "
+                "them. Use SVC or CompactSVC on so little data.",
+                ReductionWarning,
+                stacklevel=5,
+            )
+        return n < LEAST_ROWS
+
+    def _compact_machine(self, svm: Any, n_basis: int, key: int) -> Any:
+        """The compact machine that takes the place of the exact SVM, behind the same scaling."""
+        given = last_step(svm).get_params()
+        if self.compact_estimator is not None:
+            compact = clone(self.compact_estimator).set_params(n_basis=n_basis)
+        else:
+            kernel = {name: given[name] for name in ("gamma", "degree", "coef0") if name in given}
+            compact = CompactSVC(
+                n_basis, kernel=given.get("kernel", "linear"), C=given.get("C", 1.0),
+                class_weight=given.get("class_weight"), n_jobs=self.n_jobs, **kernel,
+            )  # fmt: skip
+        if "random_state" in compact.get_params() and compact.random_state is None:
+            compact.set_params(random_state=key)
+        if isinstance(svm, Pipeline):
+            before = clone(svm)
+            return Pipeline([*before.steps[:-1], (before.steps[-1][0], compact)])
+        return compact
+
+    def _publish(self, problem: _Problem, sample: ReducedSet, run: Run) -> None:
+        """The compact fit where one is asked for, and the attributes that both machines have."""
+        rows, machine, support, seconds = sample.rows, sample.machine, sample.support, dict(sample.seconds)
+        if self.n_basis is not None:
+            start = time.perf_counter()
+            compact = self._compact_machine(problem.svm, min(int(self.n_basis), len(rows)), run.key)
+            machine = problem.fit(rows, sample.factor, compact)
+            support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
+            seconds["compact fit"] = time.perf_counter() - start
+        self.estimator_ = machine
+        self.training_indices_ = rows
+        self.initial_support_ = sample.initial_support
+        self.support_ = support
+        self.n_support_initial_ = len(sample.initial_support)
+        self.n_support_final_ = len(support)
+        self.validation_error_ = sample.error
+        self.history_ = sample.history
+        self.phase_seconds_ = seconds
+        self.model_ = _model_of(machine)
+        self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
+        if self.model_ is not None:
+            self.kernel_ = self.model_.kernel
+            self.basis_vectors_ = self.model_.basis_vectors_
+            self.dual_coef_ = self.model_.weights.T
+            self.intercept_ = self.model_.intercept
+
+
 def _measures_distances(machine: Any) -> bool:
     """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
     return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
@@ -345,66 +408,18 @@ def _model_of(machine: Any) -> Model | None:
     if 8 * len(support) * int(getattr(machine, "n_features_in_", 0)) > _MODEL_BYTES:
         return None
     try:
-        return as_model(machine)
+        return model_of(machine, svm=True)
     except (TypeError, AttributeError):
         return None
 
 
+@estimator
 class LocalSamplingSVC(ReducedSVC):
     """Support vector classifier trained on few rows, drawn where small SVMs have their support vectors.
 
     Disjoint small subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the
     more of them the denser the support vectors lie there; an exact SVM (or a compact one, see `n_basis`) is trained on
     the support vectors and what was drawn.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "poly", "linear", "sigmoid"} or callable, default="rbf"
-    gamma : {"scale", "auto"} or float, default="scale"
-        Of all rows, not of each subsample.
-    degree : int, default=3
-    coef0 : float, default=0.0
-    C : float, default=1.0
-    class_weight : dict or "balanced", default=None
-    estimator : classifier, default=None
-        Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also
-        behind scalers in a `Pipeline`.  Neighbours are looked for among the rows as given to `fit`.
-    delta : float or "auto", default="auto"
-        Share of the rows in all subsamples together.
-    n_subsamples : int or "auto", default="auto"
-    min_subsample_size : int or "auto", default="auto"
-        What "auto" keeps to; see `kompakt.reduce.plan_subsamples`.
-    stratify : bool, default=False
-        Whether each subsample holds the classes in their shares.
-    beta : float or "auto", default="auto"
-        Radius of the balls in units of the median distance of a support vector to its k-th nearest one,
-        k = floor(ln m).  "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.
-    beta_step : float, default=0.1
-    max_beta : float, default=1.0
-    tol : float, default=0.0
-        Share of the validation error by which it must fall for the search to go on.
-    patience : int, default=1
-        Values of beta without such a fall after which the search ends.
-    intensity : {"relative", "literal", "peak", "count", "all"}, default="relative"
-        How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to
-        nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.
-    reweight : bool, default=False
-        Whether each row of the reduced set counts for n / n_reduced rows in the last fit.  C weighs the sum of all
-        rows' losses, so without it a reduced machine is more regularised than the full one at the same C.
-    max_train : float or int, default=None
-        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.
-    search_train : float or int, default=None
-        The same while beta is searched; the machine of the beta found is then trained on up to `max_train` rows.
-    validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out to search beta; they are not trained on.
-    n_basis : int, default=None
-        Number of vectors of a compact machine that is trained on the reduced set in place of the exact SVM.
-    compact_estimator : kompakt classifier, default=None
-        That machine; None takes `CompactSVC` with the SVM's kernel and C.
-    n_jobs : int, default=None
-        Threads over subsamples and blocks of rows; the result does not depend on it.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -442,77 +457,58 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        class_weight: Any = None,
-        estimator: Any = None,
-        delta: Any = "auto",
-        n_subsamples: Any = "auto",
-        min_subsample_size: Any = "auto",
-        stratify: bool = False,
-        beta: Any = "auto",
-        beta_step: float = 0.1,
-        max_beta: float = 1.0,
-        tol: float = 0.0,
-        patience: int = 1,
-        intensity: str = "relative",
-        reweight: bool = False,
-        max_train: float | int | None = None,
-        search_train: float | int | None = None,
-        validation_fraction: float = 0.1,
-        n_basis: int | None = None,
-        compact_estimator: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.class_weight = class_weight
-        self.estimator = estimator
-        self.delta = delta
-        self.n_subsamples = n_subsamples
-        self.min_subsample_size = min_subsample_size
-        self.stratify = stratify
-        self.beta = beta
-        self.beta_step = beta_step
-        self.max_beta = max_beta
-        self.tol = tol
-        self.patience = patience
-        self.intensity = intensity
-        self.reweight = reweight
-        self.max_train = max_train
-        self.search_train = search_train
-        self.validation_fraction = validation_fraction
-        self.n_basis = n_basis
-        self.compact_estimator = compact_estimator
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    min_improvement: float | None = parameter(default=None, note="That is 0: any fall will do.")
+    n_subsamples: Any = parameter(default="auto", type='int or "auto"', text="Number of subsamples.")
+    min_subsample_size: Any = parameter(
+        default="auto",
+        type='int or "auto"',
+        text='Rows of a subsample at least, which "auto" keeps to; see `kompakt.reduce.plan_subsamples`.',
+    )
+    beta: Any = parameter(
+        default="auto",
+        type='float or "auto"',
+        text="Radius of the balls in units of the median distance of a support vector to its k-th nearest one, "
+        'k = floor(ln m). "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.',
+        rule=Rule(
+            "'auto' or a positive number",
+            lambda value: value == "auto" if isinstance(value, str) else POSITIVE.holds(value),
+        ),
+    )
+    beta_step: float = parameter(default=0.1, type="float", text='Step of the search of beta="auto".', rule=POSITIVE)
+    max_beta: float = parameter(default=1.0, type="float", text='Largest value that beta="auto" tries.', rule=POSITIVE)
+    intensity: str = parameter(
+        default="relative",
+        type='{"relative", "literal", "peak", "count", "all"}',
+        text="How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself "
+        "(next to nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.",
+        rule=one_of(*sorted(INTENSITY)),
+    )
+    reweight: bool = parameter(
+        default=False,
+        type="bool",
+        text="Whether each row of the reduced set counts for n / n_reduced rows in the last fit. C weighs the sum of "
+        "all rows' losses, so without it a reduced machine is more regularised than the full one at the same C.",
+        rule=SWITCH,
+    )
+    max_train: float | int | None = parameter(
+        default=None,
+        type="float or int",
+        text="Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.",
+    )
+    search_train: float | int | None = parameter(
+        default=None,
+        type="float or int",
+        text="The same while beta is searched; the machine of the beta found is then trained on `max_train` rows.",
+    )
 
     def _check(self) -> None:
         super()._check()
-        beta = self.beta
-        number = isinstance(beta, Real) and not isinstance(beta, bool) and 0 < float(beta) < np.inf
-        if not number and not (isinstance(beta, str) and beta == "auto"):
-            raise ValueError(f"beta must be 'auto' or a positive number; got {beta!r}.")
         if not 0 < float(self.beta_step) <= float(self.max_beta) < np.inf:
             raise ValueError(
                 f"beta_step must be positive and at most max_beta; got {self.beta_step!r} and {self.max_beta!r}."
             )
-        if self.intensity not in INTENSITY:
-            raise ValueError(f"intensity must be one of {sorted(INTENSITY)}; got {self.intensity!r}.")
 
-    def _reduce(self, problem: _Problem, run: Run) -> LocalSample:
+    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
         beta = None if isinstance(self.beta, str) else float(self.beta)
         max_train = _rows_of_share("max_train", self.max_train, len(y))
@@ -523,7 +519,7 @@ class LocalSamplingSVC(ReducedSVC):
             plan = SubsamplePlan(1.0, 1, len(problem.pool))
             beta = self.beta_step if beta is None else beta
         else:
-            held = problem.hold_out(self.validation_fraction, run.key) if beta is None else None
+            held = problem.hold_out(self._share(), run.key) if beta is None else None
             plan = plan_subsamples(
                 np.unique(y[problem.pool], return_counts=True)[1],
                 X.shape[1],
@@ -549,8 +545,8 @@ class LocalSamplingSVC(ReducedSVC):
             beta=beta,
             beta_step=float(self.beta_step),
             max_beta=float(self.max_beta),
-            tol=float(self.tol),
-            patience=int(self.patience),
+            tol=float(self.min_improvement or 0.0),
+            patience=int(self.n_iter_no_change),
             intensity=self.intensity,
             stratify=bool(self.stratify),
             reweight=bool(self.reweight),
@@ -577,36 +573,13 @@ def _rows_of_share(name: str, value: Any, n: int) -> int | None:
     return int(value) if whole else max(2, int(float(value) * n))
 
 
+@estimator
 class CGLQSVC(ReducedSVC):
     """Support vector classifier trained on support vectors of a subsample, their neighbours and fresh rows.
 
     A random subsample is solved; its support vectors, their nearest neighbours among all rows and a fresh random part
     make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
     Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).
-
-    Parameters
-    ----------
-    kernel, gamma, degree, coef0, C, class_weight, estimator
-        As for `LocalSamplingSVC`.
-    delta : float or "auto", default="auto"
-        Share of the rows in the first subsample.
-    n_neighbors : int, default=5
-    fresh : float, default=None
-        Share of the rows that joins anew in each round; None takes `delta`.
-    stratify : bool, default=False
-        Whether the first subsample holds the classes in their shares.
-    tol : float, default=0.01
-        Share of the validation error by which it must fall for the rounds to go on.
-    patience : int, default=1
-    max_iter : int, default=10
-        Rounds at most.
-    validation_fraction : float, default=0.1
-        Share of the rows (at most 5,000) held out; they are not trained on.
-    n_basis : int, default=None
-    compact_estimator : kompakt classifier, default=None
-    n_jobs : int, default=None
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
 
     Attributes
     ----------
@@ -627,58 +600,17 @@ class CGLQSVC(ReducedSVC):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        degree: int = 3,
-        coef0: float = 0.0,
-        C: float = 1.0,
-        class_weight: Any = None,
-        estimator: Any = None,
-        delta: Any = "auto",
-        n_neighbors: int = 5,
-        fresh: float | None = None,
-        stratify: bool = False,
-        tol: float = 0.01,
-        patience: int = 1,
-        max_iter: int = 10,
-        validation_fraction: float = 0.1,
-        n_basis: int | None = None,
-        compact_estimator: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.C = C
-        self.class_weight = class_weight
-        self.estimator = estimator
-        self.delta = delta
-        self.n_neighbors = n_neighbors
-        self.fresh = fresh
-        self.stratify = stratify
-        self.tol = tol
-        self.patience = patience
-        self.max_iter = max_iter
-        self.validation_fraction = validation_fraction
-        self.n_basis = n_basis
-        self.compact_estimator = compact_estimator
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _check(self) -> None:
-        super()._check()
-        k, fresh = self.n_neighbors, self.fresh
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"n_neighbors must be a whole number of at least 1; got {k!r}.")
-        if fresh is not None and (not isinstance(fresh, Real) or not 0 <= float(fresh) < 1):
-            raise ValueError(f"fresh must be None or a share of the rows from 0 to below 1; got {fresh!r}.")
+    n_neighbors: int = parameter(
+        default=5, type="int", text="Neighbours of every support vector that join the next training set.", rule=COUNT
+    )
+    fresh: float | None = parameter(
+        default=None,
+        type="float",
+        text="Share of the rows that joins anew in each round; None takes `delta`.",
+        rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds),
+    )
+    min_improvement: float | None = parameter(default=None, note="That is 0.01.")
+    max_rounds: int = parameter(default=10, type="int", text="Rounds at most.", rule=COUNT)
 
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
@@ -686,10 +618,10 @@ class CGLQSVC(ReducedSVC):
             # the first "subsample" is all rows, and no round follows
             held, delta, fresh, max_iter = problem.pool, 1.0, 0.0, 0
         else:
-            held = problem.hold_out(self.validation_fraction, run.key)
+            held = problem.hold_out(self._share(), run.key)
             counts = np.unique(y[problem.pool], return_counts=True)[1]
             delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
-            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_iter)
+            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)
         result = cglq(
             X,
             y,
@@ -700,8 +632,8 @@ class CGLQSVC(ReducedSVC):
             delta=delta,
             n_neighbors=int(self.n_neighbors),
             fresh=fresh,
-            tol=float(self.tol),
-            patience=int(self.patience),
+            tol=0.01 if self.min_improvement is None else float(self.min_improvement),
+            patience=int(self.n_iter_no_change),
             max_iter=max_iter,
             stratify=bool(self.stratify),
         )

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, exported_model, folded, votes
-from kompakt.export.parity import CReport, ParityError, check_rows_for, compare, expect
+from kompakt.export.common import CReport, ParityError, check_rows_for, compare, decision_shape, expect, folded, votes
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
+from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
@@ -100,7 +100,7 @@ def to_c(
         name = name if re.match(r"[A-Za-z_]", name) else f"m_{name}"
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
         raise ValueError(f"name must be a C identifier; got {name!r}.")
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     single = dtype != "double"
     stored = folded(model, single=single)
     levels = eight_bits(stored.basis) if dtype == "int8" else None
@@ -127,27 +127,28 @@ def to_c(
         against = rounded if dtype == "int8" else original
         difference, relative, _ = compare(against, values, labels, f"the C program ({dtype})")
         scores = values.reshape(against.scores.shape)
-    accuracy = accuracy_exported = None
-    if check_targets is not None:
-        truth = np.asarray(check_targets)
-        if check_rows is None or len(truth) != len(rows):
-            raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
-        if model.kind == "regressor":
-            truth = truth.reshape(len(truth), -1)
-            spread = float(np.square(truth - truth.mean(axis=0)).sum()) or 1.0
-            accuracy = 1.0 - float(np.square(truth - original.scores).sum()) / spread
-            accuracy_exported = 1.0 - float(np.square(truth - scores).sum()) / spread
-        else:
-            accuracy, accuracy_exported = float(np.mean(original.labels == truth)), float(np.mean(labels == truth))
+    truth = None if check_targets is None else np.asarray(check_targets)
+    if truth is not None and (check_rows is None or len(truth) != len(rows)):
+        raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
     both = original.decided & rounded.decided
     raw = text.encode("ascii")
     write_atomically(target, [raw])
     return CReport(
         target, "c", len(raw), len(rows) if command else 0, difference, relative,
         None if labels is None else float(np.mean(labels == original.labels)), files=(target,), notes=notes,
-        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=accuracy, accuracy_exported=accuracy_exported,
+        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=_accuracy(truth, original.scores, original.labels),
+        accuracy_exported=_accuracy(truth, scores, labels),
         storage_difference=float(np.abs(original.scores - rounded.scores)[both].max(initial=0.0)),
     )  # fmt: skip
+
+
+def _accuracy(truth: Array | None, scores: Array, labels: Array | None) -> float | None:
+    """Share of right labels, or R squared of a regressor."""
+    if truth is None or labels is not None:
+        return None if truth is None else float(np.mean(labels == truth))
+    truth = truth.reshape(len(truth), -1)
+    spread = float(np.square(truth - truth.mean(axis=0)).sum()) or 1.0
+    return 1.0 - float(np.square(truth - scores).sum()) / spread
 
 
 def find_compiler() -> str | None:
@@ -265,7 +266,7 @@ def _kernel(kernel: Kernel, name: str, single: bool, widths: list[Array]) -> str
         return "product"
     if isinstance(kernel, Polynomial):
         base = f"{_literal(kernel.gamma, single)} * product + {_literal(kernel.coef0, single)}"
-        return f"{name}_power({base}, {int(kernel.degree)})"
+        return f"{name}_power({base}, {kernel.degree})"
     assert isinstance(kernel, RBF | Laplacian)
     exp = f"{name.upper()}_EXP"
     if isinstance(kernel.gamma, np.ndarray):

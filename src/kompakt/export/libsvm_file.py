@@ -1,9 +1,4 @@
-"""`to_libsvm`: a machine as a text model for ``svm-predict``, read back and checked.
-
-LIBSVM votes for the first class of a pair where its value is positive, kompakt for the second.  A written model
-therefore lists the classes backwards: every pair keeps its value, and a value of exactly zero votes alike in both.
-A one-vs-one model that came from LIBSVM is written in the order it had, on which LIBSVM's ties depend.
-"""
+"""`to_libsvm`: a machine as a text model for ``svm-predict``, read back and checked."""
 
 from __future__ import annotations
 
@@ -11,35 +6,20 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.export.folded import exported_model, folded
-from kompakt.export.parity import ExportReport, check_rows_for, compare, expect
-from kompakt.io.container import UnsupportedModelError
+from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded
 from kompakt.io.files import check_writable, write_atomically
-from kompakt.io.libsvm import (
-    KERNELS,
-    LISTS,
-    LibsvmModel,
-    pair_numbers,
-    pair_weights,
-    parse_libsvm,
-    parse_range,
-    to_model,
-)
-from kompakt.kernels import RBF, Linear, Polynomial
+from kompakt.io.fitted import model_of
+from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
 from kompakt.model import Model
 
 Array = np.ndarray
-Pieces = list[tuple[Array, Array]]  # per class, in the file's order: coefficients (k - 1, n) and basis numbers (n,)
 _TOLERANCE = 1e-9  # a scale is written as minimum and maximum, whose difference may lose some digits
-_MAX_LABEL = (1 << 31) - 1
 
 
 def to_libsvm(
@@ -93,7 +73,7 @@ def to_libsvm(
     ...     kompakt.to_libsvm(machine, pathlib.Path(folder, "iris.model"), check_rows=X).label_agreement
     1.0
     """
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     texts = libsvm_texts(model)
     rows = check_rows_for(model, check_rows)
     if model.input_fill is not None:  # as the user must do before svm-predict
@@ -151,34 +131,13 @@ def libsvm_answers(
     return (values if k == 2 else None), listed[votes.argmax(axis=1)], tied
 
 
-# -- what is written --------------------------------------------------------------------------------------
-
-
 def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
     plain = folded(model, centred=False)
-    kernel, basis, weights, intercept = plain.kernel, plain.basis, plain.weights, plain.intercept
-    if not isinstance(kernel, RBF | Linear | Polynomial):
-        raise UnsupportedModelError(
-            f"LIBSVM has no {model.kernel.name} kernel like {model.kernel!r}; it has linear, polynomial and RBF. Fit "
-            "with one of these, or use another export."
-        )
-    fields: dict[str, Any] = {"kernel_type": {"poly": "polynomial"}.get(kernel.name, kernel.name)}
-    fields |= {key: getattr(kernel, key) for key in ("gamma", "coef0", "degree") if hasattr(kernel, key)}
-    names = None
-    if model.kind == "classifier":
-        more, names = _classifier_record(plain)
-        fields |= more
-    elif weights.shape[1] == 1:
-        fields |= {"svm_type": "epsilon_svr" if model.kind == "regressor" else "one_class"}
-        fields |= {"vectors": sparse.csr_matrix(basis), "coef": weights.T, "rho": -intercept}
-    else:
-        raise UnsupportedModelError(
-            f"LIBSVM has one regression output; this model has {weights.shape[1]}. Write one model per output."
-        )
-    texts: dict[str, list[bytes]] = {"": list(format_libsvm(LibsvmModel(**fields)))}
+    record, names = from_model(plain)
+    texts: dict[str, list[bytes]] = {"": list(format_libsvm(record))}
     if plain.input_shift is not None or plain.input_scale is not None:
-        texts[".range"] = [_range_text(plain).encode("ascii")]
+        texts[".range"] = [range_text(plain).encode("ascii")]
     if names is not None:
         texts[".labels"] = [json.dumps(names, indent=0).encode("ascii")]
     if model.input_fill is not None:
@@ -195,120 +154,3 @@ def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
             stacklevel=3,
         )
     return texts
-
-
-def format_libsvm(record: LibsvmModel) -> Iterator[bytes]:
-    """The lines of a record; numbers are written so that they read back exactly."""
-    head: dict[str, list[Any]] = {"svm_type": [record.svm_type], "kernel_type": [record.kernel_type]}
-    for key in KERNELS[record.kernel_type]:
-        value = getattr(record, key)
-        head[key] = [int(value) if key == "degree" else float(value)]
-    head |= {"nr_class": [len(record.coef) + 1], "total_sv": [record.vectors.shape[0]]}
-    lists = ((key, getattr(record, field)) for key, field in LISTS.items())
-    head |= {key: values.tolist() for key, values in lists if values is not None}
-    for key, items in head.items():
-        yield " ".join([key, *map(str, items)]).encode("ascii") + b"\n"
-    yield b"SV\n"
-    vectors = record.vectors.tocsr()
-    for row, coef in enumerate(record.coef.T.tolist()):
-        part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-        features = zip(vectors.indices[part].tolist(), vectors.data[part].tolist(), strict=True)
-        items = [*map(repr, coef), *(f"{column + 1}:{value!r}" for column, value in features if value)]
-        yield " ".join(items).encode("ascii") + b"\n"
-
-
-def _range_text(model: Model) -> str:
-    """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
-    shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
-    scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
-    kept = np.isfinite(scale)
-    low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature
-    if np.any(np.abs((high - low)[kept] - scale[kept]) > 1e-9 * np.abs(scale[kept])):
-        raise UnsupportedModelError(
-            "a feature's shift is so large beside its scale that a range file of minimum and maximum loses it. "
-            "Centre the data before fitting."
-        )
-    lines = [f"{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True), 1)]
-    return "".join(["x\n0 1\n", *lines])
-
-
-def _classifier_record(model: Model) -> tuple[dict[str, Any], list[Any] | None]:
-    """Fields of the record, and the names of labels that are no integers of LIBSVM and therefore numbered."""
-    weights, intercept, labels, names = model.weights, model.intercept, model.classes_, None
-    k = len(labels)
-    whole = labels.dtype.kind in "biuf" and np.all(labels.astype(np.float64) == np.round(labels.astype(np.float64)))
-    if whole and np.all(np.abs(labels.astype(np.float64)) <= _MAX_LABEL):
-        numbers = labels.astype(np.int64)
-    else:
-        numbers, names = np.arange(k), labels.tolist()
-    order = np.arange(k)[::-1]
-    prob: dict[str, Any] = {}
-    if k == 1:
-        pieces, rho = [(np.empty((0, 0)), np.empty(0, dtype=np.intp))], np.empty(0)
-    elif k == 2 or model.coding == "one_vs_one":
-        listed = model.meta.get("libsvm_label")
-        place = {str(number): index for index, number in enumerate(numbers.tolist())}
-        if k > 2 and isinstance(listed, list) and sorted(map(str, listed)) == sorted(place):  # it came from LIBSVM
-            order = np.array([place[str(label)] for label in listed])
-            sigmoids = {"prob_a": model.meta.get("libsvm_probA"), "prob_b": model.meta.get("libsvm_probB")}
-            expected = [float] * weights.shape[1]
-            if all(isinstance(values, list) and [*map(type, values)] == expected for values in sigmoids.values()):
-                prob = {field: np.array(values) for field, values in sigmoids.items()}
-        pieces, rho = _one_vs_one_pieces(weights, intercept, order)
-    elif model.coding in (None, "one_vs_rest"):
-        pieces, rho = _one_vs_rest_pieces(weights, intercept, k)
-    else:
-        raise UnsupportedModelError(
-            f"LIBSVM decides between pairs of classes, which cannot express the coding {model.coding!r}. "
-            "Fit with coding='one_vs_rest' or 'one_vs_one'."
-        )
-    if model.calibration is not None and k == 2:  # the pair's value is f itself, and P(first) = P(classes[1])
-        prob = {"prob_a": np.asarray(model.calibration["a"]), "prob_b": np.asarray(model.calibration["b"])}
-    rows = np.concatenate([index for _, index in pieces])
-    return {
-        "svm_type": "c_svc",
-        "vectors": sparse.csr_matrix(model.basis)[rows],
-        "coef": np.concatenate([coef for coef, _ in pieces], axis=1),
-        "rho": rho,
-        "labels": numbers[order],
-        "n_vectors": np.array([len(index) for _, index in pieces]),
-        **prob,
-    }, names
-
-
-def _one_vs_rest_pieces(weights: Array, intercept: Array, k: int) -> tuple[Pieces, Array]:
-    """Value of the pair (i, j) = f_i - f_j: the copy of the basis that stands for class i carries f_i."""
-    weights, intercept = weights[:, ::-1], intercept[::-1]
-    pieces = []
-    for own in range(k):
-        used = np.flatnonzero(weights[:, own])
-        # Row r meets class r (then `own` is the second of the pair, and counts negative) or class r + 1.
-        signs = np.where(np.arange(k - 1) < own, -1.0, 1.0)
-        pieces.append((signs[:, None] * weights[used, own], used))
-    first, second = class_pairs(k).T
-    return pieces, intercept[second] - intercept[first]
-
-
-def _one_vs_one_pieces(weights: Array, intercept: Array, order: Array) -> tuple[Pieces, Array]:
-    """A vector stands once, in a class that all its pairs share; without such a class, in every class but the last."""
-    k = len(order)
-    first, second = class_pairs(k).T
-    place = pair_numbers(k)
-    own = place[order[first], order[second]]
-    # Ours speaks for the higher class, LIBSVM's for the first.
-    signs = np.where(order[first] > order[second], 1.0, -1.0)
-    values, rho = weights[:, own] * signs, -intercept[own] * signs
-    used = values != 0
-    takes_part = np.zeros((len(first), k), dtype=np.intp)
-    takes_part[np.arange(len(first)), first] = takes_part[np.arange(len(first)), second] = 1
-    shared = used.astype(np.intp) @ takes_part == used.sum(axis=1, keepdims=True)
-    # For two classes either would do; LIBSVM puts vectors of positive weight in the first.
-    shared[:, 0] &= (values[:, 0] > 0) | (k > 2)
-    owner = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
-    pieces = []
-    for label in range(k):
-        others = np.delete(np.arange(k), label)
-        coef = values[:, place[others, label]].T * ((owner == label) | ((owner == -1) & (others[:, None] > label)))
-        kept = np.flatnonzero(coef.any(axis=0))
-        pieces.append((coef[:, kept], kept))
-    return pieces, rho

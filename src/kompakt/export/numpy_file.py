@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.folded import decision_shape, exported_model, folded, votes
-from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
-from kompakt.io.files import write_atomically
+from kompakt.export.common import TOLERANCE, ExportReport, check_rows_for, decision_shape, folded, votes, write_checked
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
 #: the lines of `runtime.py` that the numbers replace
@@ -65,18 +64,14 @@ def to_numpy(
     >>> bool((names["predict"](X) == machine.predict(X)).all())
     True
     """
-    model = exported_model(fitted)
-    target = Path(path)
-    text = numpy_source(folded(model), target.stem)
+    model = model_of(fitted, svm=True)
+    text = numpy_source(folded(model), Path(path).stem)
     rows = check_rows_for(model, check_rows)
-    expected = expect(model, rows, TOLERANCE["float64"] if tolerance is None else tolerance)
     names: dict[str, Any] = {"__name__": "exported"}
-    exec(compile(text, str(target), "exec"), names)  # what was just made from arrays and our own runtime.py
+    exec(compile(text, str(path), "exec"), names)  # what was just made from arrays and our own runtime.py
     labels = None if model.kind == "regressor" else names["predict"](rows)
-    measured = compare(expected, names["decision_function"](rows), labels, "the NumPy file")
-    raw = text.encode("utf-8")
-    write_atomically(target, [raw])
-    return ExportReport(target, "numpy", len(raw), len(rows), *measured, files=(target,))
+    limit, scores = TOLERANCE["float64"] if tolerance is None else tolerance, names["decision_function"](rows)
+    return write_checked(model, path, "numpy", text.encode("utf-8"), rows, limit, scores, labels, "the NumPy file")
 
 
 def numpy_source(model: Model, module: str) -> str:

@@ -1,24 +1,40 @@
-"""`to_onnx`: a machine as a graph of standard ONNX operators in a file, checked in onnxruntime."""
+"""A machine as a graph of standard ONNX operators: in a file of its own, checked, or inside what skl2onnx converts."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 import kompakt
-from kompakt.export.folded import decision_shape, decomposed, exported_model, folded, votes
-from kompakt.export.parity import TOLERANCE, ExportReport, check_rows_for, compare, expect
-from kompakt.io.files import write_atomically
+from kompakt.export.common import (
+    TOLERANCE,
+    ExportReport,
+    check_rows_for,
+    decision_shape,
+    decomposed,
+    folded,
+    votes,
+    write_checked,
+)
+from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
+from kompakt.linalg import Factor
 from kompakt.model import Model
 
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
+_ESTIMATORS = (
+    "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
+    "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
+)  # fmt: skip
+#: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
+_OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
+_LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
 
 def to_onnx(
@@ -80,28 +96,26 @@ def to_onnx(
             f"export to ONNX needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             'installed. Install the extra: pip install "kompakt[onnx]".'
         )
-    model = exported_model(fitted)
+    model = model_of(fitted, svm=True)
     raw = _onnx_bytes(folded(model, single=kind == np.float32), kind)
     rows = check_rows_for(model, check_rows).astype(kind)
-    expected = expect(model, rows.astype(np.float64), TOLERANCE[kind.name] if tolerance is None else tolerance)
     labels, scores = _run(raw, rows, model.kind)
-    measured = compare(expected, scores, labels, "the ONNX model in onnxruntime")
-    target = Path(path)
-    write_atomically(target, [raw])
-    return ExportReport(target, "onnx", len(raw), len(rows), *measured, files=(target,))
+    limit = TOLERANCE[kind.name] if tolerance is None else tolerance
+    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, "the ONNX model in onnxruntime")
 
 
 def _onnx_bytes(model: Model, dtype: np.dtype) -> bytes:
     import onnx
     from onnx import helper
 
-    graph = _FileGraph(model, dtype)
+    graph = Graph(model, dtype)
     element = helper.np_dtype_to_tensor_dtype(dtype)
     scores = graph.scores(graph.outputs("X"))
-    shown, shape = (graph.flat(scores), ["n"]) if graph.is_flat else (scores, ["n", graph.n_scores])
+    n_scores, is_flat = decision_shape(model)
+    shown, shape = (graph.flat(scores), ["n"]) if is_flat else (scores, ["n", n_scores])
     results: dict[str, tuple[str, int, list[Any]]] = {"value": (shown, element, shape)}
     if model.kind != "regressor":
-        kind = helper.np_dtype_to_tensor_dtype(label_array(model.classes).dtype)
+        kind = helper.np_dtype_to_tensor_dtype(_label_array(model.classes).dtype)
         results = {"label": (graph.labels(scores), kind, ["n"]), "scores": (shown, element, shape)}
         if model.calibration is not None:
             results["probabilities"] = (graph.probabilities(scores), element, ["n", len(model.classes_)])
@@ -138,7 +152,7 @@ def _run(raw: bytes, rows: Array, kind: str) -> tuple[Array | None, Array]:
 
 
 class Graph:
-    """A folded model as operators such as MatMul and Exp, in one precision throughout; a subclass keeps the nodes.
+    """A folded model as operators such as MatMul and Exp, in one precision throughout.
 
     No product with a single number stands next to a MatMul: onnxruntime fuses the two and keeps the number in float32
     (attribute alpha of its FusedMatMul), which cost eight digits of float64 where it was tried.  Such numbers are
@@ -149,80 +163,89 @@ class Graph:
     model : Model
     dtype : numpy dtype
         float32 or float64; the input tensor has it.
+    prefix : str
+        Of all names.
     """
 
-    def __init__(self, model: Model, dtype: Any) -> None:
-        self.model, self.dtype = model, np.dtype(dtype)
-        self.n_scores, self.is_flat = decision_shape(model)
-        self._centred_rows: dict[str, str] = {}
+    def __init__(self, model: Model, dtype: Any, prefix: str = "") -> None:
+        self.model, self.dtype, self.prefix = model, np.dtype(dtype), prefix
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node and return the name of its output."""
-        raise NotImplementedError
+        from onnx import helper
 
-    def constant(self, values: Array) -> str:
-        """Add a constant tensor and return its name."""
-        raise NotImplementedError
+        name = f"{self.prefix}{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
+        return name
 
-    def _number(self, values: Any) -> str:
-        return self.constant(np.asarray(values, dtype=self.dtype))
+    def constant(self, values: Any, dtype: Any = None) -> str:
+        """Add a constant tensor, of the graph's precision unless a type is given, and return its name."""
+        from onnx import numpy_helper
+
+        name = f"{self.prefix}constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype=dtype or self.dtype), name))
+        return name
 
     def outputs(self, X: str) -> str:
         """Raw outputs f(x), (n, L)."""
         add, model = self.add, self.model
         if model.input_fill is not None:
-            X = add("Where", add("IsNaN", X), self._number(model.input_fill), X)
+            X = add("Where", add("IsNaN", X), self.constant(model.input_fill), X)
         if model.input_shift is not None:
-            X = add("Sub", X, self._number(model.input_shift))
+            X = add("Sub", X, self.constant(model.input_shift))
         if model.input_scale is not None:
             factor, one = 1.0 / model.input_scale, model.n_features == 1
-            X = add("MatMul" if one else "Mul", X, self._number(factor[:, None] if one else factor))
-        values = add("MatMul", self._kernel(model.kernel, X), self._number(model.weights))
-        return add("Add", values, self._number(model.intercept))
+            X = add("MatMul" if one else "Mul", X, self.constant(factor[:, None] if one else factor))
+        values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
+        return add("Add", values, self.constant(model.intercept))
 
     def scores(self, outputs: str) -> str:
         """Decision values, (n, n_scores)."""
         add, model = self.add, self.model
         if (voting := votes(model)) is None:
             return outputs
-        codes = self._number(voting[0].T)
-        one, half = self._number(1.0), self._number(0.5)
-        signs = add("Where", add("Greater", outputs, self._number(0.0)), half, self._number(-0.5))
-        counted = add("Add", add("MatMul", signs, codes), self._number(voting[1]))
+        codes = self.constant(voting[0].T)
+        one, half = self.constant(1.0), self.constant(0.5)
+        signs = add("Where", add("Greater", outputs, self.constant(0.0)), half, self.constant(-0.5))
+        counted = add("Add", add("MatMul", signs, codes), self.constant(voting[1]))
         margins = add("MatMul", outputs, codes)  # squashed to less than a third of a vote, as the codings do
-        squashed = add("Div", margins, add("Mul", add("Add", add("Abs", margins), one), self._number(3.0)))
+        squashed = add("Div", margins, add("Mul", add("Add", add("Abs", margins), one), self.constant(3.0)))
         return add("Add", counted, squashed)
 
     def labels(self, scores: str) -> str:
         """Labels, (n,), from decision values (n, n_scores)."""
         add, model = self.add, self.model
-        if self.n_scores == 1:
+        if decision_shape(model)[0] == 1:
             flat = self.flat(scores)
             if model.kind == "outlier":
-                minus, plus = (self.constant(np.array(label, dtype=np.int64)) for label in (-1, 1))
-                return add("Where", add("GreaterOrEqual", flat, self._number(0.0)), plus, minus)
-            best = add("Cast", add("Greater", flat, self._number(0.0)), to=7)  # int64
+                minus, plus = (self.constant(label, np.int64) for label in (-1, 1))
+                return add("Where", add("GreaterOrEqual", flat, self.constant(0.0)), plus, minus)
+            best = add("Cast", add("Greater", flat, self.constant(0.0)), to=7)  # int64
         else:
             best = add("ArgMax", scores, axis=1, keepdims=0)
-        return add("Gather", self.constant(label_array(model.classes)), best, axis=0)
+        labels = _label_array(model.classes)
+        return add("Gather", self.constant(labels, labels.dtype), best, axis=0)
 
     def probabilities(self, scores: str) -> str:
         """Class probabilities from the stored calibration, (n, n_classes)."""
         add, calibration = self.add, self.model.calibration
         assert calibration is not None
-        slope, start = (self._number(-np.asarray(calibration[key], dtype=np.float64)) for key in "ab")
+        slope, start = (self.constant(-np.asarray(calibration[key], dtype=np.float64)) for key in "ab")
         each = add("Sigmoid", add("Add", add("Mul", scores, slope), start))
-        if self.n_scores == 1:
-            return add("Concat", add("Sub", self._number(1.0), each), each, axis=1)
-        ones = self._number(np.ones((self.n_scores, 1)))
-        total, zero = add("MatMul", each, ones), self._number(0.0)
+        n_scores = decision_shape(self.model)[0]
+        if n_scores == 1:
+            return add("Concat", add("Sub", self.constant(1.0), each), each, axis=1)
+        ones = self.constant(np.ones((n_scores, 1)))
+        total, zero = add("MatMul", each, ones), self.constant(0.0)
         some = add("Greater", total, zero)
-        share = add("Div", each, add("Where", some, total, self._number(1.0)))
-        return add("Where", some, share, self._number(1.0 / self.n_scores))
+        share = add("Div", each, add("Where", some, total, self.constant(1.0)))
+        return add("Where", some, share, self.constant(1.0 / n_scores))
 
     def flat(self, scores: str) -> str:
         """(n, 1) as (n,)."""
-        return self.add("Squeeze", scores, self.constant(np.array([1], dtype=np.int64)))
+        return self.add("Squeeze", scores, self.constant([1], np.int64))
 
     # -- kernels -----------------------------------------------------------------------------------------
 
@@ -232,7 +255,7 @@ class Graph:
         if isinstance(kernel, Sum | Product):
             core, factor, addend = decomposed(kernel)
             if isinstance(core, Linear):
-                values = add("MatMul", X, self._number(factor * Z.T))
+                values = add("MatMul", X, self.constant(factor * Z.T))
             elif isinstance(core, Sum | Product):
                 values = self._kernel(core.parts[0], X)
                 for part in core.parts[1:]:
@@ -240,41 +263,32 @@ class Graph:
             else:
                 values = self._kernel(core, X)
             if factor != 1.0 and not isinstance(core, Linear):
-                values = add("Mul", values, self._number(factor))
-            return add("Add", values, self._number(addend)) if addend else values
+                values = add("Mul", values, self.constant(factor))
+            return add("Add", values, self.constant(addend)) if addend else values
         if isinstance(kernel, RBF):
-            X, Z = self._centred(X)
+            if not self.model.kernel.shift_invariant:
+                # Distances from dot products lose the digits that rows and basis share.  Already centred where the
+                # whole kernel allows it; beside a kernel of dot products only the distances are.
+                centre = Z.mean(axis=0).astype(self.dtype).astype(np.float64)
+                X, Z = add("Sub", X, self.constant(centre)), Z - centre
             # exp(2 g x.z - g |x|^2 - g |z|^2), never above 1
             widths = np.broadcast_to(np.asarray(kernel.gamma, dtype=np.float64), Z.shape[1:])
-            products = add("MatMul", X, self._number(2.0 * (Z * widths).T))
-            norms = add("MatMul", add("Mul", X, X), self._number(widths[:, None]))
-            exponent = add("Sub", add("Sub", products, norms), self._number((Z * Z) @ widths))
-            return add("Exp", add("Min", exponent, self._number(0.0)))
+            products = add("MatMul", X, self.constant(2.0 * (Z * widths).T))
+            norms = add("MatMul", add("Mul", X, X), self.constant(widths[:, None]))
+            exponent = add("Sub", add("Sub", products, norms), self.constant((Z * Z) @ widths))
+            return add("Exp", add("Min", exponent, self.constant(0.0)))
         if isinstance(kernel, Laplacian):
-            axis = self.constant(np.array([1], dtype=np.int64))
-            gaps = add("Abs", add("Sub", add("Unsqueeze", X, axis), self._number(Z)))  # (n, m, d)
-            return add("Exp", add("MatMul", gaps, self._number(np.full(Z.shape[1], -kernel.gamma))))
+            axis = self.constant([1], np.int64)
+            gaps = add("Abs", add("Sub", add("Unsqueeze", X, axis), self.constant(Z)))  # (n, m, d)
+            return add("Exp", add("MatMul", gaps, self.constant(np.full(Z.shape[1], -kernel.gamma))))
         if isinstance(kernel, Constant):
-            zeros = add("MatMul", X, self._number(np.zeros(Z.T.shape)))
-            return add("Add", zeros, self._number(kernel.value))
+            zeros = add("MatMul", X, self.constant(np.zeros(Z.T.shape)))
+            return add("Add", zeros, self.constant(kernel.value))
         if isinstance(kernel, Linear):
-            return add("MatMul", X, self._number(Z.T))
+            return add("MatMul", X, self.constant(Z.T))
         assert isinstance(kernel, Polynomial)
-        base = add("Add", add("MatMul", X, self._number(kernel.gamma * Z.T)), self._number(kernel.coef0))
-        return self._power(base, int(kernel.degree))
-
-    def _centred(self, X: str) -> tuple[str, Array]:
-        """Rows and basis around the basis: distances from dot products lose the digits that both share.
-
-        Already so where the whole kernel allows it; beside a kernel of dot products only the distances are centred.
-        """
-        Z = self.model.basis
-        if self.model.kernel.shift_invariant or not len(Z):
-            return X, Z
-        centre = Z.mean(axis=0).astype(self.dtype).astype(np.float64)
-        if X not in self._centred_rows:
-            self._centred_rows[X] = self.add("Sub", X, self._number(centre))
-        return self._centred_rows[X], Z - centre
+        base = add("Add", add("MatMul", X, self.constant(kernel.gamma * Z.T)), self.constant(kernel.coef0))
+        return self._power(base, kernel.degree)
 
     def _power(self, base: str, degree: int) -> str:
         """Integer power by squaring, as the kernel itself computes it."""
@@ -288,32 +302,143 @@ class Graph:
         return result
 
 
-class _FileGraph(Graph):
-    """A graph that keeps its nodes and constants for a file of their own."""
-
-    def __init__(self, model: Model, dtype: Any) -> None:
-        super().__init__(model, dtype)
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        name = f"{op.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def constant(self, values: Array) -> str:
-        from onnx import numpy_helper
-
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(values, name))
-        return name
-
-
-def label_array(classes: Array | None) -> Array:
+def _label_array(classes: Array | None) -> Array:
     """Labels in a type that ONNX has: text, int64 (also of an outlier detector), float64 or bool."""
     if classes is None:
         return np.array([-1, 1], dtype=np.int64)
     kinds = {"U": np.object_, "i": np.int64, "u": np.int64, "f": np.float64, "b": np.bool_}
     return classes.astype(kinds[classes.dtype.kind])
+
+
+# -- skl2onnx --------------------------------------------------------------------------------------------
+
+
+def register_skl2onnx() -> None:
+    """Teach skl2onnx kompakt's estimators, so that `skl2onnx.convert_sklearn` takes them, alone or in a pipeline.
+
+    A classifier has the outputs ``label`` (n,), ``probabilities`` (n, n_classes) if it was fitted with
+    ``calibrate=True``, and ``scores`` (n, n_scores), the values of `decision_function`; with two classes there is one
+    score.  A regressor and the transformer have the output ``variable``.  The precision is that of the input type that
+    `convert_sklearn` is given (float32 unless it is `DoubleTensorType`).
+
+    Outputs are always tensors: the option ``zipmap`` is taken and changes nothing.  With the option
+    ``{"raw_scores": True}`` there are no probabilities, and two classes have two scores, -f and f, as in skl2onnx's
+    own converters; `CalibratedClassifierCV` asks for these.
+
+    Raises
+    ------
+    ImportError
+        If skl2onnx is missing.
+
+    Examples
+    --------
+    >>> import kompakt
+    >>> from kompakt.export import register_skl2onnx
+    >>> from skl2onnx import to_onnx as convert
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), kompakt.CompactSVC(n_basis=10, random_state=0)).fit(X, y)
+    >>> register_skl2onnx()
+    >>> [output.name for output in convert(pipeline, X[:1]).graph.output]
+    ['label', 'scores']
+    """
+    try:
+        from skl2onnx import update_registered_converter
+    except ImportError as error:
+        raise ImportError(
+            "converting with skl2onnx needs skl2onnx, which is not installed. "
+            'Install the extra: pip install "kompakt[onnx]".'
+        ) from error
+    for name in _ESTIMATORS:
+        update_registered_converter(
+            getattr(kompakt, name), f"Kompakt{name}", _shapes, _convert, parser=_parse, options=_OPTIONS
+        )
+
+
+def _estimator_model(estimator: Any) -> Model:
+    """The model of an estimator; a projection is one whose outputs are the coordinates."""
+    if type(estimator).__name__ != "GreedyProjection":
+        return model_of(estimator)
+    check_is_fitted(estimator)
+    weights = Factor(estimator.factor_).inverse()
+    return Model(
+        estimator.kernel_, np.asarray(estimator.basis_vectors_), weights, np.zeros(weights.shape[1]), "regressor",
+        n_features=estimator.n_features_in_, squeeze=False,
+    )  # fmt: skip
+
+
+def _outputs(scope: Any, estimator: Any, rows: Any) -> dict[str, Any]:
+    """Names and types of the outputs, for input of the type `rows`.
+
+    All are tensors, no ZipMap; probabilities are second, where others' converters have them.
+    """
+    from skl2onnx.common import data_types
+
+    model, raw_scores = _estimator_model(estimator), _raw_scores(scope, estimator)
+    n = rows.shape[0] if rows.shape else None
+
+    def tensor(width: int) -> Any:
+        made = data_types.guess_tensor_type(rows)
+        made.shape = [n, width]
+        return made
+
+    n_scores = decision_shape(model)[0]
+    if model.kind == "regressor":
+        return {"variable": tensor(n_scores)}
+    names = {"O": "StringTensorType", "i": "Int64TensorType", "f": "DoubleTensorType", "b": "BooleanTensorType"}
+    outputs = {"label": getattr(data_types, names[_label_array(folded(model).classes).dtype.kind])([n])}
+    if model.calibration is not None and not raw_scores:
+        outputs["probabilities"] = tensor(len(model.classes_))
+    both = model.kind == "classifier" and raw_scores
+    return outputs | {"scores": tensor(len(model.classes_) if both else n_scores)}
+
+
+def _raw_scores(scope_or_container: Any, estimator: Any) -> bool:
+    return bool(scope_or_container.get_options(estimator, {"raw_scores": False})["raw_scores"])
+
+
+def _parse(scope: Any, estimator: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs."""
+    operator = scope.declare_local_operator(f"Kompakt{type(estimator).__name__}", estimator)
+    operator.inputs.append(inputs[0])
+    outputs = _outputs(scope, estimator, inputs[0].type)
+    operator.outputs.extend(scope.declare_local_variable(name, kind) for name, kind in outputs.items())
+    return operator.outputs
+
+
+def _shapes(operator: Any) -> None:
+    outputs = _outputs(operator.scope_inst, operator.raw_operator, operator.inputs[0].type)
+    # an ensemble's converter asks for the first two outputs only
+    for output, kind in zip(operator.outputs, outputs.values(), strict=False):
+        output.type = kind
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    from onnx import helper
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, guess_proto_type
+
+    opset = container.target_opset_any_domain("")
+    if opset < _LEAST_OPSET:
+        raise ValueError(f"kompakt's machines need ONNX opset {_LEAST_OPSET} or later; target_opset is {opset}.")
+    kind = operator.inputs[0].type
+    double = isinstance(kind, DoubleTensorType)
+    model = folded(_estimator_model(operator.raw_operator), single=not double)
+    graph = Graph(model, np.float64 if double else np.float32, str(scope.get_unique_variable_name("kompakt")) + "_")
+    rows = operator.inputs[0].full_name
+    if not isinstance(kind, DoubleTensorType | FloatTensorType):
+        rows = graph.add("Cast", rows, to=guess_proto_type(FloatTensorType()))
+    scores = graph.scores(graph.outputs(rows))
+    results = [scores] if model.kind == "regressor" else [graph.labels(scores), scores]
+    if model.kind == "classifier" and _raw_scores(container, operator.raw_operator):
+        if len(model.classes_) == 2:
+            results[1] = graph.add("Concat", graph.add("Neg", scores), scores, axis=1)
+    elif model.calibration is not None:
+        results.insert(1, graph.probabilities(scores))
+    container.initializers.extend(graph.constants)
+    for node in graph.nodes:
+        attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        container.add_node(node.op_type, list(node.input), list(node.output), name=node.name, **attributes)
+    for result, output in zip(results, operator.outputs, strict=False):
+        container.add_node("Identity", [result], [output.full_name], name=scope.get_unique_operator_name("Identity"))

@@ -74,6 +74,12 @@ class UnsupportedModelError(ModelFileError):
     """
 
 
+def require(condition: object, message: str) -> None:
+    """Raise ModelFileError with the message unless the condition holds."""
+    if not condition:
+        raise ModelFileError(message)
+
+
 @dataclass(frozen=True)
 class Entry:
     """One row of the table of arrays; `offset` counts from the end of the padded header."""
@@ -126,37 +132,33 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[bytes | 
 def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[Entry], int]:
     """Header without its table, the table, and where the arrays begin; the whole file has been checked."""
     preamble = file.read(_PREAMBLE.size)
-    if len(preamble) < _PREAMBLE.size:
-        raise ModelFileError(
-            f"not a kompakt model file: it has {len(preamble)} bytes, and a model file has at least {_PREAMBLE.size}."
-        )
+    require(
+        len(preamble) == _PREAMBLE.size,
+        f"not a kompakt model file: it has {len(preamble)} bytes, and a model file has at least {_PREAMBLE.size}.",
+    )
     magic, version, length, size, digest = _PREAMBLE.unpack(preamble)
-    if magic != MAGIC:
-        raise ModelFileError(f"not a kompakt model file: it begins with {magic!r} instead of {MAGIC!r}.")
-    if version != VERSION:
-        raise ModelFileError(
-            f"the file has format version {version}, and this kompakt ({kompakt.__version__}) reads version {VERSION}. "
-            "Use the kompakt that wrote it, or a newer one, to load and save it again."
-        )
-    if size != actual_size:
-        state = "cut short" if actual_size < size else "longer than it says"
-        raise ModelFileError(f"the file is {state}: it has {actual_size} bytes and declares {size}.")
+    require(magic == MAGIC, f"not a kompakt model file: it begins with {magic!r} instead of {MAGIC!r}.")
+    require(
+        version == VERSION,
+        f"the file has format version {version}, and this kompakt ({kompakt.__version__}) reads version {VERSION}. "
+        "Use the kompakt that wrote it, or a newer one, to load and save it again.",
+    )
+    state = "cut short" if actual_size < size else "longer than it says"
+    require(size == actual_size, f"the file is {state}: it has {actual_size} bytes and declares {size}.")
     begin = padded(_PREAMBLE.size + length)
-    if length > MAX_HEADER or begin > size:
-        raise ModelFileError(f"header length {length} does not fit: at most {MAX_HEADER}, in a file of {size} bytes.")
+    fits = length <= MAX_HEADER and begin <= size
+    require(fits, f"header length {length} does not fit: at most {MAX_HEADER}, in a file of {size} bytes.")
     text = file.read(length)
     found = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :] + text)
     while chunk := file.read(_CHUNK):
         found.update(chunk)
-    if found.digest() != digest:
-        raise ModelFileError("the checksum does not match: the file was damaged after it was written.")
-    header = parse_json(text)
-    if not isinstance(header, dict):
-        raise ModelFileError("the header must be a JSON object.")
+    require(found.digest() == digest, "the checksum does not match: the file was damaged after it was written.")
+    header = _parse_json(text)
+    require(isinstance(header, dict), "the header must be a JSON object.")
     return header, _check_table(header.pop("arrays", None), size - begin), begin
 
 
-def parse_json(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     """JSON as the standard has it: no NaN, no number beyond float64, no key twice."""
 
     def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,33 +181,29 @@ def parse_json(raw: bytes) -> Any:
 
 def _check_table(table: Any, available: int) -> list[Entry]:
     """Every entry, at the one offset it can have, inside the file."""
-    if not isinstance(table, list) or len(table) > MAX_ARRAYS:
-        raise ModelFileError(f"the header's 'arrays' must be a list of at most {MAX_ARRAYS} entries.")
+    listed = isinstance(table, list) and len(table) <= MAX_ARRAYS
+    require(listed, f"the header's 'arrays' must be a list of at most {MAX_ARRAYS} entries.")
     entries: list[Entry] = []
     end = 0
     for row in table:
-        if not isinstance(row, dict) or set(row) != {"name", "dtype", "shape", "offset"}:
-            raise ModelFileError("an entry of 'arrays' must have exactly name, dtype, shape and offset.")
+        named = isinstance(row, dict) and set(row) == {"name", "dtype", "shape", "offset"}
+        require(named, "an entry of 'arrays' must have exactly name, dtype, shape and offset.")
         name, dtype, shape, offset = row["name"], row["dtype"], row["shape"], row["offset"]
-        if not isinstance(name, str) or len(name) > 200:
-            raise ModelFileError("the name of an array must be a string of at most 200 characters.")
-        if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise ModelFileError(f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
+        short = isinstance(name, str) and len(name) <= 200
+        require(short, "the name of an array must be a string of at most 200 characters.")
+        known = isinstance(dtype, str) and dtype in DTYPES
+        require(known, f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
         sizes = shape if isinstance(shape, list) and 1 <= len(shape) <= 2 else [-1]
-        if not all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in sizes):
-            raise ModelFileError(f"array {name!r} needs a shape of one or two lengths from 0 to {MAX_DIMENSION}.")
-        if type(offset) is not int or offset != padded(end):
-            raise ModelFileError(f"array {name!r} is at offset {str(offset)[:40]}; expected {padded(end)}.")
+        possible = all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in sizes)
+        require(possible, f"array {name!r} needs a shape of one or two lengths from 0 to {MAX_DIMENSION}.")
+        placed = type(offset) is int and offset == padded(end)
+        require(placed, f"array {name!r} is at offset {str(offset)[:40]}; expected {padded(end)}.")
         entries.append(Entry(name, np.dtype(dtype), tuple(shape), offset))
         end = offset + math.prod(shape) * np.dtype(dtype).itemsize
-        if end > available:
-            raise ModelFileError(
-                f"array {name!r} of shape {tuple(shape)} ends at byte {end}, beyond the {available} in the file."
-            )
-    if end != available:
-        raise ModelFileError(f"the arrays end at byte {end}, but the file has {available}.")
-    if len({entry.name for entry in entries}) != len(entries):
-        raise ModelFileError("two arrays have the same name.")
+        where = f"ends at byte {end}, beyond the {available} in the file"
+        require(end <= available, f"array {name!r} of shape {tuple(shape)} {where}.")
+    require(end == available, f"the arrays end at byte {end}, but the file has {available}.")
+    require(len({entry.name for entry in entries}) == len(entries), "two arrays have the same name.")
     return entries
 
 
@@ -215,8 +213,8 @@ def read_arrays(file: BinaryIO, entries: list[Entry], begin: int) -> Iterator[tu
         values = np.empty(entry.shape, dtype=entry.dtype)
         if values.size:
             file.seek(begin + entry.offset)
-            if file.readinto(values.reshape(-1).view(np.uint8).data) != values.nbytes:  # type: ignore[attr-defined]
-                raise ModelFileError(f"array {entry.name!r} could not be read whole: the file changed meanwhile.")
-        if entry.dtype.kind == "b" and np.any(values.view(np.uint8) > 1):
-            raise ModelFileError(f"array {entry.name!r} holds bytes that are neither true nor false.")
+            read = file.readinto(values.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]
+            require(read == values.nbytes, f"array {entry.name!r} could not be read whole: the file changed meanwhile.")
+        truths = entry.dtype.kind != "b" or np.all(values.view(np.uint8) <= 1)
+        require(truths, f"array {entry.name!r} holds bytes that are neither true nor false.")
         yield entry.name, values.astype(entry.dtype.newbyteorder("="), copy=False)

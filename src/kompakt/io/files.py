@@ -1,4 +1,4 @@
-"""Saving and loading: `save`, `load`, `read_header`, and the atomic write that every format uses."""
+"""Files as a whole: opened for reading, or replaced in one step, as every format does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from kompakt.io import container, schema
 from kompakt.io.container import ModelFileError
-from kompakt.io.fitted import model_of
-from kompakt.model import Model
 
 try:
     import fcntl
@@ -25,114 +22,6 @@ PathLike = str | os.PathLike[str]
 
 #: seconds after which a temporary file is a leftover, where files cannot be locked
 _OLD = 3600.0
-
-
-def save(estimator_or_model: Any, path: PathLike) -> None:
-    """Write a fitted estimator's machine, or a `Model`, to a file.
-
-    The file holds what prediction needs (kernel, basis vectors, weights, labels, input scaling, calibration, feature
-    names, `meta`), as plain numbers: no pickle, so loading it never runs code.  It is written beside `path` and put in
-    its place only when it is complete, so an interrupted save leaves the old file as it was.
-
-    Parameters
-    ----------
-    estimator_or_model : fitted kompakt estimator or Model
-        Also as the last step of a `Pipeline` behind a `SimpleImputer` or scalers (`StandardScaler`, `MinMaxScaler`,
-        `MaxAbsScaler`, `RobustScaler`), which become part of the model, so that it takes rows as the pipeline does; or
-        as the best estimator of a search.
-    path : path-like
-
-    Raises
-    ------
-    NotFittedError
-        If the estimator is not fitted.
-    TypeError
-        For a pipeline with other steps (``save(pipeline[-1], path)`` saves the machine without them), for a callable
-        or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
-    ValueError
-        If the model contradicts itself or holds NaN.
-    OSError
-        If `path` is a device, a pipe or a folder, or cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib, kompakt
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kompakt.save(machine, pathlib.Path(folder, "iris.kompakt"))
-    ...     model = kompakt.load(pathlib.Path(folder, "iris.kompakt"))
-    >>> bool((model.predict(X) == machine.predict(X)).all())
-    True
-    """
-    header, arrays = schema.encode(model_of(estimator_or_model))
-    write_atomically(path, container.pack(header, arrays))
-
-
-def load(path: PathLike) -> Model:
-    """Read the machine that `save` wrote.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    Model
-        With `predict`, `decision_function`, `classes_` and `basis_vectors_`.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is damaged, no model file, or of a version that this kompakt does not read.
-    OSError
-        If the file cannot be opened.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib, kompakt, numpy as np
-    >>> from kompakt.kernels import Linear
-    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
-    ...     kompakt.load(pathlib.Path(folder, "line.kompakt")).predict([[3.0]])
-    array([6.])
-    """
-    with opened(path) as (file, size):
-        header, entries, begin = container.read_header(file, size)
-        schema.check_header(header)  # before any array is allocated
-        return schema.decode(header, dict(container.read_arrays(file, entries, begin)))
-
-
-def read_header(path: PathLike) -> dict[str, Any]:
-    """What is inside a model file: its header, with the shapes and dtypes of its arrays, which are not loaded.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    dict
-        The header's fields and ``"arrays"``, a dict from name to (dtype, shape).
-
-    Examples
-    --------
-    >>> import tempfile, pathlib, kompakt, numpy as np
-    >>> from kompakt.io import read_header
-    >>> from kompakt.kernels import Linear
-    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
-    ...     header = read_header(pathlib.Path(folder, "line.kompakt"))
-    >>> header["kernel"], header["arrays"]["weights"]
-    ({'name': 'linear'}, ('float64', (1, 1)))
-    """
-    with opened(path) as (file, size):
-        header, entries, _ = container.read_header(file, size)
-        schema.check_header(header)
-    return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}
 
 
 @contextlib.contextmanager

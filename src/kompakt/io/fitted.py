@@ -1,37 +1,109 @@
-"""The model inside what was fitted: an estimator, a search, or a pipeline whose imputer and scalers it takes in."""
+"""The model inside what was fitted: an estimator, an SVM, a search, or a pipeline with its imputer and scalers."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
+from kompakt.io.libsvm import CLASSIFIERS, LibsvmModel, read_libsvm, to_model
 from kompakt.model import Model
 
 Array = np.ndarray
 
+_SVM_TYPES = {
+    "SVC": "c_svc", "NuSVC": "nu_svc", "SVR": "epsilon_svr", "NuSVR": "nu_svr", "OneClassSVM": "one_class",
+}  # fmt: skip
+_KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
+#: (shift, scale) of a fitted scaler of scikit-learn, x' = (x - shift) / scale; None where it also clips
+_SCALERS: dict[str, Callable[[Any], tuple[Any, Any] | None]] = {
+    "StandardScaler": lambda step: (step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0),
+    "RobustScaler": lambda step: (
+        step.center_ if step.with_centering else 0.0,
+        step.scale_ if step.with_scaling else 1.0,
+    ),
+    "MaxAbsScaler": lambda step: None if getattr(step, "clip", False) else (0.0, step.scale_),
+    "MinMaxScaler": lambda step: None if step.clip else (-step.min_ / step.scale_, 1.0 / step.scale_),
+}
 
-def model_of(estimator_or_model: Any) -> Model:
-    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model."""
-    given = estimator_or_model
-    if isinstance(given, Model):
-        return given
-    model = getattr(given, "model_", None)
-    if isinstance(model, Model):
+
+def model_of(fitted: Any, *, svm: bool = False) -> Model:
+    """The `Model` inside a fitted estimator, search, or pipeline whose other steps a model can hold; or the model.
+
+    With `svm`, also that of an SVM of scikit-learn, or of the path of a model file of kompakt or LIBSVM: every support
+    vector is kept, and the decisions are the same, but for votes that tie in one-vs-one: they go to the larger summed
+    margin, where LIBSVM takes the class listed first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.svm import SVR
+    >>> from kompakt.io.fitted import model_of
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> machine = SVR().fit(X, X.ravel())
+    >>> bool(np.allclose(model_of(machine, svm=True).predict(X), machine.predict(X)))
+    True
+    """
+    if isinstance(fitted, Model):
+        return fitted
+    if isinstance(model := getattr(fitted, "model_", None), Model):
         return model
-    if hasattr(given, "best_estimator_"):
-        return model_of(given.best_estimator_)
-    if hasattr(given, "steps") and isinstance(given.steps, list):
-        return fold_steps(given.steps[:-1], model_of(given.steps[-1][1]))
-    if hasattr(given, "fit") and not isinstance(given, type):
-        from sklearn.utils.validation import check_is_fitted
+    if hasattr(fitted, "best_estimator_"):
+        return model_of(fitted.best_estimator_, svm=svm)
+    if isinstance(steps := getattr(fitted, "steps", None), list):
+        return fold_steps(steps[:-1], model_of(steps[-1][1], svm=svm))
+    if svm and isinstance(fitted, str | os.PathLike):
+        from kompakt.io.schema import load
 
-        check_is_fitted(given)
+        with Path(fitted).open("rb") as file:
+            start = file.read(8)
+        return to_model(read_libsvm(fitted)) if start == b"svm_type" else load(fitted)
+    if hasattr(fitted, "fit") and not isinstance(fitted, type):
+        check_is_fitted(fitted)
+    name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in _SVM_TYPES), None)
+    if svm and name is not None:
+        return _svm_model(fitted, name)
+    others = f"{', '.join(_SVM_TYPES)}, the path of a model file, " if svm else ""
     raise TypeError(
-        "expected a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; got "
-        f"{type(given).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress makes a "
-        "Model of a scikit-learn SVM."
+        f"expected {others}a fitted kompakt estimator or a kompakt Model, or a pipeline or search that ends in one; "
+        f"got {type(fitted).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress "
+        "makes a Model of a scikit-learn SVM."
+    )
+
+
+def _svm_model(fitted: Any, name: str) -> Model:
+    """The model of an SVM of scikit-learn, whose arrays are those of LIBSVM."""
+    kernel = fitted.kernel
+    if not isinstance(kernel, str) or kernel not in _KERNELS:
+        reason = {
+            "precomputed": "its support vectors are not known, only their numbers",
+            "sigmoid": "the sigmoid is no positive definite kernel, so there is nothing to project in",
+        }.get(kernel if isinstance(kernel, str) else "", "scikit-learn does not keep the support vectors of a callable")
+        raise TypeError(f"an SVM with kernel={kernel!r} cannot be compressed: {reason}. Refit with 'rbf' or 'poly'.")
+    coef = fitted.dual_coef_.toarray() if sparse.issparse(fitted.dual_coef_) else fitted.dual_coef_
+    coef, rho = np.asarray(coef, dtype=np.float64), -np.asarray(fitted.intercept_, dtype=np.float64)
+    fields: dict[str, Any] = {}
+    classes = fitted.classes_ if _SVM_TYPES[name] in CLASSIFIERS else None
+    if classes is not None:
+        if len(classes) == 2:  # scikit-learn speaks for the second class, LIBSVM for the first
+            coef, rho = -coef, -rho
+        fields = {"labels": np.arange(len(classes)), "n_vectors": np.asarray(fitted.n_support_, dtype=np.intp)}
+    vectors = sparse.csr_matrix(fitted.support_vectors_, dtype=np.float64)
+    fields |= {"gamma": float(fitted._gamma), "coef0": float(fitted.coef0), "degree": int(fitted.degree)}
+    record = LibsvmModel(_SVM_TYPES[name], _KERNELS[kernel], vectors, coef, rho, **fields)
+    model = to_model(record, n_features=int(fitted.n_features_in_), memory_budget=1 << 40)
+    names = getattr(fitted, "feature_names_in_", None)
+    return replace(
+        model,
+        classes=classes,
+        feature_names=None if names is None else np.asarray(names, dtype=str),
+        meta={"source": f"scikit-learn {name}"},
     )
 
 
@@ -68,15 +140,16 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     shift, scale = np.zeros(d), np.ones(d)  # x' = (x - shift) / scale
     real = [(name, step) for name, step in steps if step is not None and not isinstance(step, str)]
     for place, (name, step) in enumerate(real):
-        if place == 0 and _kind(step) == "SimpleImputer":
+        kind = type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
+        if place == 0 and kind == "SimpleImputer":
             fill = _fill_of(step, d)
             continue
-        own = _scaler_of(step)
+        own = _SCALERS[kind](step) if kind in _SCALERS else None
         if own is None:
             raise TypeError(
                 f"the pipeline step {name!r}: {type(step).__name__} cannot be put into a model; a model holds "
-                "SimpleImputer first, then StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler. Hand over the "
-                "last step alone, pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
+                f"SimpleImputer first, then {', '.join(_SCALERS)}, without clipping. Hand over the last step alone, "
+                "pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
             )
         # ((x - shift) / scale - own_shift) / own_scale
         shift, scale = shift + scale * own[0], scale * own[1]
@@ -96,10 +169,6 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     )
 
 
-def _kind(step: Any) -> str:
-    return type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
-
-
 def _fill_of(imputer: Any, n_features: int) -> Array:
     fill = np.asarray(imputer.statistics_)
     missing = imputer.missing_values
@@ -110,17 +179,3 @@ def _fill_of(imputer: Any, n_features: int) -> Array:
             "indicator, and drop no feature."
         )
     return fill.astype(np.float64)
-
-
-def _scaler_of(step: Any) -> tuple[Any, Any] | None:
-    """(shift, scale) of a fitted scaler: x' = (x - shift) / scale."""
-    kind = _kind(step)
-    if kind == "StandardScaler":
-        return (step.mean_ if step.with_mean else 0.0), (step.scale_ if step.with_std else 1.0)
-    if kind == "RobustScaler":
-        return (step.center_ if step.with_centering else 0.0), (step.scale_ if step.with_scaling else 1.0)
-    if kind == "MaxAbsScaler" and not getattr(step, "clip", False):
-        return 0.0, step.scale_
-    if kind == "MinMaxScaler" and not step.clip:  # x' = x * scale_ + min_
-        return -step.min_ / step.scale_, 1.0 / step.scale_
-    return None

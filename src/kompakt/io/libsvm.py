@@ -1,4 +1,4 @@
-"""What LIBSVM wrote: its text models, as records and as kompakt's models, and the range files of ``svm-scale``.
+"""LIBSVM's formats: its text models, as records and as kompakt's models and back, and range files of ``svm-scale``.
 
 A model is a header of keywords, then the line ``SV``, then one line per support vector: nr_class - 1 coefficients and
 the non-zero features as ``index:value``.  The decision value of the pair (i, j), i < j in the order of `labels`, is
@@ -6,13 +6,18 @@ the non-zero features as ``index:value``.  The decision value of the pair (i, j)
     sum over vectors of class i: coef[j - 1] k(x, sv)  +  sum over vectors of class j: coef[i] k(x, sv)  -  rho[i, j]
 
 and votes for class i where it is positive.  Regression and one-class models have one row of coefficients.
+
+kompakt votes for the second class of a pair where its value is positive.  Its models are therefore written with the
+classes backwards: every pair keeps its value, and a value of exactly zero votes alike in both.  A one-vs-one model that
+came from LIBSVM is written in the order it had, on which LIBSVM's ties depend.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -20,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
-from kompakt.io.container import ModelFileError, UnsupportedModelError
+from kompakt.io.container import ModelFileError, UnsupportedModelError, require
 from kompakt.io.files import opened
 from kompakt.kernels import RBF, Kernel, Linear, Polynomial
 from kompakt.model import Model
@@ -132,40 +137,70 @@ def read_libsvm(path: str | os.PathLike[str], *, zero_based: bool = False) -> Li
 
 def parse_libsvm(text: Iterable[bytes], first: int = 1) -> LibsvmModel:
     """The record of the lines of a text model, whose features are numbered from `first`."""
-    lines = enumerate(text, start=1)
-    header = _read_header(lines)
-    coef, vectors = _read_vectors(lines, header, first)
+    with _numbered(text) as lines:
+        header = _read_header(lines)
+        coef, vectors = _read_vectors(lines, header, first)
     fields = {LISTS.get(key, key): value for key, value in header.items() if key not in ("nr_class", "total_sv")}
     return LibsvmModel(vectors=vectors, coef=coef, **fields)
 
 
+class _Lines(Iterator[list[bytes]]):
+    """The values on each line, and the number of the line that was read last."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self.number, self._lines = 0, iter(lines)
+
+    def __next__(self) -> list[bytes]:
+        line = next(self._lines)
+        self.number += 1
+        return line.split()
+
+
+@contextlib.contextmanager
+def _numbered(lines: Iterable[bytes]) -> Iterator[_Lines]:
+    """Lines to read: a ValueError inside is one of the line that was read last."""
+    reader = _Lines(lines)
+    try:
+        yield reader
+    except ModelFileError:
+        raise
+    except ValueError as error:
+        raise ModelFileError(f"line {reader.number}: {error}.") from None
+
+
+def _shown(text: bytes) -> str:
+    """A piece of an unknown file, short and printable."""
+    return repr(text[:60].decode("ascii", "backslashreplace"))
+
+
+def _parsed(token: bytes, kind: Callable[[bytes], Any]) -> Any:
+    with contextlib.suppress(ValueError):
+        if b"_" not in token:  # Python reads 1_000 as a number; LIBSVM does not
+            return kind(token)
+    raise ValueError(f"{_shown(token)} is no number")
+
+
 def _integer(token: bytes) -> int:
-    value = int(_strict(token))
+    value: int = _parsed(token, int)
     if abs(value) > _MAX_INDEX:
-        raise ValueError(f"{token[:40]!r} is beyond the integers of LIBSVM")
+        raise ValueError(f"{_shown(token)} is beyond the integers of LIBSVM")
     return value
 
 
 def _number(token: bytes) -> float:
-    value = float(_strict(token))
+    value: float = _parsed(token, float)
     if not math.isfinite(value):
-        raise ValueError(f"{token[:40]!r} is no finite number")
+        raise ValueError(f"{_shown(token)} is no finite number")
     return value
 
 
-def _strict(token: bytes) -> bytes:
-    if b"_" in token:  # Python reads 1_000 as a number; LIBSVM does not
-        raise ValueError(f"{token[:40]!r} is no number")
-    return token
-
-
-def _ascii(token: bytes) -> str:
-    return token.decode("ascii")
+def _name(token: bytes) -> str:
+    return token[:60].decode("ascii", "backslashreplace")
 
 
 #: how the values of each keyword are read
 _KEYWORDS: dict[str, Callable[[bytes], Any]] = {
-    "svm_type": _ascii, "kernel_type": _ascii, "degree": _integer, "gamma": _number, "coef0": _number,
+    "svm_type": _name, "kernel_type": _name, "degree": _integer, "gamma": _number, "coef0": _number,
     "nr_class": _integer, "total_sv": _integer, "rho": _number, "label": _integer, "probA": _number, "probB": _number,
     "prob_density_marks": _number, "nr_sv": _integer,
 }  # fmt: skip
@@ -176,35 +211,27 @@ LISTS = {
 }  # fmt: skip
 
 
-def _read_header(lines: Iterator[tuple[int, bytes]]) -> dict[str, Any]:
+def _read_header(lines: _Lines) -> dict[str, Any]:
     header: dict[str, Any] = {}
-    for number, line in lines:
-        tokens = line.split()
-        if not tokens:
-            continue
+    for tokens in filter(None, lines):
         key = tokens[0].decode("ascii", "replace")
         if key == "SV":
             _check_header(header)
             return header
         if key not in _KEYWORDS:
-            raise ModelFileError(f"line {number}: {_shown(tokens[0])} is no keyword of a LIBSVM model.")
+            raise ValueError(f"{_shown(tokens[0])} is no keyword of a LIBSVM model")
         if key in header:
-            raise ModelFileError(f"line {number}: {key} is given twice.")
+            raise ValueError(f"{key} is given twice")
+        if key not in LISTS and len(tokens) != 2:
+            raise ValueError(f"{key} is not valid: expected one value, got {len(tokens) - 1}")
         parse = _KEYWORDS[key]
         try:
-            if key not in LISTS and len(tokens) != 2:
-                raise ValueError(f"expected one value, got {len(tokens) - 1}")
             values = [parse(token) for token in tokens[1:]]
-        except ValueError as error:  # UnicodeDecodeError is one
-            raise ModelFileError(f"line {number}: {key} is not valid: {_shown(str(error).encode())}.") from None
+        except ValueError as error:
+            raise ValueError(f"{key} is not valid: {error}") from None
         kind = np.int64 if parse is _integer else np.float64
         header[key] = np.array(values, dtype=kind) if key in LISTS else values[0]
     raise ModelFileError("the header does not end: a LIBSVM model has a line 'SV' before its vectors.")
-
-
-def _shown(text: bytes) -> str:
-    """A piece of an unknown file, short and printable."""
-    return repr(text[:60].decode("ascii", "backslashreplace"))
 
 
 def _check_header(header: dict[str, Any]) -> None:
@@ -213,81 +240,65 @@ def _check_header(header: dict[str, Any]) -> None:
     Lengths are compared with what is there, so a large nr_class costs nothing.
     """
     for key in ("svm_type", "kernel_type", "nr_class", "total_sv", "rho"):
-        if key not in header:
-            raise ModelFileError(f"the header lacks {key}.")
+        require(key in header, f"the header lacks {key}.")
     svm_type, kernel, classes = header["svm_type"], header["kernel_type"], header["nr_class"]
-    if svm_type not in SVM_TYPES:
-        raise ModelFileError(f"unknown svm_type {svm_type[:40]!r}; expected one of {', '.join(SVM_TYPES)}.")
+    classifier = svm_type in CLASSIFIERS
+    require(svm_type in SVM_TYPES, f"unknown svm_type {svm_type!r}; expected one of {', '.join(SVM_TYPES)}.")
     if kernel in _REASONS:
         raise UnsupportedModelError(f"kernel_type {kernel} cannot be used: {_REASONS[kernel]}.")
-    if kernel not in KERNELS:
-        raise ModelFileError(f"unknown kernel_type {kernel[:40]!r}; expected one of {', '.join(KERNELS)}.")
-    for key in KERNELS[kernel]:
-        if key not in header:
-            raise ModelFileError(f"a {kernel} kernel needs {key} in the header.")
-    if classes < 1 or header["total_sv"] < 0:
-        raise ModelFileError("nr_class must be at least 1 and total_sv at least 0.")
-    lengths: dict[str, int | None] = {"rho": 1}
-    if svm_type in CLASSIFIERS:
-        pairs = classes * (classes - 1) // 2
+    require(kernel in KERNELS, f"unknown kernel_type {kernel!r}; expected one of {', '.join(KERNELS)}.")
+    for key in (*KERNELS[kernel], *(("label", "nr_sv") if classifier else ())):
+        require(key in header, f"a {svm_type} model with a {kernel} kernel needs {key} in the header.")
+    require(classes >= 1 and header["total_sv"] >= 0, "nr_class must be at least 1 and total_sv at least 0.")
+    pairs = classes * (classes - 1) // 2
+    lengths: dict[str, int | None] = {"rho": 1, "prob_density_marks": None}
+    if classifier:
         lengths = {"rho": pairs, "label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
-        for key in ("label", "nr_sv"):
-            if key not in header:
-                raise ModelFileError(f"a classifier needs {key} in the header.")
-        if ("probA" in header) != ("probB" in header):
-            raise ModelFileError("probA and probB of a classifier belong together.")
-    elif classes != 2:
-        raise ModelFileError(f"{svm_type} is written with nr_class 2; got {classes}.")
+    elif svm_type in REGRESSORS:
+        lengths = {"rho": 1, "probA": 1}
+    if classifier:
+        require(("probA" in header) == ("probB" in header), "probA and probB of a classifier belong together.")
     else:
-        lengths |= {"probA": 1} if svm_type in REGRESSORS else {"prob_density_marks": None}
+        require(classes == 2, f"{svm_type} is written with nr_class 2; got {classes}.")
     for key in filter(header.__contains__, LISTS):
-        if key not in lengths:
-            raise ModelFileError(f"{key} has no meaning in a model of type {svm_type}.")
-        if lengths[key] not in (None, len(header[key])):
-            raise ModelFileError(f"{key} has {len(header[key])} values; {classes} classes need {lengths[key]}.")
-    if svm_type in CLASSIFIERS:
-        if len(set(header["label"].tolist())) != classes:
-            raise ModelFileError("label holds the same label twice.")
-        if header["nr_sv"].min() < 0 or header["nr_sv"].sum() != header["total_sv"]:
-            raise ModelFileError(f"nr_sv must count the {header['total_sv']} vectors of total_sv.")
+        require(key in lengths, f"{key} has no meaning in a model of type {svm_type}.")
+        found, needed = len(header[key]), lengths[key]
+        require(needed in (None, found), f"{key} has {found} values; {classes} classes need {needed}.")
+    if classifier:
+        require(len(set(header["label"].tolist())) == classes, "label holds the same label twice.")
+        counted = header["nr_sv"].min() >= 0 and header["nr_sv"].sum() == header["total_sv"]
+        require(counted, f"nr_sv must count the {header['total_sv']} vectors of total_sv.")
 
 
-def _read_vectors(
-    lines: Iterator[tuple[int, bytes]], header: dict[str, Any], first: int
-) -> tuple[np.ndarray, sparse.csr_matrix]:
+def _read_vectors(lines: _Lines, header: dict[str, Any], first: int) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Coefficients (nr_class - 1, total_sv) and the support vectors, as sparse as the file."""
-    width = header["nr_class"] - 1
+    width, total = header["nr_class"] - 1, header["total_sv"]
     coef: list[list[float]] = []
     values: list[float] = []
     columns: list[int] = []
     ends = [0]
-    for number, line in lines:
-        tokens = line.split()
-        if not tokens and (width or len(coef) == header["total_sv"]):
+    for tokens in lines:
+        if not tokens and (width or len(coef) == total):
             continue
-        if len(coef) == header["total_sv"]:
-            raise ModelFileError(f"line {number}: more vectors than total_sv {header['total_sv']}.")
+        if len(coef) == total:
+            raise ValueError(f"more vectors than total_sv {total}")
         if len(tokens) < width:
-            raise ModelFileError(f"line {number}: {len(tokens)} values; expected {width} coefficients and features.")
-        try:
-            coef.append([_number(token) for token in tokens[:width]])
-            last = -1
-            for token in tokens[width:]:
-                index, colon, value = token.partition(b":")
-                if not colon:
-                    raise ValueError(f"expected index:value, got {token[:40]!r}")
-                column = _integer(index) - first
-                if column <= last:
-                    reason = f"indices start at {first}" if column < 0 else "indices must increase"
-                    raise ValueError(f"feature index {column + first}: {reason}")
-                last = column
-                columns.append(column)
-                values.append(_number(value))
-        except ValueError as error:
-            raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
+            raise ValueError(f"{len(tokens)} values; expected {width} coefficients and features")
+        coef.append([_number(token) for token in tokens[:width]])
+        last = -1
+        for token in tokens[width:]:
+            index, colon, value = token.partition(b":")
+            if not colon:
+                raise ValueError(f"expected index:value, got {_shown(token)}")
+            column = _integer(index) - first
+            if column <= last:
+                reason = f"indices start at {first}" if column < 0 else "indices must increase"
+                raise ValueError(f"feature index {column + first}: {reason}")
+            last = column
+            columns.append(column)
+            values.append(_number(value))
         ends.append(len(columns))
-    if len(coef) != header["total_sv"]:
-        raise ModelFileError(f"the file has {len(coef)} vectors; total_sv says {header['total_sv']}.")
+    require(len(coef) == total, f"the file has {len(coef)} vectors; total_sv says {total}.")
     shape = (len(coef), max(columns, default=-1) + 1)
     vectors = sparse.csr_matrix((np.array(values), np.array(columns, dtype=np.int64), np.array(ends)), shape=shape)
     return np.array(coef, dtype=np.float64).reshape(len(coef), width).T, vectors
@@ -336,17 +347,17 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     """
     found = record.vectors.shape[1]
     d = found if n_features is None else int(n_features)
-    if d < max(found, 1):
-        raise ModelFileError(
-            f"n_features is {d}, but the support vectors use {found} features. Give n_features, the width of your data."
-        )
+    require(
+        d >= max(found, 1),
+        f"n_features is {d}, but the support vectors use {found} features. Give n_features, the width of your data.",
+    )
     m = record.vectors.shape[0]
     needed = 8 * m * (d + max(len(record.rho), 1))
-    if needed > memory_budget:
-        raise ModelFileError(
-            f"{m} vectors with {d} features and {len(record.rho)} outputs would take {needed} bytes; memory_budget "
-            f"allows {memory_budget}. Raise it if the features are really that many."
-        )
+    require(
+        needed <= memory_budget,
+        f"{m} vectors with {d} features and {len(record.rho)} outputs would take {needed} bytes; memory_budget "
+        f"allows {memory_budget}. Raise it if the features are really that many.",
+    )
     basis = np.zeros((m, d))
     basis[:, :found] = record.vectors.toarray()
     fields: dict[str, Any] = {"weights": record.coef.T, "intercept": -record.rho}
@@ -410,6 +421,133 @@ def pair_numbers(k: int) -> np.ndarray:
     numbers = np.zeros((k, k), dtype=np.intp)
     numbers[first, second] = numbers[second, first] = np.arange(len(first))
     return numbers
+
+
+# -- the record of a model --------------------------------------------------------------------------------
+
+
+def from_model(model: Model) -> tuple[LibsvmModel, list[Any] | None]:
+    """The record of a model without offset, and the names of labels that are no integers and therefore numbered.
+
+    One-vs-rest is written by repeating the basis once per class, so that the value of every pair is the difference of
+    two scores.
+    """
+    kernel = model.kernel
+    if not isinstance(kernel, RBF | Linear | Polynomial):
+        raise UnsupportedModelError(
+            f"LIBSVM has no {kernel.name} kernel like {kernel!r}; it has linear, polynomial and RBF. Fit with one of "
+            "these, or use another export."
+        )
+    fields: dict[str, Any] = {"kernel_type": {"poly": "polynomial"}.get(kernel.name, kernel.name), **vars(kernel)}
+    names = None
+    if model.kind == "classifier":
+        more, names = _record_fields(model)
+        fields |= more
+    elif model.weights.shape[1] == 1:
+        fields |= {"svm_type": "epsilon_svr" if model.kind == "regressor" else "one_class"}
+        fields |= {"vectors": sparse.csr_matrix(model.basis), "coef": model.weights.T, "rho": -model.intercept}
+    else:
+        raise UnsupportedModelError(
+            f"LIBSVM has one regression output; this model has {model.weights.shape[1]}. Write one model per output."
+        )
+    return LibsvmModel(**fields), names
+
+
+def _record_fields(model: Model) -> tuple[dict[str, Any], list[Any] | None]:
+    """Fields of a classifier's record, and the names of labels that are numbered."""
+    weights, labels, names = model.weights, model.classes_, None
+    k = len(labels)
+    numbers = np.arange(k)
+    plain = labels.astype(np.float64) if labels.dtype.kind in "biuf" else np.array([np.nan])
+    if np.all(plain == np.round(plain)) and np.all(np.abs(plain) <= _MAX_INDEX):
+        numbers = labels.astype(np.int64)
+    else:
+        names = labels.tolist()
+    order = np.arange(k)[::-1]
+    prob: dict[str, Any] = {}
+    if k == 1:
+        coef, rho = np.zeros((1, 0, len(weights))), np.empty(0)
+    elif k == 2 or model.coding == "one_vs_one":
+        listed = model.meta.get("libsvm_label")
+        place = {str(number): index for index, number in enumerate(numbers.tolist())}
+        if k > 2 and isinstance(listed, list) and sorted(map(str, listed)) == sorted(place):  # it came from LIBSVM
+            order = np.array([place[str(label)] for label in listed])
+            sigmoids = {"prob_a": model.meta.get("libsvm_probA"), "prob_b": model.meta.get("libsvm_probB")}
+            expected = [float] * weights.shape[1]
+            if all(isinstance(values, list) and [*map(type, values)] == expected for values in sigmoids.values()):
+                prob = {field: np.array(values) for field, values in sigmoids.items()}
+        coef, rho = _one_vs_one_coef(weights, model.intercept, order)
+    elif model.coding in (None, "one_vs_rest"):
+        # Value of the pair (i, j) = f_i - f_j: the copy of the basis that stands for class i carries f_i.  Row r of its
+        # coefficients meets class r, and then it is the second of the pair and counts negative, or class r + 1.
+        signs = np.where(np.arange(k - 1) < np.arange(k)[:, None], -1.0, 1.0)
+        coef = signs[:, :, None] * weights[:, order].T[:, None]
+        first, second = order[class_pairs(k)].T
+        rho = model.intercept[second] - model.intercept[first]
+    else:
+        raise UnsupportedModelError(
+            f"LIBSVM decides between pairs of classes, which cannot express the coding {model.coding!r}. "
+            "Fit with coding='one_vs_rest' or 'one_vs_one'."
+        )
+    if model.calibration is not None and k == 2:  # the pair's value is f itself, and P(first) = P(classes[1])
+        prob = {"prob_a": np.asarray(model.calibration["a"]), "prob_b": np.asarray(model.calibration["b"])}
+    kept = [np.flatnonzero(own.any(axis=0)) for own in coef]
+    return {
+        "svm_type": "c_svc",
+        "vectors": sparse.csr_matrix(model.basis)[np.concatenate(kept)],
+        "coef": np.concatenate([own[:, rows] for own, rows in zip(coef, kept, strict=True)], axis=1),
+        "rho": rho,
+        "labels": numbers[order],
+        "n_vectors": np.array([len(rows) for rows in kept]),
+        **prob,
+    }, names
+
+
+def _one_vs_one_coef(weights: np.ndarray, intercept: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (k, k - 1, m) of the copies of the basis that stand for each class, and rho.
+
+    A vector stands once, in a class that all its pairs share; without such a class, in every class but the last.
+    """
+    k = len(order)
+    first, second = class_pairs(k).T
+    place = pair_numbers(k)
+    own = place[order[first], order[second]]
+    # Ours speaks for the higher class, LIBSVM's for the first.
+    signs = np.where(order[first] > order[second], 1.0, -1.0)
+    values, rho = weights[:, own] * signs, -intercept[own] * signs
+    used = values != 0
+    takes_part = np.zeros((len(first), k), dtype=np.intp)
+    takes_part[np.arange(len(first)), first] = takes_part[np.arange(len(first)), second] = 1
+    shared = used.astype(np.intp) @ takes_part == used.sum(axis=1, keepdims=True)
+    # For two classes either would do; LIBSVM puts vectors of positive weight in the first.
+    shared[:, 0] &= (values[:, 0] > 0) | (k > 2)
+    owner = np.where(shared.any(axis=1), shared.argmax(axis=1), -1)
+    coef = []
+    for label in range(k):
+        others = np.delete(np.arange(k), label)
+        stands = (owner == label) | ((owner == -1) & (others[:, None] > label))
+        coef.append(values[:, place[others, label]].T * stands)
+    return np.array(coef), rho
+
+
+def format_libsvm(record: LibsvmModel) -> Iterator[bytes]:
+    """The lines of a record; numbers are written so that they read back exactly."""
+    head: dict[str, list[Any]] = {"svm_type": [record.svm_type], "kernel_type": [record.kernel_type]}
+    for key in KERNELS[record.kernel_type]:
+        value = getattr(record, key)
+        head[key] = [int(value) if key == "degree" else float(value)]
+    head |= {"nr_class": [len(record.coef) + 1], "total_sv": [record.vectors.shape[0]]}
+    lists = ((key, getattr(record, field)) for key, field in LISTS.items())
+    head |= {key: values.tolist() for key, values in lists if values is not None}
+    for key, items in head.items():
+        yield " ".join([key, *map(str, items)]).encode("ascii") + b"\n"
+    yield b"SV\n"
+    vectors = record.vectors.tocsr()
+    for row, coef in enumerate(record.coef.T.tolist()):
+        part = slice(vectors.indptr[row], vectors.indptr[row + 1])
+        features = zip(vectors.indices[part].tolist(), vectors.data[part].tolist(), strict=True)
+        items = [*map(repr, coef), *(f"{column + 1}:{value!r}" for column, value in features if value)]
+        yield " ".join(items).encode("ascii") + b"\n"
 
 
 # -- range files -----------------------------------------------------------------------------------------
@@ -496,53 +634,61 @@ def read_range(path: str | os.PathLike[str]) -> RangeFile:
 
 def parse_range(file: BinaryIO) -> RangeFile:
     """The range file of an open file."""
-    lines = _range_lines(file)
 
-    def following(what: str) -> tuple[int, list[bytes]]:
-        found = next(lines, None)
-        if found is None:
-            raise ModelFileError(f"the file ends where {what} should stand; it is no range file of svm-scale.")
-        return found
+    def short_lines() -> Iterator[bytes]:
+        while line := file.readline(_MAX_RANGE_LINE):
+            require(len(line) < _MAX_RANGE_LINE, "not a range file of svm-scale, which has short lines.")
+            yield line
 
-    number, tokens = following("x")
-    target = None
-    if tokens == [b"y"]:
-        limits = _values(following("limits of y"), (_number, _number))
-        target = (*limits, *_values(following("range of y"), (_number, _number)))
-        number, tokens = following("x")
-    if tokens != [b"x"]:
-        raise ModelFileError(f"line {number}: expected 'x', got {_shown(b' '.join(tokens))}.")
-    lower, upper = _values(following("lower and upper limit"), (_number, _number))
-    if not lower < upper:
-        raise ModelFileError(f"the lower limit {lower} is not below the upper limit {upper}.")
-    index: list[int] = []
-    extents: list[tuple[float, float]] = []
-    for line in lines:
-        feature, minimum, maximum = _values(line, (_integer, _number, _number))
-        if feature - 1 <= (index[-1] if index else -1):
-            raise ModelFileError(f"line {line[0]}: feature numbers start at 1 and must increase; got {feature}.")
-        if minimum > maximum:
-            raise ModelFileError(f"line {line[0]}: the minimum {minimum} is above the maximum {maximum}.")
-        index.append(feature - 1)
-        extents.append((minimum, maximum))
+    with _numbered(short_lines()) as lines:
+        filled = filter(None, lines)
+
+        def following(what: str) -> list[bytes]:
+            found = next(filled, None)
+            if found is None:
+                raise ModelFileError(f"the file ends where {what} should stand; it is no range file of svm-scale.")
+            return found
+
+        def pair(tokens: list[bytes]) -> tuple[float, float]:
+            if len(tokens) != 2:
+                raise ValueError(f"{len(tokens)} values; expected 2")
+            return _number(tokens[0]), _number(tokens[1])
+
+        tokens = following("x")
+        target = None
+        if tokens == [b"y"]:
+            target = (*pair(following("limits of y")), *pair(following("range of y")))
+            tokens = following("x")
+        if tokens != [b"x"]:
+            raise ValueError(f"expected 'x', got {_shown(b' '.join(tokens))}")
+        lower, upper = pair(following("lower and upper limit"))
+        if not lower < upper:
+            raise ValueError(f"the lower limit {lower} is not below the upper limit {upper}")
+        index: list[int] = []
+        extents: list[tuple[float, float]] = []
+        for feature, *extent in filled:
+            if len(extent) != 2:
+                raise ValueError(f"{1 + len(extent)} values; expected 3")
+            index.append(_integer(feature) - 1)
+            extents.append(pair(extent))
+            if index[-1] <= (index[-2] if len(index) > 1 else -1):
+                raise ValueError(f"feature numbers start at 1 and must increase; got {index[-1] + 1}")
+            if extents[-1][0] > extents[-1][1]:
+                raise ValueError(f"the minimum {extents[-1][0]} is above the maximum {extents[-1][1]}")
     low, high = np.array(extents, dtype=np.float64).reshape(-1, 2).T
     return RangeFile(lower, upper, np.array(index, dtype=np.int64), low, high, target)
 
 
-def _range_lines(file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
-    """Number and values of each line that is not empty."""
-    for number, line in enumerate(iter(lambda: file.readline(_MAX_RANGE_LINE), b""), start=1):
-        if len(line) == _MAX_RANGE_LINE:
-            raise ModelFileError(f"line {number} has more than {_MAX_RANGE_LINE} bytes; a range file has short lines.")
-        if tokens := line.split():
-            yield number, tokens
-
-
-def _values(line: tuple[int, list[bytes]], parsers: Sequence[Callable[[bytes], Any]]) -> tuple[Any, ...]:
-    number, tokens = line
-    if len(tokens) != len(parsers):
-        raise ModelFileError(f"line {number}: {len(tokens)} values; expected {len(parsers)}.")
-    try:
-        return tuple(parse(token) for parse, token in zip(parsers, tokens, strict=True))
-    except ValueError as error:
-        raise ModelFileError(f"line {number}: {_shown(str(error).encode())}.") from None
+def range_text(model: Model) -> str:
+    """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
+    shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
+    scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
+    kept = np.isfinite(scale)
+    low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature
+    if np.any(np.abs((high - low)[kept] - scale[kept]) > 1e-9 * np.abs(scale[kept])):
+        raise UnsupportedModelError(
+            "a feature's shift is so large beside its scale that a range file of minimum and maximum loses it. "
+            "Centre the data before fitting."
+        )
+    lines = [f"{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True), 1)]
+    return "".join(["x\n0 1\n", *lines])

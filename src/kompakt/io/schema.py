@@ -16,14 +16,21 @@ import numpy as np
 
 import kompakt
 from kompakt.codings import CODINGS, get_coding
-from kompakt.io.container import ModelFileError
-from kompakt.kernels import Kernel, from_spec
+from kompakt.io import container
+from kompakt.io.container import ModelFileError, require
+from kompakt.io.files import PathLike, opened, write_atomically
+from kompakt.io.fitted import model_of
+from kompakt.kernels import from_spec
 from kompakt.model import KINDS, Model
 
 Arrays = dict[str, np.ndarray]
 
-#: one number per feature, each optional
-_PER_FEATURE = ("input_shift", "input_scale", "input_fill", "offset")
+#: arrays of numbers and their shapes, by the letters of `_sizes`; those of one letter d or k may be missing
+_SHAPES = {
+    "basis": "md", "weights": "mL", "intercept": "L", "input_shift": "d", "input_scale": "d", "input_fill": "d",
+    "offset": "d", "calibration.a": "k", "calibration.b": "k",
+}  # fmt: skip
+_NEEDED = ("basis", "weights", "intercept")
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
 _LABELS = ("numbers", "text", "numbers as objects", "text as objects")
 #: parameters of every kernel a file may hold: "number", "count" (whole, at least 1), "widths" (number or array)
@@ -38,14 +45,9 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _MAX_DEPTH, _MAX_PARTS = 16, 1000  # of kernels, and the depth of meta
 #: features at most of a model that holds no number per feature, so that nothing in its file vouches for them
 _MOST_BARE_FEATURES = 1 << 20
-_TEXT_ARRAYS = (1, "uint8", 1, "int64")  # dimensions and dtypes of the two arrays of strings
 # An array of strings takes four bytes per character of its LONGEST string in every row: one long string among
 # many short ones could ask for far more memory than the file has bytes.
 _MAX_EXPANDED = 256 << 20
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 #: the header's fields, and what each may be
@@ -53,11 +55,11 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "writer": lambda value: isinstance(value, str),
     "kind": lambda value: value in KINDS,
     "n_features": lambda value: type(value) is int and value >= 1,
-    "squeeze": _is_bool,
+    "squeeze": lambda value: isinstance(value, bool),
     "coding": lambda value: value is None or (isinstance(value, str) and value in CODINGS),
     "classes": lambda value: value is None or value in _LABELS,
-    "feature_names": _is_bool,
-    "calibrated": _is_bool,
+    "feature_names": lambda value: isinstance(value, bool),
+    "calibrated": lambda value: isinstance(value, bool),
     "kernel": lambda value: isinstance(value, dict),
     "meta": lambda value: isinstance(value, dict),
 }
@@ -68,15 +70,24 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a model; raises TypeError or ValueError for what the schema cannot hold."""
-    arrays: Arrays = {name: _as_float(getattr(model, name), name) for name in ("basis", "weights", "intercept")}
-    kernel = _encode_kernel(model.kernel.spec(), arrays, model.n_features, [], 0)
-    for name in _PER_FEATURE:
-        if getattr(model, name) is not None:
-            arrays[name] = _as_float(getattr(model, name), name)
-    if model.calibration is not None:
-        if set(model.calibration) != {"a", "b"}:
-            raise ValueError(f"calibration must hold the arrays a and b; got {sorted(model.calibration)}.")
-        arrays.update({f"calibration.{key}": _as_float(model.calibration[key], key) for key in "ab"})
+    numbers = {name: np.asarray(values) for name, values in _numbers_of(model).items()}
+    for name, values in numbers.items():
+        if values.dtype.kind not in "fiub":
+            raise TypeError(f"{name} must hold numbers; got dtype {values.dtype}.")
+        numbers[name] = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    arrays: Arrays = {name: numbers.pop(name) for name in _NEEDED}
+
+    def parameter(value: Any, kind: str, name: str) -> Any:
+        if kind != "widths" or not isinstance(value, np.ndarray):
+            return int(value) if kind == "count" else float(value)
+        require(
+            value.shape == (model.n_features,), f"the kernel has {value.shape} widths for {model.n_features} features."
+        )
+        arrays[name] = value
+        return {"array": name}
+
+    kernel = _mapped_kernel(model.kernel.spec(), parameter, TypeError)
+    arrays |= numbers
     if model.feature_names is not None:
         _encode_strings(arrays, "feature_names", [str(name) for name in model.feature_names])
     header = {
@@ -93,13 +104,6 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     }
     _check_model(model)
     return header, arrays
-
-
-def _as_float(values: Any, name: str) -> np.ndarray:
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold numbers; got dtype {values.dtype}.")
-    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
 def _encode_labels(labels: np.ndarray, arrays: Arrays) -> str:
@@ -127,34 +131,6 @@ def _encode_strings(arrays: Arrays, name: str, strings: list[str]) -> None:
     parts = [text.encode("utf-8", "surrogatepass") for text in strings]
     arrays[f"{name}.text"] = np.frombuffer(b"".join(parts), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)[1:]
-
-
-def _encode_kernel(
-    spec: dict[str, Any], arrays: Arrays, n_features: int, entered: list[str], depth: int
-) -> dict[str, Any]:
-    """A kernel's description; widths per feature are added to `arrays`."""
-    name = spec["name"]
-    _enter_kernel(name, entered, depth)
-    if name in ("sum", "product"):
-        parts = [_encode_kernel(part, arrays, n_features, entered, depth + 1) for part in spec["parts"]]
-        return {"name": name, "parts": parts}
-    if name not in _KERNELS or set(spec) != {"name", *_KERNELS[name]}:
-        raise TypeError(
-            f"a machine with the kernel {name!r} cannot be saved: a model file knows {', '.join(_KERNELS)}, and "
-            "sums and products of these."
-        )
-    result: dict[str, Any] = {"name": name}
-    for key, kind in _KERNELS[name].items():
-        value = spec[key]
-        if kind == "widths" and isinstance(value, np.ndarray):
-            if value.shape != (n_features,):
-                raise ValueError(f"the kernel has {value.shape} widths for {n_features} features.")
-            reference = f"kernel.{len(entered)}.{key}"
-            arrays[reference] = value
-            result[key] = {"array": reference}
-        else:
-            result[key] = int(value) if kind == "count" else float(value)
-    return result
 
 
 def _encode_value(value: Any, where: str, depth: int) -> Any:
@@ -198,49 +174,64 @@ def check_header(header: dict[str, Any]) -> None:
 
 def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
-    left = dict(arrays)
-    fields: dict[str, Any] = {name: _take(left, name, "f") for name in ("basis", "weights", "intercept")}
-    fields |= {name: _take(left, name, "f") for name in _PER_FEATURE if name in left}
+    left, d = dict(arrays), header["n_features"]
+    absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
+    optional = [name for name in _SHAPES if _SHAPES[name] == "d" and name not in left]
+    fields: dict[str, Any] = {name: _take(left, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
     if header["calibrated"]:
-        fields["calibration"] = {key: _take(left, f"calibration.{key}", "f") for key in "ab"}
+        fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
     if header["feature_names"]:
         fields["feature_names"] = _decode_strings(left, "feature_names")
     if (how := header["classes"]) is not None:
         labels = _decode_strings(left, "classes") if how.startswith("text") else _take(left, "classes", "biuf")
         fields["classes"] = labels.astype(object) if how.endswith("objects") else labels
-    kernel = _decode_kernel(header["kernel"], left, header["n_features"])
-    if left:
-        raise ModelFileError(f"the file has arrays that belong to nothing: {', '.join(sorted(left))[:200]}.")
-    shapes = (fields["basis"].ndim, fields["weights"].ndim, fields["intercept"].ndim)
-    if shapes != (2, 2, 1):
-        raise ModelFileError(f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
+
+    def parameter(value: Any, kind: str, name: str) -> Any:
+        if kind == "widths" and isinstance(value, dict):
+            reference = value.get("array")
+            widths = left.pop(reference, None) if isinstance(reference, str) and len(value) == 1 else None
+            sound = widths is not None and widths.dtype == np.float64 and widths.shape == (d,)
+            require(sound, f"{name} refers to no array of {d} float64 widths.")
+            return widths
+        require(isinstance(value, int | float) and not isinstance(value, bool), f"{name} must be a number.")
+        if kind == "count":
+            whole = isinstance(value, int) and 1 <= value < 1 << 31
+            require(whole, f"{name} must be a whole number of at least 1.")
+            return value
+        try:
+            return float(value)
+        except OverflowError:
+            raise ModelFileError(f"{name} is beyond the numbers of float64.") from None
+
+    described = _mapped_kernel(header["kernel"], parameter, ModelFileError)
+    require(not left, f"the file has arrays that belong to nothing: {', '.join(sorted(left))[:200]}.")
+    shapes = tuple(fields[name].ndim for name in _NEEDED)
+    require(shapes == (2, 2, 1), f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
     fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
-        model = Model(kernel=kernel, **fields)
+        model = Model(kernel=from_spec(described), **fields)
         _check_model(model)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
     return model
 
 
 def _take(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
-    if name not in arrays:
-        raise ModelFileError(f"the file lacks the array {name!r}.")
+    require(name in arrays, f"the file lacks the array {name!r}.")
     values = arrays.pop(name)
-    if values.dtype.kind not in kinds:
-        raise ModelFileError(f"array {name!r} has dtype {values.dtype}, which does not fit its meaning.")
+    require(values.dtype.kind in kinds, f"array {name!r} has dtype {values.dtype}, which does not fit its meaning.")
     return values
 
 
 def _decode_strings(arrays: Arrays, name: str) -> np.ndarray:
     """Take the two arrays and return an array of strings."""
-    text, ends = arrays.pop(f"{name}.text", None), arrays.pop(f"{name}.ends", None)
-    if text is None or ends is None or (text.ndim, text.dtype.name, ends.ndim, ends.dtype.name) != _TEXT_ARRAYS:
-        raise ModelFileError(f"the strings of {name!r} need the arrays {name}.text (uint8) and {name}.ends (int64).")
+    text, ends = _take(arrays, f"{name}.text", "u"), _take(arrays, f"{name}.ends", "i")
+    plain = (text.ndim, text.dtype.name, ends.ndim, ends.dtype.name) == (1, "uint8", 1, "int64")
+    require(plain, f"the strings of {name!r} need the arrays {name}.text (uint8) and {name}.ends (int64).")
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-    if np.any(starts[1:] < starts[:-1]) or starts[-1] != len(text):
-        raise ModelFileError(f"the strings of {name!r} do not follow one another to the end of their text.")
+    ordered = np.all(starts[1:] >= starts[:-1]) and starts[-1] == len(text)
+    require(ordered, f"the strings of {name!r} do not follow one another to the end of their text.")
     raw = text.tobytes()
     try:
         strings = [raw[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(starts.tolist())]
@@ -249,130 +240,213 @@ def _decode_strings(arrays: Arrays, name: str) -> np.ndarray:
     return np.array(strings, dtype=f"<U{max(_check_strings(name, strings), 1)}")
 
 
-def _decode_kernel(spec: Any, arrays: Arrays, n_features: int) -> Kernel:
-    """The kernel of a description; its arrays are taken out of `arrays`."""
-    entered: list[str] = []
-
-    def checked(spec: Any, depth: int) -> dict[str, Any]:
-        name = spec.get("name") if isinstance(spec, dict) else None
-        _enter_kernel(str(name), entered, depth)
-        if isinstance(name, str) and name in ("sum", "product"):
-            parts = spec.get("parts")
-            if set(spec) != {"name", "parts"} or not isinstance(parts, list) or len(parts) < 2:
-                raise ModelFileError(f"a {name} of kernels needs a list of at least two parts.")
-            return {"name": name, "parts": [checked(part, depth + 1) for part in parts]}
-        if not isinstance(name, str) or name not in _KERNELS:
-            known = ", ".join([*_KERNELS, "sum", "product"])
-            raise ModelFileError(f"unknown kernel {str(name)[:40]!r}; this kompakt knows {known}.")
-        if set(spec) != {"name", *_KERNELS[name]}:
-            raise ModelFileError(f"the kernel {name!r} needs exactly {sorted(_KERNELS[name])}.")
-        return {"name": name, **{key: parameter(spec[key], kind, key) for key, kind in _KERNELS[name].items()}}
-
-    def parameter(value: Any, kind: str, key: str) -> Any:
-        if kind == "widths" and isinstance(value, dict):
-            reference = value.get("array")
-            widths = arrays.pop(reference, None) if isinstance(reference, str) and len(value) == 1 else None
-            if widths is None or widths.dtype != np.float64 or widths.shape != (n_features,):
-                raise ModelFileError(f"the kernel's {key} refers to no array of {n_features} float64 widths.")
-            return widths
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ModelFileError(f"the kernel's {key} must be a number.")
-        if kind == "count":
-            if not isinstance(value, int) or not 1 <= value < 1 << 31:
-                raise ModelFileError(f"the kernel's {key} must be a whole number of at least 1.")
-            return value
-        try:
-            return float(value)
-        except OverflowError:
-            raise ModelFileError(f"the kernel's {key} is beyond the numbers of float64.") from None
-
-    plain = checked(spec, 0)
-    try:
-        return from_spec(plain)
-    except (ValueError, TypeError) as error:
-        raise ModelFileError(f"the kernel is not valid: {error}") from None
-
-
 def _decode_value(value: Any, depth: int) -> Any:
     """The value that `_encode_value` described."""
-    if depth > _MAX_DEPTH + 1:
-        raise ModelFileError(f"meta is nested more than {_MAX_DEPTH} deep.")
+    require(depth <= _MAX_DEPTH + 1, f"meta is nested more than {_MAX_DEPTH} deep.")
     if isinstance(value, list):
         return [_decode_value(item, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"$float"}:
-        if not isinstance(value["$float"], str) or value["$float"] not in _SPECIAL:
-            raise ModelFileError(f"meta has an unknown number {value['$float']!r}; expected {sorted(_SPECIAL)}.")
+        known = isinstance(value["$float"], str) and value["$float"] in _SPECIAL
+        require(known, f"meta has an unknown number {value['$float']!r}; expected {sorted(_SPECIAL)}.")
         return _SPECIAL[value["$float"]]
-    if any(key.startswith("$") for key in value):
-        raise ModelFileError("meta has a reserved key that begins with '$'.")
+    require(not any(key.startswith("$") for key in value), "meta has a reserved key that begins with '$'.")
     return {key: _decode_value(item, depth + 1) for key, item in value.items()}
 
 
 # -- both ways -------------------------------------------------------------------------------------------
 
 
-def _enter_kernel(name: str, entered: list[str], depth: int) -> None:
-    entered.append(name)
-    if depth > _MAX_DEPTH or len(entered) > _MAX_PARTS:
-        raise ModelFileError(f"a kernel in a model file has at most {_MAX_PARTS} parts and {_MAX_DEPTH} levels.")
+def _mapped_kernel(
+    spec: Any, parameter: Callable[[Any, str, str], Any], refuse: type[TypeError | ValueError]
+) -> dict[str, Any]:
+    """A kernel's description with `parameter(value, kind, name)` in the place of every value; raises `refuse`."""
+    entered = 0
+
+    def mapped(spec: Any, depth: int) -> dict[str, Any]:
+        nonlocal entered
+        entered += 1
+        small = depth <= _MAX_DEPTH and entered <= _MAX_PARTS
+        require(small, f"a kernel in a model file has at most {_MAX_PARTS} parts and {_MAX_DEPTH} levels.")
+        place, name = entered, spec.get("name") if isinstance(spec, dict) else None
+        if name in ("sum", "product"):
+            parts = spec.get("parts")
+            sound = set(spec) == {"name", "parts"} and isinstance(parts, list) and len(parts) >= 2
+            require(sound, f"a {name} of kernels needs a list of at least two parts.")
+            return {"name": name, "parts": [mapped(part, depth + 1) for part in parts]}
+        if not isinstance(name, str) or name not in _KERNELS:
+            known = f"{', '.join(_KERNELS)}, and sums and products of these"
+            raise refuse(f"unknown kernel {str(name)[:40]!r} in a model file, which can hold {known}.")
+        if set(spec) != {"name", *_KERNELS[name]}:
+            raise refuse(f"the kernel {name!r} in a model file needs exactly {sorted(_KERNELS[name])}.")
+        values = {key: parameter(spec[key], kind, f"kernel.{place}.{key}") for key, kind in _KERNELS[name].items()}
+        return {"name": name, **values}
+
+    return mapped(spec, 0)
 
 
 def _check_strings(name: str, strings: list[str]) -> int:
     """Length of the longest; raises where an array of the strings would be far larger than they are."""
     longest = max(map(len, strings), default=0)
-    if 4 * len(strings) * longest > _MAX_EXPANDED:
-        raise ModelFileError(
-            f"{name}: {len(strings)} strings, the longest of {longest} characters, would take "
-            f"{4 * len(strings) * longest} bytes as an array; at most {_MAX_EXPANDED} are allowed. Shorten the longest "
-            "one."
-        )
+    expanded = 4 * len(strings) * longest
+    require(
+        expanded <= _MAX_EXPANDED,
+        f"{name}: {len(strings)} strings, the longest of {longest} characters, would take {expanded} bytes as an "
+        f"array; at most {_MAX_EXPANDED} are allowed. Shorten the longest one.",
+    )
     return longest
+
+
+def _numbers_of(model: Model) -> dict[str, Any]:
+    """The arrays of numbers of a model by their names in a file."""
+    values = {name: getattr(model, name) for name in _SHAPES if "." not in name}
+    values |= {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_model(model: Model) -> None:
     """Relations that a model must satisfy to be worth keeping; raises ValueError."""
     d, (m, L) = model.n_features, model.weights.shape
-    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "basis": (model.basis, (m, d)),
-        "weights": (model.weights, (m, L)),
-        "intercept": (model.intercept, (L,)),
-        **{name: (getattr(model, name), (d,)) for name in (*_PER_FEATURE, "feature_names")},
-    }
+    classes = None if model.classes is None else np.asarray(model.classes)
+    n_classes = 0 if classes is None else len(classes)
+    sizes = {"m": m, "d": d, "L": L, "k": 1 if n_classes <= 2 else n_classes}
     if model.calibration is not None:
-        if model.classes is None:
-            raise ValueError("only a classifier has a calibration.")
-        columns = 1 if len(model.classes) <= 2 else len(model.classes)
-        shapes |= {f"calibration {key}": (values, (columns,)) for key, values in model.calibration.items()}
-    for name, (values, expected) in shapes.items():
-        if values is None:
-            continue
-        if np.shape(values) != expected:
-            raise ValueError(f"{name} has shape {np.shape(values)}; this model needs {expected}.")
-        if np.asarray(values).dtype.kind == "f" and not np.all(np.isfinite(values)):
-            raise ValueError(f"{name} holds NaN or infinite values, so the model cannot predict. Fit it again.")
-    if L < 1:
-        raise ValueError("the model has no output: its weights have no column.")
+        require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
+        require(classes is not None, "only a classifier has a calibration.")
+    arrays, shapes = _numbers_of(model), dict(_SHAPES)
+    if model.feature_names is not None:
+        arrays["feature_names"], shapes["feature_names"] = model.feature_names, "d"
+    for name, values in arrays.items():
+        expected = tuple(sizes[letter] for letter in shapes[name])
+        require(np.shape(values) == expected, f"{name} has shape {np.shape(values)}; this model needs {expected}.")
+        finite = np.asarray(values).dtype.kind != "f" or np.all(np.isfinite(values))
+        require(finite, f"{name} holds NaN or infinite values, so the model cannot predict. Fit it again.")
+    require(L >= 1, "the model has no output: its weights have no column.")
     # Whoever uses the model makes rows of its width; a few bytes must not ask for gigabytes.
-    bare = not m and all(getattr(model, name) is None for name in (*_PER_FEATURE, "feature_names"))
-    if bare and d > _MOST_BARE_FEATURES:
-        raise ValueError(
-            f"the model declares {d} features and holds no vector and no number for any of them; a model without "
-            f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0."
-        )
-    if model.input_scale is not None and np.any(np.asarray(model.input_scale) == 0):
-        raise ValueError("input_scale holds zeros, and inputs are divided by it.")
-    if model.kind == "outlier" and L != 1:
-        raise ValueError(f"an outlier detector has one output; got {L}.")
-    if model.classes is None:
+    require(
+        m or d <= _MOST_BARE_FEATURES or any(shapes[name] == "d" for name in arrays),
+        f"the model declares {d} features and holds no vector and no number for any of them; a model without "
+        f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0.",
+    )
+    zeros = model.input_scale is not None and np.any(np.asarray(model.input_scale) == 0)
+    require(not zeros, "input_scale holds zeros, and inputs are divided by it.")
+    require(model.kind != "outlier" or L == 1, f"an outlier detector has one output; got {L}.")
+    if classes is None:
         return
-    classes = np.asarray(model.classes)
-    if classes.ndim != 1 or not len(classes) or len(set(classes.tolist())) != len(classes):
-        raise ValueError(f"classes must be distinct labels in one dimension; got shape {classes.shape}.")
+    distinct = classes.ndim == 1 and 0 < len(set(classes.tolist())) == n_classes
+    require(distinct, f"classes must be distinct labels in one dimension; got shape {classes.shape}.")
     coding = get_coding(model.coding or "one_vs_rest")
-    if len(classes) > 1 and coding.n_outputs(len(classes)) != L:
-        raise ValueError(
-            f"{coding.name} with {len(classes)} classes needs {coding.n_outputs(len(classes))} outputs; "
-            f"the weights have {L}."
-        )
+    needed = coding.n_outputs(n_classes) if n_classes > 1 else L
+    require(needed == L, f"{coding.name} with {n_classes} classes needs {needed} outputs; the weights have {L}.")
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def save(estimator_or_model: Any, path: PathLike) -> None:
+    """Write a fitted estimator's machine, or a `Model`, to a file.
+
+    The file holds what prediction needs (kernel, basis vectors, weights, labels, input scaling, calibration, feature
+    names, `meta`), as plain numbers: no pickle, so loading it never runs code.  It is written beside `path` and put in
+    its place only when it is complete, so an interrupted save leaves the old file as it was.
+
+    Parameters
+    ----------
+    estimator_or_model : fitted kompakt estimator or Model
+        Also as the last step of a `Pipeline` behind a `SimpleImputer` or scalers (`StandardScaler`, `MinMaxScaler`,
+        `MaxAbsScaler`, `RobustScaler`), which become part of the model, so that it takes rows as the pipeline does; or
+        as the best estimator of a search.
+    path : path-like
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    TypeError
+        For a pipeline with other steps (``save(pipeline[-1], path)`` saves the machine without them), for a callable
+        or precomputed kernel, for labels that are neither text nor numbers, for objects in `meta`.
+    ValueError
+        If the model contradicts itself or holds NaN.
+    OSError
+        If `path` is a device, a pipe or a folder, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(machine, pathlib.Path(folder, "iris.kompakt"))
+    ...     model = kompakt.load(pathlib.Path(folder, "iris.kompakt"))
+    >>> bool((model.predict(X) == machine.predict(X)).all())
+    True
+    """
+    header, arrays = encode(model_of(estimator_or_model))
+    write_atomically(path, container.pack(header, arrays))
+
+
+def load(path: PathLike) -> Model:
+    """Read the machine that `save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    Model
+        With `predict`, `decision_function`, `classes_` and `basis_vectors_`.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, no model file, or of a version that this kompakt does not read.
+    OSError
+        If the file cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt, numpy as np
+    >>> from kompakt.kernels import Linear
+    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
+    ...     kompakt.load(pathlib.Path(folder, "line.kompakt")).predict([[3.0]])
+    array([6.])
+    """
+    with opened(path) as (file, size):
+        header, entries, begin = container.read_header(file, size)
+        check_header(header)  # before any array is allocated
+        return decode(header, dict(container.read_arrays(file, entries, begin)))
+
+
+def read_header(path: PathLike) -> dict[str, Any]:
+    """What is inside a model file: its header, with the shapes and dtypes of its arrays, which are not loaded.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    dict
+        The header's fields and ``"arrays"``, a dict from name to (dtype, shape).
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, kompakt, numpy as np
+    >>> from kompakt.io import read_header
+    >>> from kompakt.kernels import Linear
+    >>> model = kompakt.Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kompakt.save(model, pathlib.Path(folder, "line.kompakt"))
+    ...     header = read_header(pathlib.Path(folder, "line.kompakt"))
+    >>> header["kernel"], header["arrays"]["weights"]
+    ({'name': 'linear'}, ('float64', (1, 1)))
+    """
+    with opened(path) as (file, size):
+        header, entries, _ = container.read_header(file, size)
+        check_header(header)
+    return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from kompakt.kernels.base import Kernel
-from kompakt.kernels.combine import Constant, Product, Sum
-from kompakt.kernels.foreign import CallableKernel, Precomputed
+from kompakt.kernels.base import Constant, Kernel, Product, Sum
 from kompakt.kernels.gaussian import RBF
-from kompakt.kernels.laplacian import Laplacian
-from kompakt.kernels.products import Linear, Polynomial
+from kompakt.kernels.others import CallableKernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = [
-    "RBF",
-    "CallableKernel",
-    "Constant",
-    "Kernel",
-    "Laplacian",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-    "Product",
-    "Sum",
-    "from_spec",
-    "make_kernel",
-]
+    "RBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "Product", "Sum",
+    "from_spec", "make_kernel",
+]  # fmt: skip
 
-#: names that a constructor accepts; the "choose from" message is written from it
-NAMES: dict[str, Callable[[Any, float, int], Kernel]] = {
-    "rbf": lambda gamma, coef0, degree: RBF(gamma),
-    "laplacian": lambda gamma, coef0, degree: Laplacian(gamma),
-    "poly": lambda gamma, coef0, degree: Polynomial(gamma, coef0, degree),
-    "linear": lambda gamma, coef0, degree: Linear(),
-    "precomputed": lambda gamma, coef0, degree: Precomputed(),
-}
+#: names that a constructor accepts
+NAMES: dict[str, type[Kernel]] = {kind.name: kind for kind in (RBF, Laplacian, Polynomial, Linear, Precomputed)}
+#: parts of a description, and of a file
+DESCRIBED: dict[str, type[Kernel]] = {kind.name: kind for kind in (RBF, Laplacian, Polynomial, Linear, Constant)}
 
 
 def make_kernel(kernel: Any, *, gamma: Any = 1.0, coef0: float = 0.0, degree: int = 3) -> Kernel:
@@ -49,7 +31,8 @@ def make_kernel(kernel: Any, *, gamma: Any = 1.0, coef0: float = 0.0, degree: in
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in NAMES:
-        return NAMES[kernel](gamma, coef0, degree)
+        given = {"gamma": gamma, "coef0": coef0, "degree": degree}
+        return NAMES[kernel](**{key: given[key] for key in given if key in NAMES[kernel].__annotations__})
     if callable(kernel):
         return CallableKernel(kernel)
     raise ValueError(
@@ -71,11 +54,8 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
     if name in ("sum", "product"):
         parts = tuple(from_spec(part) for part in values["parts"])
         return Sum(parts) if name == "sum" else Product(parts)
-    kinds: dict[Any, Callable[..., Kernel]] = {
-        "rbf": RBF, "laplacian": Laplacian, "poly": Polynomial, "linear": Linear, "constant": Constant,
-    }  # fmt: skip
-    if name not in kinds:
+    if name not in DESCRIBED:
         raise ValueError(
-            f"unknown kernel {name!r} in a kernel description; expected one of {sorted(kinds)}, sum, product."
+            f"unknown kernel {name!r} in a kernel description; expected one of {sorted(DESCRIBED)}, sum, product."
         )
-    return kinds[name](**values)
+    return DESCRIBED[name](**values)

@@ -9,6 +9,7 @@ Numba is optional (extra `fast`); the NumPy path gives the same values to those 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -16,8 +17,6 @@ from typing import Any
 import numpy as np
 
 from kompakt.parallel import numba_available
-
-_LOG2_E = 1.4426950408889634
 
 
 @cache
@@ -40,67 +39,45 @@ def _finish_numpy(block: np.ndarray, row_terms: np.ndarray, column_terms: np.nda
 def _compile() -> Callable[..., None]:
     import numba
 
-    # `contract` allows fused multiply-adds and nothing else: results do not depend on vector width.
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy", "cache": True}
+    def compiled(
+        real: Any, whole: Any, bias: int, shift: int, lowest: Any, ln2: list[float], taylor: list[float]
+    ) -> Any:
+        # all constants in the type of the block, so that nothing is computed in another one
+        rounding = real(1.5 * 2.0**shift)  # adding it rounds to the nearest integer, kept in the low bits
+        log2_e, ln2_high, ln2_low = real(1.4426950408889634), real(ln2[0]), real(ln2[1])
+        zero, lowest = real(0.0), real(lowest)
+        first, rest = real(taylor[0]), tuple(map(real, taylor[1:]))
 
-    @numba.njit(**options)
-    def finish64(block, row_terms, column_terms, scale):  # type: ignore[no-untyped-def]
-        magic = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to the nearest integer, kept in the low bits
-        for i in range(block.shape[0]):
-            row_term = row_terms[i]
-            for j in range(block.shape[1]):
-                x = scale * block[i, j] - row_term - column_terms[j]
-                x = min(x, 0.0)
-                x = max(x, -708.0)
-                shifted = x * 1.4426950408889634 + magic
-                k = shifted - magic
-                r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-                p = 1.6059043836821613e-10
-                p = p * r + 2.08767569878681e-09
-                p = p * r + 2.505210838544172e-08
-                p = p * r + 2.755731922398589e-07
-                p = p * r + 2.7557319223985893e-06
-                p = p * r + 2.48015873015873e-05
-                p = p * r + 1.984126984126984e-04
-                p = p * r + 1.3888888888888889e-03
-                p = p * r + 8.333333333333333e-03
-                p = p * r + 4.1666666666666664e-02
-                p = p * r + 1.6666666666666666e-01
-                p = p * r + 0.5
-                p = p * r + 1.0
-                p = p * r + 1.0
-                bits = (np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52)
-                block[i, j] = p * np.int64(bits).view(np.float64)
+        # `contract` allows fused multiply-adds and nothing else: results do not depend on vector width.
+        @numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
+        def finish(block, row_terms, column_terms, scale):  # type: ignore[no-untyped-def]
+            for i in range(block.shape[0]):
+                row_term = row_terms[i]
+                for j in range(block.shape[1]):
+                    x = real(real(scale * block[i, j]) - row_term) - column_terms[j]
+                    x = max(min(x, zero), lowest)
+                    shifted = real(x * log2_e + rounding)
+                    k = real(shifted - rounding)
+                    r = real(real(x - k * ln2_high) - k * ln2_low)
+                    p = first
+                    for coefficient in rest:
+                        p = real(p * r + coefficient)
+                    bits = whole((real(shifted).view(whole) + whole(bias)) << whole(shift))
+                    block[i, j] = real(p * whole(bits).view(real))
 
-    @numba.njit(**options)
-    def finish32(block, row_terms, column_terms, scale):  # type: ignore[no-untyped-def]
-        f = np.float32
-        magic = f(12582912.0)  # 1.5 * 2^23
-        for i in range(block.shape[0]):
-            row_term = row_terms[i]
-            for j in range(block.shape[1]):
-                x = f(f(scale * block[i, j]) - row_term) - column_terms[j]
-                x = min(x, f(0.0))
-                x = max(x, f(-87.0))
-                shifted = f(x * f(1.44269504) + magic)
-                k = f(shifted - magic)
-                r = f(f(x - k * f(0.693359375)) - k * f(-2.12194440e-4))
-                p = f(1.9841270e-04)
-                p = f(p * r + f(1.3888889e-03))
-                p = f(p * r + f(8.3333333e-03))
-                p = f(p * r + f(4.1666667e-02))
-                p = f(p * r + f(1.6666667e-01))
-                p = f(p * r + f(0.5))
-                p = f(p * r + f(1.0))
-                p = f(p * r + f(1.0))
-                bits = np.int32((f(shifted).view(np.int32) + np.int32(127)) << np.int32(23))
-                block[i, j] = f(p * np.int32(bits).view(np.float32))
+        return finish
+
+    taylor = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
+    ln2 = [6.93147180369123816490e-01, 1.90821492927058770002e-10]
+    double = compiled(np.float64, np.int64, 1023, 52, -708.0, ln2, taylor)
+    taylor = [1.9841270e-04, 1.3888889e-03, 8.3333333e-03, 4.1666667e-02, 1.6666667e-01, 0.5, 1.0, 1.0]
+    single = compiled(np.float32, np.int32, 127, 23, -87.0, [0.693359375, -2.12194440e-4], taylor)
 
     def finish(block: np.ndarray, row_terms: np.ndarray, column_terms: np.ndarray, scale: float) -> None:
         if block.dtype == np.float32:
-            finish32(block, row_terms, column_terms, np.float32(scale))
+            single(block, row_terms, column_terms, np.float32(scale))
         elif block.dtype == np.float64:
-            finish64(block, row_terms, column_terms, float(scale))
+            double(block, row_terms, column_terms, float(scale))
         else:
             _finish_numpy(block, row_terms, column_terms, scale)
 

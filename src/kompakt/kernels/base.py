@@ -1,5 +1,8 @@
 """What a kernel is: block values, diagonal, and sums of derivatives.
 
+Sums, products and constants of kernels are here too; `1 + k` is the regularised threshold of Keerthi et al. 2006
+(appendix).
+
 A kernel is split into `pre(X, Z)` (squared distances or dot products, free of the parameters that are tuned) and
 `finish(pre)` (the rest, in place), so that a search over the parameters can keep `pre`.
 
@@ -9,6 +12,7 @@ Shapes: rows X (n, d), dense or CSR; basis vectors Z (m, d), always dense.  Valu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +25,8 @@ Matrix = Any  # ndarray or scipy CSR
 class Kernel(ABC):
     """Base class of all kernels; instances are immutable.
 
-    A new kernel gives `pre`, `finish` and `diag`, and for refinement `theta`, `with_theta` and `gradients`.
+    A new kernel gives `pre`, `finish` and `diag`, and for refinement `theta`, `with_theta` and `gradients`; one that is
+    no dataclass of plain values also gives `spec`.
     """
 
     name: ClassVar[str] = ""
@@ -56,8 +61,7 @@ class Kernel(ABC):
 
     def take_basis(self, rows: Any, indices: Array) -> Array:
         """The rows of a source (anything with `take`) that become basis vectors, dense."""
-        Z = rows.take(indices)
-        return Z.toarray() if sparse.issparse(Z) else np.array(Z)
+        return np.array(dense(rows.take(indices)))
 
     # -- derivatives ---------------------------------------------------------------------------------
 
@@ -81,23 +85,155 @@ class Kernel(ABC):
 
     # -- file format ---------------------------------------------------------------------------------
 
-    @abstractmethod
     def spec(self) -> dict[str, Any]:
         """Name and parameters as plain values, understood by `from_spec`."""
+        return {"name": self.name, **vars(self)}
 
     def __add__(self, other: Kernel | float) -> Kernel:
-        from kompakt.kernels.combine import Constant, Sum
-
         return Sum((self, other if isinstance(other, Kernel) else Constant(float(other))))
 
     __radd__ = __add__
 
     def __mul__(self, other: Kernel | float) -> Kernel:
-        from kompakt.kernels.combine import Constant, Product
-
         return Product((self, other if isinstance(other, Kernel) else Constant(float(other))))
 
     __rmul__ = __mul__
+
+
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """The constant kernel; `Constant(1) + RBF(g)` is the kernel `1 + k`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import RBF
+    >>> (1 + RBF(1.0)).block(np.zeros((1, 2)), np.zeros((1, 2)))
+    array([[2.]])
+    """
+
+    value: float = 1.0
+    name: ClassVar[str] = "constant"
+    shift_invariant: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.value) and self.value >= 0):
+            raise ValueError(f"a constant kernel needs a finite value >= 0 (else it is no kernel); got {self.value!r}.")
+
+    def pre(self, X: Matrix, Z: Array) -> Array:
+        # float64 for sparse rows, as every kernel does: a sum that begins with a constant keeps its precision
+        dtype = np.float64 if sparse.issparse(X) else np.result_type(X.dtype, np.float32)
+        return np.empty((X.shape[0], Z.shape[0]), dtype=dtype)
+
+    def finish(self, pre: Array) -> Array:
+        pre.fill(self.value)
+        return pre
+
+    def diag(self, X: Matrix) -> Array:
+        return np.full(X.shape[0], self.value)
+
+    def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
+        return np.zeros(Z.shape), np.empty(0)  # the constant is not learned: C plays its part
+
+
+@dataclass(frozen=True)
+class _Combined(Kernel):
+    parts: tuple[Kernel, ...]
+    combine: ClassVar[np.ufunc]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2 or not all(isinstance(part, Kernel) for part in self.parts):
+            raise TypeError(f"a {self.name} of kernels needs at least two kernel objects; got {self.parts!r}.")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(str, self.parts))})"
+
+    @property
+    def shift_invariant(self) -> bool:  # type: ignore[override]
+        return all(part.shift_invariant for part in self.parts)
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        return all(part.differentiable for part in self.parts)
+
+    def pre(self, X: Matrix, Z: Array) -> Array:
+        return self.block(X, Z)  # the parts keep no common quantity: nothing is left for `finish`
+
+    def finish(self, pre: Array) -> Array:
+        return pre
+
+    @property
+    def theta(self) -> Array:
+        return np.concatenate([part.theta for part in self.parts])
+
+    def with_theta(self, theta: Array) -> Kernel:
+        ends = np.cumsum([len(part.theta) for part in self.parts])[:-1]
+        parts = zip(self.parts, np.split(theta, ends), strict=True)
+        return type(self)(tuple(part.with_theta(own) for part, own in parts))
+
+    def block(self, X: Matrix, Z: Array) -> Array:
+        total = self.parts[0].block(X, Z)
+        for part in self.parts[1:]:
+            self.combine(total, part.value if isinstance(part, Constant) else part.block(X, Z), out=total)
+        return total
+
+    def diag(self, X: Matrix) -> Array:
+        return np.asarray(self.combine.reduce([part.diag(X) for part in self.parts]))
+
+    def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
+        blocks = [part.block(X, Z) for part in self.parts]
+        d_basis, d_theta = np.zeros(Z.shape), [np.empty(0)]
+        for own, part in enumerate(self.parts):
+            if isinstance(part, Constant):
+                continue
+            factor = W.copy()
+            if isinstance(self, Product):
+                for block in blocks[:own] + blocks[own + 1 :]:
+                    factor *= block
+            own_basis, own_theta = part.gradients(X, Z, blocks[own], factor)
+            d_basis += own_basis
+            d_theta.append(own_theta)
+        return d_basis, np.concatenate(d_theta)
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "parts": [part.spec() for part in self.parts]}
+
+
+@dataclass(frozen=True)
+class Sum(_Combined):
+    """Sum of kernels; written `a + b`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import RBF, Linear
+    >>> (Linear() + RBF(1.0)).block(np.ones((1, 1)), np.ones((1, 1)))
+    array([[2.]])
+    """
+
+    name: ClassVar[str] = "sum"
+    combine: ClassVar[np.ufunc] = np.add
+
+
+@dataclass(frozen=True)
+class Product(_Combined):
+    """Product of kernels; written `a * b`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.kernels import RBF, Linear
+    >>> (2 * Linear()).block(np.ones((1, 1)), np.ones((1, 1)))
+    array([[2.]])
+    """
+
+    name: ClassVar[str] = "product"
+    combine: ClassVar[np.ufunc] = np.multiply
+
+
+def dense(X: Matrix) -> Array:
+    """Rows as a dense array."""
+    return X.toarray() if sparse.issparse(X) else X
 
 
 def dense_rows(X: Matrix) -> Matrix:

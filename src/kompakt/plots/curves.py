@@ -55,8 +55,8 @@ class SizePathDisplay:
     >>> from kompakt import CompactSVC
     >>> from kompakt.plots import SizePathDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = CompactSVC(n_basis="auto", refine=False, random_state=0).fit(X, y)
-    >>> display = SizePathDisplay.from_estimator(machine)
+    >>> model = CompactSVC(n_basis="auto", refine=False, random_state=0).fit(X, y)
+    >>> display = SizePathDisplay.from_estimator(model)
     >>> display.ax_.get_xlabel()
     'basis vectors'
     """
@@ -69,7 +69,7 @@ class SizePathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **line_options: Any) -> SizePathDisplay:
-        """Draw the path of a machine that was fitted with ``n_basis="auto"``."""
+        """Draw the path of a model that was fitted with ``n_basis="auto"``."""
         path = size_path_of(estimator)
         if path is None:
             raise ValueError(
@@ -140,8 +140,8 @@ class ConvergenceDisplay:
     >>> from kompakt import SpSVC
     >>> from kompakt.plots import ConvergenceDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = SpSVC(n_basis=15, random_state=0).fit(X, y)
-    >>> display = ConvergenceDisplay.from_estimator(machine)
+    >>> model = SpSVC(n_basis=15, random_state=0).fit(X, y)
+    >>> display = ConvergenceDisplay.from_estimator(model)
     >>> display.ax_.get_xlabel(), display.ax_.get_ylabel()
     ('basis vectors', 'objective')
     """
@@ -216,18 +216,15 @@ class ConvergenceDisplay:
     def _of_phases(cls, history: Sequence[Mapping[str, Any]]) -> ConvergenceDisplay:
         """Phases by name; a refinement goes down on its own rows, so it is a line of its own."""
         records = [record for record in history if record.get("objective") is not None]
-        steps: list[float] = []
-        on_all, refining = [], []
+        points: list[tuple[float, float, float]] = []  # step, objective on all rows, objective while refining
         for number, record in enumerate(records):
             objective = _number(record["objective"])
             if "objective_before" in record:
-                steps += [number - 0.4, number + 0.4]
-                on_all += [float("nan")] * 2
-                refining += [_number(record["objective_before"]), objective]
+                points += [(number - 0.4, np.nan, _number(record["objective_before"]))]
+                points += [(number + 0.4, np.nan, objective)]
             else:
-                steps.append(number)
-                on_all.append(objective)
-                refining.append(float("nan"))
+                points += [(number, objective, np.nan)]
+        steps, on_all, refining = np.array(points).reshape(-1, 3).T
         labels = {float(number): str(record.get("phase", number)) for number, record in enumerate(records)}
         curves = {"objective": on_all, "while refining, on the rows trained on": refining}
         return cls(steps, curves, step_name="phase", step_labels=labels)

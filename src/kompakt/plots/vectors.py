@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from kompakt.io.fitted import model_of
+from kompakt.model import Model
 from kompakt.plots.style import axes_or_new, colour, marker, pyplot
 
 Array = np.ndarray
@@ -19,7 +22,7 @@ _MOST_IMAGES, _MOST_LINES, _MOST_FEATURES, _MOST_ROWS = 49, 200, 40, 2000
 
 
 class BasisVectorsDisplay:
-    """Basis vectors of a machine, in scikit-learn's display convention.
+    """Basis vectors of a model, in scikit-learn's display convention.
 
     Parameters
     ----------
@@ -33,6 +36,8 @@ class BasisVectorsDisplay:
         Size of each vector's weights: the order in which they are drawn, and the size of the markers.
     feature_names : sequence of str, optional
     image_shape : (int, int), optional
+    moments : (array, array), optional
+        Means and standard deviations (d,) of the features, by which lines are drawn; else those of the vectors.
     model : Model, optional
         To draw the boundary behind a scatter.
     X, labels : array of shape (n, d) and (n,), optional
@@ -44,6 +49,8 @@ class BasisVectorsDisplay:
     figure_ : matplotlib Figure
     artists_ : list
         What shows the vectors: scatter collections, images or lines.
+    members_ : list of list of int
+        Numbers of the vectors that each of them shows.
 
     Examples
     --------
@@ -51,8 +58,8 @@ class BasisVectorsDisplay:
     >>> from kompakt import CompactSVC
     >>> from kompakt.plots import BasisVectorsDisplay
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = CompactSVC(n_basis=12, random_state=0).fit(X, y)
-    >>> display = BasisVectorsDisplay.from_estimator(machine, X, y)
+    >>> model = CompactSVC(n_basis=12, random_state=0).fit(X, y)
+    >>> display = BasisVectorsDisplay.from_estimator(model, X, y)
     >>> display.kind, len(display.vectors)
     ('scatter', 12)
     """
@@ -67,7 +74,8 @@ class BasisVectorsDisplay:
         strength: Any = None,
         feature_names: Any = None,
         image_shape: tuple[int, int] | None = None,
-        model: Any = None,
+        moments: tuple[Array, Array] | None = None,
+        model: Model | None = None,
         X: Any = None,
         labels: Any = None,
     ) -> None:
@@ -76,7 +84,7 @@ class BasisVectorsDisplay:
         self.kind = kind
         self.strength = np.ones(len(self.vectors)) if strength is None else np.asarray(strength, dtype=float)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
-        self.image_shape = image_shape
+        self.image_shape, self.moments = image_shape, moments
         self.model, self.X, self.labels = model, X, labels
 
     @classmethod
@@ -109,8 +117,6 @@ class BasisVectorsDisplay:
         **options
             For the artists of the vectors.
         """
-        from kompakt.io.fitted import model_of
-
         model = model_of(estimator)
         vectors = model.basis_vectors_
         if vectors is None or model.kernel.name == "callable":
@@ -122,14 +128,8 @@ class BasisVectorsDisplay:
         kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
         features = getattr(estimator, "feature_names_in_", model.feature_names)
         labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
-        known: dict[str, Any] = {
-            "strength": strength[kept],
-            "feature_names": features,
-            "model": model,
-            "X": X,
-            "labels": labels,
-        }
-        display = cls(vectors[kept], sides[kept], names, kind, image_shape=image_shape, **known)
+        known: dict[str, Any] = {"strength": strength[kept], "feature_names": features, "image_shape": image_shape}
+        display = cls(vectors[kept], sides[kept], names, kind, model=model, X=X, labels=labels, **known)
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **options: Any) -> BasisVectorsDisplay:
@@ -141,6 +141,7 @@ class BasisVectorsDisplay:
         self.ax_ = axes_or_new(ax, layout="constrained", figsize=size)
         self.figure_ = self.ax_.figure
         draw = {"scatter": self._scatter, "images": self._images, "parallel": self._lines}[self.kind]
+        self.members_ = [[number] for number in range(len(self.vectors))]
         self.artists_ = draw(self.ax_, options)
         return self
 
@@ -157,7 +158,7 @@ class BasisVectorsDisplay:
         low, high = both.min(axis=0), both.max(axis=0)
         margin = np.where(high > low, 0.08 * (high - low), 0.5)
         if self.model is not None:
-            self._boundary(ax, low - margin, high + margin)
+            self._boundary(ax, self.model, *_grid(low - margin, high + margin, 150))
         faint = {"s": 6, "alpha": 0.35, "linewidths": 0}
         if labels is None:
             ax.scatter(*rows.T, color="0.5", **faint)
@@ -165,26 +166,21 @@ class BasisVectorsDisplay:
             for number in np.unique(labels):
                 ax.scatter(*rows[labels == number].T, color=colour(number), **faint)
         artists = []
-        size = 40 + 110 * np.sqrt(self.strength / max(float(self.strength.max(initial=0.0)), 1e-300))
-        for number in np.unique(self.sides):
-            own, label = self.sides == number, f"for {self.side_names[number]}"
-            look: dict[str, Any] = {
-                "color": colour(number),
-                "marker": marker(number),
-                "edgecolors": "white",
-                "linewidths": 1.2,
-            }
-            look |= {"s": size[own], "label": label, "zorder": 3, **options}
-            artists.append(ax.scatter(*self.vectors[own].T, **look))
+        size = 40 + 110 * np.sqrt(self._shares())
+        self.members_ = [np.flatnonzero(self.sides == number).tolist() for number in np.unique(self.sides)]
+        for own in self.members_:
+            number = self.sides[own[0]]
+            look: dict[str, Any] = {"color": colour(number), "marker": marker(number), "s": size[own]}
+            look |= {"edgecolors": "white", "linewidths": 1.2, "label": f"for {self.side_names[number]}", "zorder": 3}
+            artists.append(ax.scatter(*self.vectors[own].T, **{**look, **options}))
         names = self.feature_names or ["feature 0", "feature 1"]
         ax.set(xlabel=names[0], ylabel=names[1], title=f"{len(self.vectors)} basis vectors")
         ax.legend(fontsize="small")
         return artists
 
-    def _boundary(self, ax: Any, low: Array, high: Array, resolution: int = 150) -> None:
-        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
-        values = self.model.decision_function(np.column_stack([xx0.ravel(), xx1.ravel()]))
-        if self.model.kind == "regressor":
+    def _boundary(self, ax: Any, model: Model, xx0: Array, xx1: Array, points: Array) -> None:
+        values = model.decision_function(points)
+        if model.kind == "regressor":
             first = (values if values.ndim == 1 else values[:, 0]).reshape(xx0.shape)
             if np.ptp(first) > 1e-9 * np.abs(first).max():  # else a constant, up to rounding
                 ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
@@ -219,39 +215,39 @@ class BasisVectorsDisplay:
         return artists
 
     def _lines(self, ax: Any, options: dict[str, Any]) -> list[Any]:
-        middle, spread = self.vectors.mean(axis=0), self.vectors.std(axis=0)
+        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
         values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
         d = values.shape[1]
         shown = np.arange(d)
         if d > _MOST_FEATURES:  # where the two sides differ most
             apart = np.max([np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)], axis=0)
             shown = np.sort(np.argsort(-apart, kind="stable")[:_MOST_FEATURES])
+        artists: list[Any] = []
+        of_side: dict[int, Any] = {}
+        for vector, side, share in zip(values[:, shown], self.sides, self._shares(), strict=True):
+            look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
+            look |= {"alpha": 0.25 + 0.65 * share, "label": f"for {self.side_names[side]}", **options}
+            artists += ax.plot(np.arange(len(shown)), vector, **look)
+            of_side.setdefault(int(side), artists[-1])
         names = self.feature_names or [str(number) for number in range(d)]
+        short = [names[i] if len(names[i]) <= 18 else names[i][:17] + "…" for i in shown]
+        ax.set_xticks(np.arange(len(shown)), short, rotation=90 if len(shown) > 8 else 30)
+        ax.tick_params(axis="x", labelsize="small")
         note = "" if len(shown) == d else f", {len(shown)} of {d} features"
-        ax.set_title(f"{len(values)} basis vectors{note}")
-        chosen = [names[i] for i in shown]
-        return draw_lines(ax, values[:, shown], chosen, self.sides, self.side_names, self.strength, **options)
+        ax.set(ylabel="standard deviations from the mean", title=f"{len(values)} basis vectors{note}")
+        ax.grid(axis="x", alpha=0.3)
+        ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
+        return artists
+
+    def _shares(self) -> Array:
+        """Sizes of the weights, relative to the largest."""
+        return self.strength / max(float(self.strength.max(initial=0.0)), 1e-300)
 
 
-def draw_lines(
-    ax: Any, values: Array, names: list[str], sides: Array, side_names: list[str], strength: Array, **options: Any
-) -> list[Any]:
-    """Draw each vector as a line across the features; `values` (m, d) are in standard deviations from the mean."""
-    artists: list[Any] = []
-    of_side: dict[int, Any] = {}
-    largest = max(float(strength.max(initial=0.0)), 1e-300)
-    for vector, side, size in zip(values, sides, strength, strict=True):
-        look = {"color": colour(side), "linestyle": ("-", "--", "-.", ":")[side % 4], "linewidth": 1.0}
-        look |= {"alpha": 0.25 + 0.65 * size / largest, "label": f"for {side_names[side]}", **options}
-        artists += ax.plot(np.arange(len(names)), vector, **look)
-        of_side.setdefault(int(side), artists[-1])
-    short = [name if len(name) <= 18 else name[:17] + "…" for name in names]
-    ax.set_xticks(np.arange(len(names)), short, rotation=90 if len(names) > 8 else 30)
-    ax.tick_params(axis="x", labelsize="small")
-    ax.set_ylabel("standard deviations from the mean")
-    ax.grid(axis="x", alpha=0.3)
-    ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
-    return artists
+def _grid(low: Array, high: Array, resolution: int) -> tuple[Array, Array, Array]:
+    """A grid over a rectangle, as from `numpy.meshgrid`, and its points as rows."""
+    xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
+    return xx0, xx1, np.column_stack([xx0.ravel(), xx1.ravel()])
 
 
 def resolve_kind(
@@ -275,7 +271,7 @@ def resolve_kind(
     return ("images" if kind == "auto" else kind), image_shape
 
 
-def sides_of(model: Any) -> tuple[Array, list[str]]:
+def sides_of(model: Model) -> tuple[Array, list[str]]:
     """Which class every basis vector speaks for, as numbers (m,), and the names of these numbers.
 
     Two classes (or one output): the sign of the weight.  More: the class whose score a vector raises most, found by
@@ -321,7 +317,7 @@ def image_shape_of(X: Any) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class BoundaryStep:
-    """What one step saw on the grid: decision values of every candidate's estimated machine, and the winner's place."""
+    """What one step saw on the grid: decision values of every candidate's estimated model, and the winner's place."""
 
     n_basis: int  # size that the winner makes
     values: Array  # (k, rows, columns)
@@ -356,8 +352,8 @@ class CandidateBoundariesDisplay:
     >>> from kompakt import FEESVC
     >>> from kompakt.plots import CandidateBoundariesDisplay
     >>> X, y = make_moons(120, noise=0.2, random_state=0)
-    >>> machine = FEESVC(C=10.0, patience=8, random_state=0)
-    >>> display = CandidateBoundariesDisplay.from_estimator(machine, X, y, steps=(3, 5), resolution=20)
+    >>> estimator = FEESVC(C=10.0, random_state=0)
+    >>> display = CandidateBoundariesDisplay.from_estimator(estimator, X, y, steps=(3, 5), resolution=20)
     >>> [step.n_basis for step in display.steps]
     [3, 5]
     """
@@ -379,7 +375,7 @@ class CandidateBoundariesDisplay:
         axes: Any = None,
         **line_options: Any,
     ) -> CandidateBoundariesDisplay:
-        """Grow a machine with the estimator's parameters on X, y and draw its steps; the estimator stays as it is.
+        """Grow a model with the estimator's parameters on X, y and draw its steps; the estimator stays as it is.
 
         Parameters
         ----------
@@ -397,10 +393,7 @@ class CandidateBoundariesDisplay:
         **line_options
             For the contours.
         """
-        from sklearn.base import clone
-
-        machine = clone(estimator)
-        if machine.selection == "gsvc":
+        if estimator.selection == "gsvc":
             raise ValueError("selection='gsvc' tries no candidates, so there is nothing to draw; use 'fee' or 'sgma'.")
         rows = np.asarray(X, dtype=np.float64)
         classes, labels = np.unique(y, return_inverse=True)
@@ -410,10 +403,8 @@ class CandidateBoundariesDisplay:
                 f"{len(classes)} classes."
             )
         margin = 0.1 * np.ptp(rows, axis=0)
-        low, high = rows.min(axis=0) - margin, rows.max(axis=0) + margin
-        xx0, xx1 = np.meshgrid(*(np.linspace(a, b, resolution) for a, b in zip(low, high, strict=True)))
-        grid = np.column_stack([xx0.ravel(), xx1.ravel()])
-        found = machine.trace_candidates(rows, labels, grid, steps)
+        xx0, xx1, grid = _grid(rows.min(axis=0) - margin, rows.max(axis=0) + margin, resolution)
+        found = clone(estimator).trace_candidates(rows, labels, grid, steps)
         drawn = [BoundaryStep(n, values.reshape(-1, *xx0.shape), winner) for n, values, winner in found]
         return cls(xx0, xx1, drawn, rows, labels).plot(axes=axes, **line_options)
 
@@ -439,5 +430,5 @@ class CandidateBoundariesDisplay:
 
     def _line(self, ax: Any, values: Array, line_options: dict[str, Any], **style: Any) -> Any:
         if values.min() > 0.0 or values.max() < 0.0:
-            return None  # this machine gives one class everywhere on the grid: it has no boundary
+            return None  # this candidate gives one class everywhere on the grid: it has no boundary
         return ax.contour(self.xx0, self.xx1, values, levels=[0.0], **{"colors": "k", **style, **line_options})

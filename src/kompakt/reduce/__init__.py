@@ -1,9 +1,8 @@
 """Reduce the training set instead of the basis: local sampling and CGLQ on any exact SVM."""
 
 from kompakt.reduce.cglq import cglq
-from kompakt.reduce.indecision import IndecisionStudy, indecision_probability, indecision_study
+from kompakt.reduce.indecision import indecision_probability
 from kompakt.reduce.local_sampling import (
-    LocalSample,
     ReducedSet,
     ReductionWarning,
     SubsamplePlan,
@@ -13,15 +12,12 @@ from kompakt.reduce.local_sampling import (
 )
 
 __all__ = [
-    "IndecisionStudy",
-    "LocalSample",
     "ReducedSet",
     "ReductionWarning",
     "SubsamplePlan",
     "cglq",
     "draw_subsamples",
     "indecision_probability",
-    "indecision_study",
     "local_sampling",
     "plan_subsamples",
 ]

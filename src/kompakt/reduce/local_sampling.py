@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.metrics import euclidean_distances
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from kompakt.parallel import ordered_map
@@ -100,39 +101,30 @@ def plan_subsamples(
     """
     counts = np.asarray(class_counts)
     n = int(counts.sum())
-    least = _least_size(min_subsample_size, counts, n_features)
-    if isinstance(delta, str):
-        if delta != "auto":
-            raise ValueError(f"delta must be 'auto' or a number between 0 and 1; got {delta!r}.")
-        wanted = WANTED if isinstance(n_subsamples, str) else int(n_subsamples)
+    least = _whole("min_subsample_size", min_subsample_size, 2)
+    if least is None:
+        rare = int(np.ceil(LEAST_OF_A_CLASS * n / max(1, counts.min())))
+        least = max(LEAST_SIZE, 5 * n_features, rare)
+    L = _whole("n_subsamples", n_subsamples, 1)
+    if isinstance(delta, str) and delta == "auto":
         share = float(np.clip(n_features / 1000.0, 0.01, 0.10))
-        share = max(share, min(0.5, wanted * least / n))
+        share = max(share, min(0.5, (L or WANTED) * least / n))
     elif not isinstance(delta, Real) or isinstance(delta, bool) or not 0 < float(delta) < 1:
         raise ValueError(f"delta must be 'auto' or a number between 0 and 1 (a share of the rows); got {delta!r}.")
     else:
         share = float(delta)
-    if isinstance(n_subsamples, str):
-        if n_subsamples != "auto":
-            raise ValueError(f"n_subsamples must be 'auto' or a whole number of at least 1; got {n_subsamples!r}.")
-        L = int(np.clip(share * n // least, 1, MOST))
-    elif not isinstance(n_subsamples, Integral) or isinstance(n_subsamples, bool) or n_subsamples < 1:
-        raise ValueError(f"n_subsamples must be 'auto' or a whole number of at least 1; got {n_subsamples!r}.")
-    else:
-        L = int(n_subsamples)
+    L = L or int(np.clip(share * n // least, 1, MOST))
     size = int(share * n / L + 1e-9)  # floor(delta n / L); 1e-9 mends products such as 0.29 * 100
-    plan = SubsamplePlan(share, L, size)
     logger.info("subsamples: %d of %d rows (delta=%.4g, smallest size wanted %d)", L, size, share, least)
-    return plan
+    return SubsamplePlan(share, L, size)
 
 
-def _least_size(given: Any, counts: Array, n_features: int) -> int:
-    if isinstance(given, str):
-        if given != "auto":
-            raise ValueError(f"min_subsample_size must be 'auto' or a whole number of at least 2; got {given!r}.")
-        rare = int(np.ceil(LEAST_OF_A_CLASS * counts.sum() / max(1, counts.min())))
-        return max(LEAST_SIZE, 5 * n_features, rare)
-    if not isinstance(given, Integral) or isinstance(given, bool) or given < 2:
-        raise ValueError(f"min_subsample_size must be 'auto' or a whole number of at least 2; got {given!r}.")
+def _whole(name: str, given: Any, least: int) -> int | None:
+    """A whole number, or None for "auto"."""
+    if isinstance(given, str) and given == "auto":
+        return None
+    if not isinstance(given, Integral) or isinstance(given, bool) or given < least:
+        raise ValueError(f"{name} must be 'auto' or a whole number of at least {least}; got {given!r}.")
     return int(given)
 
 
@@ -208,9 +200,7 @@ def support_positions(fitted: Any, X: Any, y: Array) -> Array:
     return np.flatnonzero(margins <= 1.0 + 1e-3)
 
 
-def support_of_subsamples(
-    fit: FitRows, X: Any, y: Array, subsamples: Sequence[Array], run: Run
-) -> tuple[Array, int]:
+def support_of_subsamples(fit: FitRows, X: Any, y: Array, subsamples: Sequence[Array], run: Run) -> tuple[Array, int]:
     """Train on every subsample: the union V of their support vectors (step (ii)), and how many had one class only.
 
     A subsample with one class has no SVM: it is left out and reported.
@@ -232,7 +222,7 @@ def support_of_subsamples(
         labels = y[rows]
         if np.all(labels == labels[0]):
             return None
-        return rows[support_positions(fit(rows), X[rows], labels)]
+        return np.asarray(rows[support_positions(fit(rows), X[rows], labels)])
 
     found = list(run.tracked(ordered_map(one, list(subsamples)), "subsamples", len(subsamples)))
     good = [rows for rows in found if rows is not None and len(rows)]
@@ -299,7 +289,7 @@ def kth_distances(V: Any, k: int) -> Array:
     """Distance of every row of V to its k-th nearest other row (step (iii)), (m,)."""
     index = NearestNeighbors(n_neighbors=k, algorithm=search_method(V)).fit(near_origin(V))
     # called without rows, scikit-learn leaves out each point itself, also among duplicates of it
-    return index.kneighbors()[0][:, k - 1]
+    return np.asarray(index.kneighbors()[0][:, k - 1])
 
 
 def near_origin(X: Any) -> Any:
@@ -331,12 +321,8 @@ def nearest_index(X: Any, k: int) -> NearestNeighbors:
     return NearestNeighbors(n_neighbors=k, algorithm=method).fit(X)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Rows within the radius of centres, of one block of rows: parallel arrays, rows increasing."""
-
-    rows: Array
-    centres: Array
+#: parallel arrays: rows, increasing, and centres that lie within the radius of each other
+Pairs = tuple[Array, Array]
 
 
 class BallSearch:
@@ -350,7 +336,7 @@ class BallSearch:
     >>> import numpy as np
     >>> from kompakt.reduce.local_sampling import BallSearch
     >>> search = BallSearch(np.array([[0.0], [1.0], [5.0]]), np.array([[0.4], [5.0]]))
-    >>> [(pairs.rows.tolist(), pairs.centres.tolist()) for pairs in search.blocks(0.5)]
+    >>> [(rows.tolist(), centres.tolist()) for rows, centres in search.blocks(0.5)]
     [([0, 2], [0, 1])]
     """
 
@@ -359,13 +345,13 @@ class BallSearch:
         self.method = search_method(X) if method is None else method
         n, m = X.shape[0], max(1, centres.shape[0])
         self.block_rows = max(1, min(n, _BLOCK_ENTRIES // m)) if self.method == "brute" else 8192
-        self._tree = KDTree(centres) if self.method == "kd_tree" else None
         self._known: tuple[float, list[tuple[Pairs, Array]]] | None = None
-        if self.method == "brute":
+        if self.method == "kd_tree":
+            self._tree = KDTree(centres)
+        else:
             # distances near zero must not drown in the squares of a far-away origin
             self._shift = None if sparse.issparse(X) else np.asarray(centres, dtype=np.float64).mean(axis=0)
             self._C = self._near_origin(centres)
-            self._squares = _row_squares(self._C)
 
     def _near_origin(self, rows: Any) -> Any:
         rows = rows.astype(np.float64) if sparse.issparse(rows) else np.asarray(rows, dtype=np.float64)
@@ -379,25 +365,22 @@ class BallSearch:
     def remember(self, radius: float) -> None:
         """Search once for all radii up to this one, where the pairs are few enough to be held."""
         n_blocks = -(-self.X.shape[0] // self.block_rows)
-        if len(self.pairs(0, radius).rows) * n_blocks <= _KEPT_PAIRS:
-            self._known = radius, [(pairs, self._distances(pairs)) for pairs in self.blocks(radius)]
-
-    def _distances(self, pairs: Pairs) -> Array:
-        apart = self.X[pairs.rows] - self.centres[pairs.centres]
-        return np.sqrt(_row_squares(apart))
+        if len(self.pairs(0, radius)[0]) * n_blocks <= _KEPT_PAIRS:
+            found = list(self.blocks(radius))
+            apart = (self.X[rows] - self.centres[centres] for rows, centres in found)
+            distances = [np.sqrt(_row_squares(difference)) for difference in apart]
+            self._known = radius, list(zip(found, distances, strict=True))
 
     def pairs(self, start: int, radius: float) -> Pairs:
         """Pairs of the block that begins with row `start`."""
         if self._known is not None and radius <= self._known[0]:
             pairs, distances = self._known[1][start // self.block_rows]
-            inside = distances <= radius
-            return Pairs(pairs.rows[inside], pairs.centres[inside])
+            return _some(pairs, distances <= radius)
         block = self.X[start : start + self.block_rows]
-        rows, centres = self._in_tree(block, radius) if self._tree is not None else self._brute(block, radius)
-        return Pairs(rows + start, centres)
+        rows, centres = self._in_tree(block, radius) if self.method == "kd_tree" else self._brute(block, radius)
+        return rows + start, centres
 
     def _in_tree(self, block: Any, radius: float) -> tuple[Array, Array]:
-        assert self._tree is not None
         found = self._tree.query_radius(block, radius)
         counts = np.fromiter((len(centres) for centres in found), dtype=np.intp, count=len(found))
         centres = np.concatenate(found).astype(np.intp) if len(found) else np.empty(0, dtype=np.intp)
@@ -406,29 +389,24 @@ class BallSearch:
 
     def _brute(self, block: Any, radius: float) -> tuple[Array, Array]:
         B = self._near_origin(block)
-        squares = _row_squares(B)
-        products = B @ self._C.T
-        D = products.toarray() if sparse.issparse(products) else products
-        D *= -2.0
-        D += squares[:, None]
-        D += self._squares
+        D = euclidean_distances(B, self._C, squared=True)
         # |x|^2 - 2xz + |z|^2 is wrong by a few roundings of |x|^2 + |z|^2: pairs nearer to the edge are looked at again
-        slack = 1e-12 * (float(squares.max(initial=0.0)) + float(self._squares.max(initial=0.0)))
+        slack = 1e-12 * sum(float(_row_squares(A).max(initial=0.0)) for A in (B, self._C))
         rows, centres = np.nonzero(D <= radius * radius + slack)
-        edge = np.flatnonzero(np.abs(D[rows, centres] - radius * radius) <= slack)
-        if len(edge):
-            apart = B[rows[edge]] - self._C[centres[edge]]
-            inside = np.sqrt(_row_squares(apart)) <= radius
-            keep = np.ones(len(rows), dtype=bool)
-            keep[edge] = inside
-            rows, centres = rows[keep], centres[keep]
-        return rows, centres
+        beyond = D[rows, centres] - radius * radius
+        inside, edge = beyond <= 0, np.flatnonzero(np.abs(beyond) <= slack)
+        inside[edge] = np.sqrt(_row_squares(B[rows[edge]] - self._C[centres[edge]])) <= radius
+        return rows[inside], centres[inside]
+
+
+def _some(pairs: Pairs, which: Array) -> Pairs:
+    return pairs[0][which], pairs[1][which]
 
 
 def _row_squares(A: Any) -> Array:
     if sparse.issparse(A):
         return np.asarray(A.multiply(A).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", A, A)
+    return np.asarray(np.einsum("ij,ij->i", A, A))
 
 
 def draw_from_balls(
@@ -461,23 +439,20 @@ def draw_from_balls(
     counts = np.zeros(m, dtype=np.int64)
     kept: list[Pairs | None] = []
     n_kept = 0
-    for pairs in search.blocks(radius):
-        inside = allowed[pairs.rows]
-        pairs = Pairs(pairs.rows[inside], pairs.centres[inside])
-        counts += np.bincount(pairs.centres, minlength=m)
-        n_kept += len(pairs.rows)
+    for found in search.blocks(radius):
+        pairs = _some(found, allowed[found[0]])
+        counts += np.bincount(pairs[1], minlength=m)
+        n_kept += len(pairs[0])
         kept.append(pairs if n_kept <= _KEPT_PAIRS else None)
     wanted = np.clip(np.asarray(share(counts), dtype=np.float64), 0.0, counts)
     missing = np.minimum(np.floor(wanted + rng.random(m)).astype(np.int64), counts)
     left = counts.copy()
     drawn = np.zeros(search.X.shape[0], dtype=bool)
-    for number, stored in enumerate(kept):
-        block = stored
+    for number, block in enumerate(kept):
         if block is None:
-            block = search.pairs(number * search.block_rows, radius)
-            inside = allowed[block.rows]
-            block = Pairs(block.rows[inside], block.centres[inside])
-        here = np.bincount(block.centres, minlength=m)
+            found = search.pairs(number * search.block_rows, radius)
+            block = _some(found, allowed[found[0]])
+        here = np.bincount(block[1], minlength=m)
         take = rng.hypergeometric(here, left - here, missing)
         left, missing = left - here, missing - take
         drawn[_some_of_each(block, here, take, rng)] = True
@@ -486,16 +461,14 @@ def draw_from_balls(
 
 def _some_of_each(block: Pairs, here: Array, take: Array, rng: np.random.Generator) -> Array:
     """Rows of a block: `take[j]` of the `here[j]` rows of ball j, at random."""
-    if not len(block.rows):
-        return block.rows
-    whole = (take == here)[block.centres]  # nothing to choose
+    rows, centres = block
+    whole = (take == here)[centres]  # nothing to choose
     some = (take < here) & (take > 0)
-    partly = np.flatnonzero(some[block.centres])
-    centres = block.centres[partly]
-    order = partly[np.lexsort((rng.random(len(partly)), centres))]
+    partly = np.flatnonzero(some[centres])
+    order = partly[np.lexsort((rng.random(len(partly)), centres[partly]))]
     here, take = here[some], take[some]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(here) - here, here)
-    return np.concatenate([block.rows[whole], block.rows[order[rank < np.repeat(take, here)]]])
+    return np.concatenate([rows[whole], rows[order[rank < np.repeat(take, here)]]])
 
 
 T = TypeVar("T")
@@ -585,7 +558,7 @@ def intensities(radii: Array) -> Array:
     if not len(positive):
         return np.full(len(radii), 1.0 / len(radii))
     inverse = 1.0 / np.maximum(radii, positive.min())
-    return inverse / inverse.sum()
+    return np.asarray(inverse / inverse.sum())
 
 
 #: intensity -> rows wanted from each ball, given the weights eta (m,), the rows in each ball (m,) and the rows in X \ T
@@ -605,10 +578,9 @@ INTENSITY: dict[str, Callable[[Array, Array, int], Array]] = {
 
 def median_radius(radii: Array) -> float:
     """The median rho of the radii; of the positive ones, with a warning, where duplicates make it zero."""
-    rho = float(np.median(radii))
+    rho, positive = float(np.median(radii)), radii[radii > 0]
     if rho > 0:
         return rho
-    positive = radii[radii > 0]
     if len(positive):
         warnings.warn(
             f"{len(radii) - len(positive)} of {len(radii)} support vectors have so many exact copies that their "
@@ -668,6 +640,8 @@ class ReducedSet:
         One record per training set that was tried.
     seconds : dict
         Time of every phase.
+    beta, radius, n_drawn, subsamples, radii, n_one_class
+        Of local sampling: V and what was drawn around it, in balls of beta times the median radius.
     """
 
     rows: Array
@@ -678,12 +652,6 @@ class ReducedSet:
     initial_support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class LocalSample(ReducedSet):
-    """A reduced set by local sampling: V and what was drawn around it, in balls of beta times the median radius."""
-
     beta: float = 0.0
     radius: float = 0.0
     n_drawn: int = 0
@@ -712,7 +680,7 @@ def local_sampling(
     reweight: bool = False,
     max_train: int | None = None,
     search_train: int | None = None,
-) -> LocalSample:
+) -> ReducedSet:
     """Steps (i) to (v), for one beta or for growing ones while the validation error falls (section 3.1).
 
     Parameters
@@ -746,7 +714,7 @@ def local_sampling(
 
     Returns
     -------
-    LocalSample
+    ReducedSet
     """
     rng = np.random.default_rng(run.key)
     clock = Clock()
@@ -767,13 +735,13 @@ def local_sampling(
     wanted = INTENSITY[intensity]
     history: list[dict[str, Any]] = []
 
-    def sample(beta: float, most: int | None) -> LocalSample:
+    def sample(beta: float, most: int | None) -> ReducedSet:
         with clock.phase("sampling"):
             draw_rng = np.random.default_rng([run.key, round(1e6 * beta)])  # what a beta draws depends on it alone
             D, counts = draw_from_balls(search, beta * rho, lambda c: wanted(eta, c, n_rest), allowed, draw_rng)
             D = thinned(D, most, m, draw_rng)
             rows = with_every_class(np.union1d(V, D), y, pool, draw_rng)
-            step = LocalSample(rows, beta=beta, radius=beta * rho, n_drawn=len(D))
+            step = ReducedSet(rows, beta=beta, radius=beta * rho, n_drawn=len(D))
             # C weighs the sum of all rows' losses: with fewer terms each must count for more, or the machine underfits
             step.factor = len(pool) / len(rows) if reweight else 1.0
         facts = {"beta": beta, "n_in_balls": int(counts.sum()), "n_drawn": len(D), "n_train": len(step.rows)}

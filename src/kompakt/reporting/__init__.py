@@ -1,4 +1,4 @@
-"""One self-contained page about a trained machine; nothing imports it but the command line."""
+"""One self-contained page about a fitted model; nothing imports it but the command line."""
 
 from kompakt.reporting.page import report
 

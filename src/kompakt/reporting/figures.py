@@ -15,13 +15,11 @@ from markupsafe import Markup
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from scipy import sparse
 
-from kompakt.model import Model
 from kompakt.plots.curves import SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
-from kompakt.plots.vectors import BasisVectorsDisplay, draw_lines, resolve_kind, sides_of
-from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Sample, moments_of
+from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
+from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Subject, dense, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
 
@@ -51,19 +49,18 @@ _STYLE = {
 }
 #: identities of what the slider moves
 MOVING = ("marker-rule", "marker-dot", "residuals")
-#: how vectors are drawn: at most how many, and what a screen reader says of it
+#: how vectors are drawn: at most how many, how high (images: as their grid), and what a screen reader says of it
 _KINDS = {
-    "scatter": (400, "on the decision regions"),
-    "images": (60, "as pictures"),
-    "parallel": (60, "as lines across the features"),
+    "scatter": (400, 4.2, "on the decision regions"),
+    "images": (60, 7.0, "as pictures"),
+    "parallel": (60, 5.0, "as lines across the features"),
 }
 #: features that the lines go across, rows behind the points
 _MOST_AXES, _MOST_ROWS = 14, 600
 
 
 def draw_figures(
-    model: Model,
-    sample: Sample,
+    subject: Subject,
     measured: Measurements,
     order: Array,
     relevant: Array,
@@ -73,7 +70,7 @@ def draw_figures(
     image_shape: tuple[int, int] | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """All figures by name, and the places on them that the slider moves things to."""
-    regression = not sample.classes
+    regression, model = not subject.classes, subject.model
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         # text is drawn by the browser, whose fonts know more letters than Matplotlib's
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
@@ -81,17 +78,25 @@ def draw_figures(
         # a regressor's fit measures its own loss, in other units than the errors here
         figures["errors"], places = _errors(measured, None if regression else size_errors, regression)
         if regression:
-            figures["residuals"], more = _residuals(sample, measured)
+            figures["residuals"], more = _residuals(subject, measured)
             places |= more
-            figures["target"] = _target(sample.y[:, 0])
-            if size_errors is not None:
-                figures["losses"] = _losses(size_errors, model.n_basis_)
+            figure, ax = _new()
+            ax.hist(subject.y[:, 0], bins=24, color=colour(0), rwidth=0.95)
+            ax.set(xlabel="target", ylabel="rows")
+            ax.grid(axis="x", visible=False)
+            figures["target"] = inline_svg(figure, "target", "Histogram of the target values")
+        if regression and size_errors is not None:
+            figure, ax = _new()
+            SizePathDisplay(size_errors.sizes, size_errors.errors, model.n_basis_).plot(ax=ax)
+            ax.set(ylabel="mean loss")
+            ax.set_ylim(bottom=0.0)
+            said = "Loss recorded during the fit against the number of vectors"
+            figures["losses"] = inline_svg(figure, "losses", said)
         if search is not None:
             figures["search"] = _search(search)
-        figures["calibration"] = _calibration(reliability, sample)
-        vectors = model.basis_vectors_
-        if model.n_basis_ and vectors is not None and model.kernel.name != "callable":
-            figures["vectors"] = _vectors(model, sample, vectors, order, relevant, image_shape)
+        figures["calibration"] = _calibration(reliability, subject)
+        if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
+            figures["vectors"] = _vectors(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
 
 
@@ -209,19 +214,11 @@ def _errors(measured: Measurements, recorded: SizeErrors | None, regression: boo
     return svg, dict(zip(("x", "y"), _places(ax, sizes, values), strict=True))
 
 
-def _losses(recorded: SizeErrors, chosen: int) -> Markup:
-    figure, ax = _new()
-    SizePathDisplay(recorded.sizes, recorded.errors, chosen).plot(ax=ax)
-    ax.set(ylabel="mean loss")
-    ax.set_ylim(bottom=0.0)
-    return inline_svg(figure, "losses", "Loss recorded during the fit against the number of vectors")
-
-
-def _residuals(sample: Sample, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
+def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
     """Residuals against predictions of the rows drawn, at every size."""
     assert measured.predictions is not None
     figure, ax = _new()
-    residuals = sample.y[measured.drawn, 0] - measured.predictions
+    residuals = subject.y[measured.drawn, 0] - measured.predictions
     low, high = np.quantile(measured.predictions, [0.002, 0.998])
     edge = float(np.quantile(np.abs(residuals), 0.995)) or 1.0
     x, y = np.clip(measured.predictions, low, high), np.clip(residuals, -edge, edge)
@@ -232,14 +229,6 @@ def _residuals(sample: Sample, measured: Measurements) -> tuple[Markup, dict[str
     ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
     svg = inline_svg(figure, "residuals-figure", "Residuals against predictions")
     return svg, dict(zip(("rx", "ry"), _places(ax, x, y), strict=True))
-
-
-def _target(values: Array) -> Markup:
-    figure, ax = _new()
-    ax.hist(values, bins=24, color=colour(0), rwidth=0.95)
-    ax.set(xlabel="target", ylabel="rows")
-    ax.grid(axis="x", visible=False)
-    return inline_svg(figure, "target", "Histogram of the target values")
 
 
 def _search(search: Search) -> Markup:
@@ -273,7 +262,7 @@ def _search(search: Search) -> Markup:
     return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
 
 
-def _calibration(found: Reliability, sample: Sample) -> Markup:
+def _calibration(found: Reliability, subject: Subject) -> Markup:
     figure, ax = _new()
     fx = 100.0 if found.kind == "probability" else 1.0
     fy = 1.0 if found.kind == "value" else 100.0
@@ -282,7 +271,7 @@ def _calibration(found: Reliability, sample: Sample) -> Markup:
         labels = "mean prediction", "mean target"
         ends = [float(min(x.min(), low.min())), float(max(x.max(), high.max()))]
     else:
-        came = f"rows of class {shortened(sample.classes[1], 24)} (%)" if found.binary else "right predictions (%)"
+        came = f"rows of class {shortened(subject.classes[1], 24)} (%)" if found.binary else "right predictions (%)"
         lead = "decision value" if found.binary else "lead of the predicted class"
         labels = ("probability said (%)" if found.kind == "probability" else lead), came
         ends = [0.0, 100.0]
@@ -298,48 +287,43 @@ def _calibration(found: Reliability, sample: Sample) -> Markup:
 
 
 def _vectors(
-    model: Model, sample: Sample, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
+    subject: Subject, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
-    kind, shape = resolve_kind("auto", shape, vectors, sample.X)
-    most, said = _KINDS[kind]
-    shown = order[:most]
+    model = subject.model
+    kind, shape = resolve_kind("auto", shape, vectors, subject.X)
+    most, height, said = _KINDS[kind]
+    shown, axes = order[:most], relevant[:_MOST_AXES] if kind == "parallel" else np.arange(model.n_features)
     sides, classes = sides_of(model)
-    sides, strength = sides[shown], np.linalg.norm(model.weights[shown], axis=1)
+    sides = sides[shown]
     names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
-    facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown)}
-    marks: list[tuple[Any, list[str] | None, Sequence[int]]]
+    facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown), "n_axes": len(axes)}
+    known: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
+    style = {}
     if kind == "scatter":
-        figure, ax = _new(4.2)
-        rows = sample.X[:_MOST_ROWS]
-        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        known = np.isfinite(rows).all(axis=1)
-        labels = sample.y[:_MOST_ROWS][known] if sample.classes else None
-        features = [shortened(name, 30) for name in sample.feature_names]
-        behind: dict[str, Any] = {"model": model, "X": rows[known], "labels": labels, "feature_names": features}
-        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, strength=strength, **behind).plot(ax=ax)
-        members = [np.flatnonzero(sides == side).tolist() for side in np.unique(sides)]
-        marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, members, strict=True)]
-        facts["n_rows"] = int(known.sum())
+        rows = dense(subject.X[:_MOST_ROWS])
+        finite = np.isfinite(rows).all(axis=1)
+        labels = subject.y[:_MOST_ROWS][finite] if subject.classes else None
+        known |= {"model": model, "X": rows[finite], "labels": labels}
+        facts["n_rows"] = int(finite.sum())
     elif kind == "images":
-        columns = int(np.ceil(np.sqrt(len(shown))))
-        figure, ax = _new(7.0 * np.ceil(len(shown) / columns) / columns)
-        display = BasisVectorsDisplay(vectors[shown], sides, names, kind, image_shape=shape).plot(ax=ax)
-        marks = [(artist, [titles[k]], [k]) for k, artist in enumerate(display.artists_)]
-        marks += [(name, None, [k]) for k, name in enumerate(ax.texts)]
+        columns = np.ceil(np.sqrt(len(shown)))
+        height *= np.ceil(len(shown) / columns) / columns
     else:
-        figure, ax = _new(5.0)
-        axes = relevant[:_MOST_AXES]
-        mean, variance = moments_of(sample.X[:MOMENT_ROWS][:, axes])
-        values = (vectors[shown][:, axes] - mean) / np.sqrt(np.where(variance > 0, variance, 1.0))
-        lines = draw_lines(ax, values, [sample.feature_names[j] for j in axes], sides, names, strength, linewidth=1.5)
-        # refinement may carry a vector far along what the kernel ignores
-        edge = float(np.clip(np.quantile(np.abs(values), 0.99), 1.0, 4.0))
-        ax.set_ylim(-edge, edge)
-        marks = [(line, [titles[k]], [k]) for k, line in enumerate(lines)]
-        facts |= {"n_axes": len(axes), "edge": edge if np.any(np.abs(values) > edge) else None}
+        known["moments"], style = moments_of(subject.X[:MOMENT_ROWS][:, axes]), {"linewidth": 1.5}
+    figure, ax = _new(height)
+    known["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
+    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **known).plot(ax=ax, **style)
     ax.set_title("")
+    marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, display.members_, strict=True)]
+    if kind == "images":
+        marks += [(name, [], [k]) for k, name in enumerate(ax.texts)]
+    elif kind == "parallel":  # refinement may carry a vector far along what the kernel ignores
+        values = np.abs([line.get_ydata() for line in display.artists_])
+        edge = float(np.clip(np.quantile(values, 0.99), 1.0, 4.0))
+        ax.set_ylim(-edge, edge)
+        facts["edge"] = edge if np.any(values > edge) else None
     legend = ax.get_legend()
     if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
         legend.remove()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import timeit
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import lstsq
+from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +19,7 @@ from kompakt.basis.gram import forward_select
 from kompakt.basis.path import sizes_up_to
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import Design
-from kompakt.estimators.compression import as_model
+from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.reporting.text import printable
 
@@ -27,8 +29,8 @@ Array = np.ndarray
 _LARGEST, _MOST_CANDIDATES, _MOST_VALUES = 512, 2000, 20_000_000
 #: rows that means and variances of the features are taken from
 MOMENT_ROWS = 5000
-#: outputs of all sizes in memory at once, rows of a timed batch, points of a scatter
-_CHUNK_VALUES, _BATCH, _POINTS = 8_000_000, 2048, 400
+#: rows of a timed batch, points of a scatter
+_BATCH, _POINTS = 2048, 400
 
 
 # -- the model and the rows ----------------------------------------------------------------------------------
@@ -36,65 +38,58 @@ _CHUNK_VALUES, _BATCH, _POINTS = 8_000_000, 2048, 400
 
 @dataclass(frozen=True)
 class Subject:
-    """The model, the estimator that trained it (None for a bare `Model`), and what was done to reach it."""
+    """What the page is about: a model, the estimator that trained it, and the rows that it is measured on."""
 
     model: Model
-    estimator: Any
+    estimator: Any  # None for a bare `Model`
     name: str
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows and targets that everything is measured on."""
-
+    notes: list[str]
     X: Any  # dense or CSR
     y: Array  # class numbers (n,), or values (n, L)
     n_given: int
     classes: list[str]  # names of the class numbers; empty for regression
     counts: Array  # rows of each class, among all given
     feature_names: list[str]
-    notes: list[str]
 
     @property
     def n_rows(self) -> int:
         return int(self.X.shape[0])
 
 
-def subject_of(given: Any, X: Any) -> tuple[Subject, Any]:
-    """The model to report on, and X as that model wants it.
+def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
+    """The model to report on, and at most `max_rows` of the given rows, checked.
 
     A pipeline whose steps can be put into a model (scalers) is one model; otherwise its last step is reported on the
     rows that the steps before it make.
     """
+    notes: list[str] = []
+    columns = getattr(X, "columns", None)
     if isinstance(given, Model):
-        source = given.meta.get("estimator") or given.meta.get("source")
-        return Subject(given, None, str(source) if source else f"kompakt {given.kind}"), X
-    if hasattr(given, "fit") and not isinstance(given, type):
-        check_is_fitted(given)
-    inner = getattr(given, "best_estimator_", given)
-    if not hasattr(inner, "steps"):
-        return Subject(as_model(inner), inner, type(inner).__name__), X
-    last = inner.steps[-1][1]
-    last = getattr(last, "best_estimator_", last)
-    try:
-        return Subject(as_model(inner), last, type(last).__name__), X
-    except TypeError:
-        model = as_model(last)
-        steps = " → ".join(type(step).__name__ for _, step in inner.steps[:-1])
-        note = f"The machine is the last step of a pipeline; features are what {steps} makes of the given columns."
-        name = f"{type(given).__name__} with {type(last).__name__}"
-        return Subject(model, last, name, [note]), inner[:-1].transform(X)
-
-
-def sample_of(subject: Subject, X: Any, y: Any, max_rows: int, seed: int) -> Sample:
-    """Check the rows and targets, and take at most `max_rows` of them at random."""
-    model = subject.model
+        model, estimator = given, None
+        name = str(model.meta.get("estimator") or model.meta.get("source") or f"kompakt {model.kind}")
+    else:
+        if hasattr(given, "fit") and not isinstance(given, type):
+            check_is_fitted(given)
+        whole = getattr(given, "best_estimator_", given)
+        estimator = whole.steps[-1][1] if hasattr(whole, "steps") else whole
+        estimator = getattr(estimator, "best_estimator_", estimator)
+        name = type(estimator).__name__
+        try:
+            model = model_of(whole, svm=True)
+        except TypeError:
+            if whole is estimator:
+                raise
+            model, X = model_of(estimator, svm=True), whole[:-1].transform(X)
+            columns = getattr(X, "columns", None)
+            steps = " → ".join(type(step).__name__ for _, step in whole.steps[:-1])
+            notes += [
+                f"The machine is the last step of a pipeline; features are what {steps} makes of the given columns."
+            ]
+            name = f"{type(given).__name__} with {name}"
     names = [f"feature {number}" for number in range(model.n_features)]
-    known = model.feature_names, getattr(subject.estimator, "feature_names_in_", None), getattr(X, "columns", None)
-    for given in known:
-        if given is not None and len(given) == model.n_features:
-            names = [printable(name) for name in given]
+    for known in (model.feature_names, getattr(estimator, "feature_names_in_", None), columns):
+        if known is not None and len(known) == model.n_features:
+            names = [printable(one) for one in known]
             break
     finite: Any = True if model.input_fill is None else "allow-nan"
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
@@ -103,7 +98,6 @@ def sample_of(subject: Subject, X: Any, y: Any, max_rows: int, seed: int) -> Sam
     y = np.asarray(y)
     if len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows and y {len(y)}; expected one target per row.")
-    notes: list[str] = []
     classes: list[str] = []
     if model.kind == "regressor":
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
@@ -120,11 +114,11 @@ def sample_of(subject: Subject, X: Any, y: Any, max_rows: int, seed: int) -> Sam
         kept = np.sort(np.random.default_rng(seed).choice(n, max_rows, replace=False))
         X, y = X[kept], y[kept]
         notes.append(f"Measured on {max_rows:,} of the {n:,} given rows, drawn at random.")
-    return Sample(X, y, n, classes, counts, names, notes)
+    return Subject(model, estimator, name, notes, X, y, n, classes, counts, names)
 
 
 def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, list[str]]:
-    """Class numbers of the labels; labels that the model does not know get numbers after its own."""
+    """Class numbers of the labels, and their names; labels that the model does not know get numbers after its own."""
     known = np.array([-1, 1]) if model.classes is None else model.classes
     if y.ndim != 1:
         raise ValueError(f"y must have one label per row; got shape {y.shape}.")
@@ -135,65 +129,64 @@ def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, lis
             raise ValueError(
                 f"labels of type {y.dtype} cannot be compared with the machine's ({known.dtype}): {known[:5].tolist()}."
             ) from error
-    own = {label: number for number, label in enumerate(known.tolist())}
+    numbers = {label: number for number, label in enumerate(known.tolist())}
     labels, inverse = np.unique(y, return_inverse=True)
-    strangers = [label for label in labels.tolist() if label not in own]
+    strangers = [label for label in labels.tolist() if label not in numbers]
     if len(strangers) == len(labels):
         raise ValueError(
             f"no label in y is known to the machine: y has {strangers[:5]}, the machine {known[:5].tolist()}."
         )
     if strangers:
         notes.append(f"{len(strangers)} label(s) in y are unknown to the machine; their rows count as errors.")
-    numbers = own | {label: len(own) + i for i, label in enumerate(strangers)}
-    return np.array([numbers[label] for label in labels.tolist()])[inverse.ravel()], [
-        printable(name) for name in numbers
-    ]
+        numbers |= {label: number for number, label in enumerate(strangers, start=len(numbers))}
+    return np.array([numbers[label] for label in labels.tolist()])[inverse.ravel()], [*map(printable, numbers)]
 
 
 def moments_of(X: Any) -> tuple[Array, Array]:
-    """Mean and variance of every column over its known values; zeros for a column without any."""
-    if sparse.issparse(X):
-        mean = np.asarray(X.mean(axis=0)).ravel()
-        return mean, np.maximum(0.0, np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2)
-    known = np.isfinite(X)
-    count = np.maximum(1, known.sum(axis=0))
-    mean = np.where(known, X, 0.0).sum(axis=0) / count
-    return mean, np.sum(np.where(known, X - mean, 0.0) ** 2, axis=0) / count
+    """Mean and standard deviation of every column over its known values; zeros for a column without any."""
+    with np.errstate(invalid="ignore"):
+        scaler = StandardScaler(with_mean=False).fit(X)
+    return np.nan_to_num(scaler.mean_), np.sqrt(np.nan_to_num(scaler.var_))
 
 
-def spread_of(sample: Sample) -> Array:
-    """Standard deviation of every feature, in the units of the input."""
-    return np.asarray(np.sqrt(moments_of(sample.X[:MOMENT_ROWS])[1]))
+def relevance_of(subject: Subject) -> Array | None:
+    """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel.
 
-
-def relevance_of(model: Model, gamma: Any, sample: Sample) -> Array:
-    """Share of a feature in the kernel's distance: its gamma times its variance, both in the units of the kernel."""
+    None where the kernel has one gamma for all features.
+    """
+    gamma = getattr(subject.model.kernel, "gamma", 0.0)
+    if np.ndim(gamma) == 0:
+        return None
     # without the shift, which changes no variance and would make sparse rows dense
-    seen = replace(model, input_shift=None)._transformed(sample.X[:MOMENT_ROWS])
-    return np.asarray(np.abs(gamma) * moments_of(seen)[1])
+    seen = replace(subject.model, input_shift=None)._transformed(subject.X[:MOMENT_ROWS])
+    return np.asarray(np.abs(gamma) * moments_of(seen)[1] ** 2)
 
 
-def features_by_relevance(model: Model, sample: Sample) -> Array:
+def features_by_relevance(subject: Subject, relevance: Array | None) -> Array:
     """Features in the order of what they do for the kernel, or for the vectors where all widths are one."""
-    gamma = getattr(model.kernel, "gamma", 0.0)
-    if np.ndim(gamma):
-        return np.argsort(-relevance_of(model, gamma, sample), kind="stable")
-    vectors, spread = model.basis_vectors_, spread_of(sample)
-    if vectors is None or len(vectors) < 2:
-        return np.arange(model.n_features)
-    relative = np.divide(np.std(vectors, axis=0), spread, out=np.zeros(len(spread)), where=spread > 0)
-    return np.argsort(-relative, kind="stable")
+    vectors = subject.model.basis_vectors_
+    if relevance is None:
+        if vectors is None or len(vectors) < 2:
+            return np.arange(subject.model.n_features)
+        spread = moments_of(subject.X[:MOMENT_ROWS])[1]
+        relevance = np.divide(np.std(vectors, axis=0), spread, out=np.zeros(len(spread)), where=spread > 0)
+    return np.argsort(-relevance, kind="stable")
 
 
-def seems_trained_on(subject: Subject, X: Any) -> bool:
+def seems_trained_on(subject: Subject) -> bool:
     """Whether the basis rows are found in X where the fit took them: then X holds the training rows."""
     indices = getattr(subject.estimator, "basis_indices_", None)
     vectors = getattr(subject.estimator, "basis_vectors_", None)
-    if indices is None or vectors is None or not len(indices) or max(indices) >= X.shape[0]:
+    if subject.n_rows < subject.n_given or indices is None or vectors is None:
         return False
-    rows = X[indices]
-    rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-    return rows.shape == vectors.shape and bool(np.array_equal(rows, vectors))
+    if not len(indices) or max(indices) >= subject.n_rows:
+        return False
+    return bool(np.array_equal(dense(subject.X[indices]), vectors))
+
+
+def dense(X: Any) -> Array:
+    """Rows as a dense array."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X)
 
 
 # -- smaller models inside the given one -----------------------------------------------------------------------
@@ -271,50 +264,31 @@ class Measurements:
     predictions: Array | None = None  # (S, len(drawn)) of the first output
 
 
-def measure(models: list[Model], sample: Sample) -> Measurements:
-    """Run models of growing size, each on the first vectors of the next but the last, over the rows in one pass."""
-    *smaller, model = models
-    n, S, L = sample.n_rows, len(models), model.weights.shape[1]
-    if smaller:  # all of them as one model with many outputs, on the vectors that any of them uses
-        weights = np.zeros((smaller[-1].n_basis_, len(smaller) * L))
-        for s, one in enumerate(smaller):
-            weights[: one.n_basis_, s * L : (s + 1) * L] = one.weights
-        intercept = np.concatenate([one.intercept for one in smaller])
-        stacked = replace(
-            smaller[-1], weights=weights, intercept=intercept, kind="regressor", classes=None, squeeze=False
-        )
-    outputs = np.empty((n, L))
-    # per size and row the predicted class, or the first output; for values also the sums of squared errors
-    predicted = np.empty((S, n), dtype=np.intp if sample.classes else np.float64)
-    squares = np.zeros((S, L))
-    chunk = max(1024, _CHUNK_VALUES // (S * L))
-    for start in range(0, n, chunk):
-        rows = slice(start, min(start + chunk, n))
-        outputs[rows] = model.outputs(sample.X[rows])
-        others = np.split(stacked.outputs(sample.X[rows]), S - 1, axis=1) if smaller else []
-        for s, F in enumerate([*others, outputs[rows]]):
-            if sample.classes:
-                predicted[s, rows] = predicted_numbers(model, model.scores(F))
-            else:
-                predicted[s, rows] = F[:, 0]
-                squares[s] += np.sum((F - sample.y[rows]) ** 2, axis=0)
-    sizes = [one.n_basis_ for one in models]
-    batch = sample.X[:_BATCH]
+def measure(models: list[Model], subject: Subject) -> Measurements:
+    """Errors, times and memory of models of growing size."""
+    X, y, n, K = subject.X, subject.y, subject.n_rows, len(subject.classes)
+    batch = X[:_BATCH]
     runs = [timeit.repeat(partial(one.decision_function, batch), number=1, repeat=5) for one in models]
     times = np.min(runs, axis=1) / batch.shape[0]
+    sizes = [one.n_basis_ for one in models]
     n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size) for one in models])
-    if sample.classes:
-        K = len(sample.classes)
-        counts = np.array([np.bincount(sample.y * K + guess, minlength=K * K).reshape(K, K) for guess in predicted])
-        errors = np.mean(predicted != sample.y, axis=1)
-        baseline = float(1.0 - np.bincount(sample.y).max() / n)
-        return Measurements(sizes, times, n_bytes, outputs, errors, baseline, confusion=counts)
-    spread = np.sum((sample.y - sample.y.mean(axis=0)) ** 2, axis=0)
-    errors, baseline = np.sqrt(np.mean(squares, axis=1) / n), float(np.sqrt(np.mean(spread) / n))
-    r2 = np.where(spread > 0, 1.0 - squares / np.where(spread > 0, spread, 1.0), np.where(squares > 0, 0.0, 1.0))
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
-    values = {"r2": np.mean(r2, axis=1), "drawn": drawn, "predictions": predicted[:, drawn]}
-    return Measurements(sizes, times, n_bytes, outputs, errors, baseline, **values)
+    counts, predictions, errors, r2 = [], [], [], []
+    for one in models:
+        outputs = one.outputs(X)
+        if subject.classes:
+            guess = predicted_numbers(one, one.scores(outputs))
+            counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
+            errors.append(np.mean(guess != y))
+        else:
+            predictions.append(outputs[drawn, 0])
+            errors.append(np.sqrt(mean_squared_error(y, outputs)))
+            r2.append(r2_score(y, outputs) if n > 1 else 0.0)
+    seen = sizes, times, n_bytes, outputs, np.array(errors)
+    if subject.classes:
+        return Measurements(*seen, float(1.0 - np.bincount(y).max() / n), confusion=np.array(counts))
+    baseline = float(np.sqrt(np.mean(np.var(y, axis=0))))
+    return Measurements(*seen, baseline, r2=np.array(r2), drawn=drawn, predictions=np.array(predictions))
 
 
 def predicted_numbers(model: Model, scores: Array) -> Array:
@@ -341,47 +315,45 @@ class Reliability:
     gap: float | None = None  # mean distance between said and came, weighted by rows
 
 
-def reliability(model: Model, sample: Sample, outputs: Array, n_bins: int = 10) -> Reliability:
+def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliability:
     """How far the model's own confidence can be trusted.
 
     Two classes: the probability (or decision value) of the second class against how often it is right.  More: the
     confidence in the predicted class (or its lead over the next one) against how often it is right.  Regression: mean
     prediction against mean target.
     """
-    if not sample.classes:
-        said, came = outputs[:, 0], sample.y[:, 0]
-        bins = _bins(said, n_bins)
-        x, y, se = np.array([[said[b].mean(), came[b].mean(), came[b].std() / np.sqrt(len(b))] for b in bins]).T
-        return Reliability("value", x, y, y - 1.96 * se, y + 1.96 * se)
-    scores = model.scores(outputs)
-    single, calibrated = scores.ndim == 1, model.calibration is not None
-    binary = single and len(sample.classes) > 1
-    brier = gap = None
-    if calibrated:
-        probabilities = model.probabilities(scores)
-        truth = sample.y[:, None] == np.arange(probabilities.shape[1])  # a label that the model does not know: none
-        brier = float(np.mean(np.sum((truth - probabilities) ** 2, axis=1)))
-        brier *= 0.5 if single else 1.0  # of two classes one is counted, as is usual
-        said = probabilities[:, 1] if single else probabilities.max(axis=1)
-    elif single:
-        said = scores
+    model, y = subject.model, subject.y
+    kind, binary, brier, gap = "value", False, None, None
+    if not subject.classes:
+        said, came = outputs[:, 0], y[:, 0]
     else:
-        top = np.partition(scores, -2, axis=1)
-        said = top[:, -1] - top[:, -2]
-    came = sample.y == 1 if binary else predicted_numbers(model, scores) == sample.y
-    bins = _bins(said, n_bins)
+        scores = model.scores(outputs)
+        single = scores.ndim == 1
+        kind, binary = "score", single and len(subject.classes) > 1
+        if model.calibration is not None:
+            kind, probabilities = "probability", model.probabilities(scores)
+            truth = y[:, None] == np.arange(probabilities.shape[1])  # a label that the model does not know: none
+            brier = float(np.mean(np.sum((truth - probabilities) ** 2, axis=1)))
+            brier *= 0.5 if single else 1.0  # of two classes one is counted, as is usual
+            said = probabilities[:, 1] if single else probabilities.max(axis=1)
+        elif single:
+            said = scores
+        else:
+            top = np.partition(scores, -2, axis=1)
+            said = top[:, -1] - top[:, -2]
+        came = y == 1 if binary else predicted_numbers(model, scores) == y
+    # bins of equal numbers of rows, in which equal values stay together
+    edges = np.unique(np.quantile(said, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    numbers = np.searchsorted(edges, said, side="right")
+    bins = [np.flatnonzero(numbers == b) for b in np.unique(numbers)]
     counts = np.array([len(b) for b in bins])
-    x, share = (np.array([values[b].mean() for b in bins]) for values in (said, came))
-    if calibrated:
+    x, share, spread = np.array([(said[b].mean(), came[b].mean(), came[b].std()) for b in bins]).T
+    if kind == "value":
+        reach = 1.96 * spread / np.sqrt(counts)
+        return Reliability(kind, x, share, share - reach, share + reach)
+    if kind == "probability":
         gap = float(np.average(np.abs(share - x), weights=counts))
-    return Reliability("probability" if calibrated else "score", x, share, *wilson(share, counts), binary, brier, gap)
-
-
-def _bins(values: Array, n_bins: int) -> list[Array]:
-    """Rows in bins of equal size; equal values stay together."""
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1]))
-    numbers = np.searchsorted(edges, values, side="right")
-    return [np.flatnonzero(numbers == b) for b in np.unique(numbers)]
+    return Reliability(kind, x, share, *wilson(share, counts), binary, brier, gap)
 
 
 def wilson(share: Any, n: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""`report`: a page about a trained machine that needs nothing but itself."""
+"""`report`: a page about a fitted model that needs nothing but itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kompakt.io.files import write_atomically
 from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
 from kompakt.reporting import measure, text, training
-from kompakt.reporting.measure import MOMENT_ROWS, Sample, Subject
+from kompakt.reporting.measure import MOMENT_ROWS, Subject, dense
 
 Array = np.ndarray
 
@@ -48,11 +48,11 @@ def report(
     n_jobs: int | None = None,
     random_state: int = 0,
 ) -> Path:
-    """Write one self-contained HTML page about a trained machine.
+    """Write one self-contained HTML page about a fitted model.
 
     The page shows the data, the chosen parameters and why, errors with a confusion matrix (or residuals) and the
     prediction time at every size under a slider, calibration, the basis vectors, the time spent, and how to load and
-    export the machine.  It loads nothing from a network, stays under 2 MB, and works on a phone, by keyboard, in light
+    export the model.  It loads nothing from a network, stays under 2 MB, and works on a phone, by keyboard, in light
     and dark.  It needs the extra `report` (jinja2 and Matplotlib).
 
     Parameters
@@ -61,7 +61,7 @@ def report(
         Of a `Model` loaded from a file, the training is unknown and left out.  scikit-learn's kernel SVMs are
         understood too.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Rows to measure on: rows that the machine has not seen tell the truth.
+        Rows to measure on: use rows that the model has not seen, or the errors are too low.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their labels or values.
     path : path-like
@@ -89,9 +89,9 @@ def report(
     >>> import tempfile, pathlib, kompakt
     >>> from sklearn.datasets import make_moons
     >>> X, y = make_moons(300, noise=0.2, random_state=0)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> model = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = kompakt.report(machine, X, y, pathlib.Path(folder, "moons.html"))
+    ...     page = kompakt.report(model, X, y, pathlib.Path(folder, "moons.html"))
     ...     page.stat().st_size < 2_000_000
     True
     """
@@ -109,22 +109,22 @@ def report(
         raise FileNotFoundError(f"the folder of the page does not exist: {folder}")
     clock = [("", time.perf_counter())]
     with block_threads(n_jobs):
-        subject, rows = measure.subject_of(estimator, X)
+        subject = measure.subject_of(estimator, X, y, int(max_rows), random_state)
         model, fitted = subject.model, subject.estimator
-        sample = measure.sample_of(subject, rows, y, int(max_rows), random_state)
         clock.append(("reading the rows", time.perf_counter()))
-        models, order, n_matched = measure.nested_models(model, sample.X)
+        models, order, n_matched = measure.nested_models(model, subject.X)
         clock.append(("smaller machines", time.perf_counter()))
-        measured = measure.measure(models, sample)
-        reliability = measure.reliability(model, sample, measured.outputs)
+        measured = measure.measure(models, subject)
+        reliability = measure.reliability(subject, measured.outputs)
         clock.append(("errors and times", time.perf_counter()))
-        relevant = measure.features_by_relevance(model, sample)
+        relevance = measure.relevance_of(subject)
+        relevant = measure.features_by_relevance(subject, relevance)
         search, size_errors = training.search_of(fitted), training.size_errors_of(fitted)
         figures, places = draw_figures(
-            model, sample, measured, order, relevant, reliability, search, size_errors, image_shape
+            subject, measured, order, relevant, reliability, search, size_errors, image_shape
         )
         clock.append(("pictures", time.perf_counter()))
-    error_text = text.percent if sample.classes else text.number
+    error_text = text.percent if subject.classes else text.number
     now = {
         "size": [text.number(size) for size in measured.sizes],
         "error": [error_text(error) for error in measured.errors],
@@ -136,7 +136,7 @@ def report(
     data = {"sizes": measured.sizes, "now": now, **places}
     confusion = None
     if measured.confusion is not None:
-        confusion = _confusion(sample.classes, measured.confusion)
+        confusion = _confusion(subject.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
     gamma = getattr(model.kernel, "gamma", np.nan)
     page = _template().render(
@@ -154,17 +154,16 @@ def report(
         search=search,
         size_errors=size_errors,
         size_choice=getattr(getattr(fitted, "size_path_", None), "choice", None),
-        sample=sample,
-        seen=sample.n_rows == sample.n_given and measure.seems_trained_on(subject, sample.X),
-        notes=[*subject.notes, *sample.notes, *_cautions(subject, sample)],
-        missing=0.0 if sparse.issparse(sample.X) else float(np.mean(np.isnan(sample.X))),
-        class_counts=_class_counts(sample),
-        features=_features(sample, relevant),
-        relevance=[] if np.size(gamma) < 2 else _ranking(measure.relevance_of(model, gamma, sample), sample),
-        n_feature_rows=min(MOMENT_ROWS, sample.n_rows),
+        seen=measure.seems_trained_on(subject),
+        notes=[*subject.notes, *_cautions(subject)],
+        missing=0.0 if sparse.issparse(subject.X) else float(np.mean(np.isnan(subject.X))),
+        class_counts=_class_counts(subject),
+        features=_features(subject, relevant),
+        relevance=[] if relevance is None or len(relevance) < 2 else _ranking(relevance, subject),
+        n_feature_rows=min(MOMENT_ROWS, subject.n_rows),
         measured=measured,
         n_matched=n_matched,
-        interval=np.clip(measure.wilson(measured.errors[-1], sample.n_rows), 0.0, 1.0) if sample.classes else None,
+        interval=np.clip(measure.wilson(measured.errors[-1], subject.n_rows), 0.0, 1.0) if subject.classes else None,
         confusion=confusion,
         reliability=reliability,
         figures=figures,
@@ -228,30 +227,30 @@ def _confusion(names: list[str], counts: Array) -> dict[str, Any]:
     }
 
 
-def _class_counts(sample: Sample) -> list[tuple[str, int, str]]:
+def _class_counts(subject: Subject) -> list[tuple[str, int, str]]:
     """Rows of the most frequent classes, in the order of the classes."""
-    kept = np.sort(np.argsort(-sample.counts, kind="stable")[:_MOST_CLASSES])
-    return [(sample.classes[k], int(sample.counts[k]), f"{sample.counts[k]:,} rows") for k in kept]
+    kept = np.sort(np.argsort(-subject.counts, kind="stable")[:_MOST_CLASSES])
+    return [(subject.classes[k], int(subject.counts[k]), f"{subject.counts[k]:,} rows") for k in kept]
 
 
-def _ranking(relevance: Array, sample: Sample) -> list[tuple[str, float, str]]:
+def _ranking(relevance: Array, subject: Subject) -> list[tuple[str, float, str]]:
     """The features that the kernel looks at most, relative to the first."""
     shares = relevance / max(float(relevance.max()), 1e-300)
     order = np.argsort(-shares, kind="stable")[:_MOST_RANKED]
     written = ["< 0.1 %" if 0 < share < 1e-3 else text.percent(share) for share in shares]
-    return [(sample.feature_names[j], float(shares[j]), written[j]) for j in order]
+    return [(subject.feature_names[j], float(shares[j]), written[j]) for j in order]
 
 
-def _features(sample: Sample, relevant: Array) -> list[tuple[str, Array, Array]]:
+def _features(subject: Subject, relevant: Array) -> list[tuple[str, Array, Array]]:
     """Names, known values and heights of a histogram of the features, or of the most relevant ones of many."""
-    d = len(sample.feature_names)
+    d = len(subject.feature_names)
     shown = relevant[:_MOST_FEATURES] if d > _MOST_FEATURES else np.arange(d)
-    part = sample.X[:MOMENT_ROWS][:, shown]
+    part = subject.X[:MOMENT_ROWS][:, shown]
     found = []
-    for j, column in zip(shown, (part.toarray() if sparse.issparse(part) else part).T, strict=True):
+    for j, column in zip(shown, dense(part).T, strict=True):
         known = column[np.isfinite(column)]
         counts = np.histogram(known, bins=16)[0]
-        found.append((sample.feature_names[j], known, counts / max(1, counts.max())))
+        found.append((subject.feature_names[j], known, counts / max(1, counts.max())))
     return found
 
 
@@ -266,18 +265,18 @@ def _vector_table(subject: Subject, order: Array) -> list[list[Any]]:
     return rows
 
 
-def _cautions(subject: Subject, sample: Sample) -> list[str]:
+def _cautions(subject: Subject) -> list[str]:
     """What a user should know before believing the numbers."""
     found = []
     if getattr(subject.estimator, "converged_", True) is False:
         found.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
     if subject.model.kernel.name != "precomputed":
-        spread = measure.spread_of(sample)
+        spread = measure.moments_of(subject.X[:MOMENT_ROWS])[1]
         moving = spread[spread > 0]
         if len(moving) < len(spread):
             found.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
         if subject.model.input_scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
             found.append("Features differ in scale by more than 100 times: scale them, or the large ones decide alone.")
-    if sample.classes and sample.counts.max() > 20 * max(1, sample.counts[sample.counts > 0].min()):
+    if subject.classes and subject.counts.max() > 20 * max(1, subject.counts[subject.counts > 0].min()):
         found.append("The classes are very unequal: look at the rows of the confusion matrix, not at the error alone.")
     return found

@@ -49,18 +49,18 @@ def percent(share: float) -> str:
 
 def seconds(value: float) -> str:
     """A duration."""
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
-        if value < limit:
-            return f"{value * factor:.3g} {unit}"
-    return f"{value / 60:.3g} min"
+    return _in_units(value, ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (120.0, 1.0, "s"), (np.inf, 60.0, "min")))
 
 
-def size_in_bytes(count: float) -> str:
+def size_in_bytes(value: float) -> str:
     """A size in memory."""
-    for limit, factor, unit in ((1e3, 1.0, "bytes"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB")):
-        if count < limit:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count / 1e9:.3g} GB"
+    return _in_units(value, ((1e3, 1.0, "bytes"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (np.inf, 1e9, "GB")))
+
+
+def _in_units(value: float, units: tuple[tuple[float, float, str], ...]) -> str:
+    """A value in the first unit whose limit it is below."""
+    size, unit = next((size, unit) for limit, size, unit in units if value < limit)
+    return f"{value / size:.3g} {unit}"
 
 
 def count(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a fitted estimator remembers of its training: settings tried, sizes tried, time spent."""
+"""What a fitted estimator remembers of its training: settings tried, sizes tried, time spent, parameters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.plots.curves import size_path_of
+from kompakt.search.strategies import GridSearch
 
 Array = np.ndarray
 
@@ -35,44 +36,37 @@ class SizeErrors:
 
 
 def search_of(estimator: Any) -> Search | None:
-    """The search of a fit with ``tune=True``, or None; estimators keep theirs in one of four shapes."""
-    table = getattr(estimator, "cv_results_", None)
-    growth = getattr(estimator, "search_", None)
-    grid = getattr(estimator, "cv_errors_", None)
-    if table is not None and "param_C" in table:
-        C = np.asarray(table["param_C"], dtype=float)
-        widths = table.get("param_gamma", [None] * len(C))
-        gamma = np.array([np.nan if width is None else float(width) for width in widths])
-        error = np.asarray(table["error"] if "error" in table else table["mean_test_error"], dtype=float)
-        how = f"{len(C):,} settings by cross-validation"
+    """The search of a fit with ``tune=True``, or None: a table of trials, the grids of FEE, or the grid of SpSVC."""
+    table = getattr(estimator, "cv_results_", None) or {}
+    growth, grid = getattr(estimator, "search_", None), getattr(estimator, "cv_errors_", None)
+    if "param_C" in table:
+        n = len(table["param_C"])
+        how, kept = f"{n:,} settings by cross-validation", list(range(n))
+        columns = table["param_C"], table.get("param_gamma", [None] * n), table.get("error", table["mean_test_error"])
         if "n_resources" in table:  # successive halving: of several records of a setting, the one on most rows counts
-            how = f"successive halving, {len(C):,} trainings"
-            last = {setting: i for i, setting in enumerate(zip(C, widths, table["param_epsilon"], strict=True))}
-            kept = np.array(sorted(last.values()))
-            resources = np.asarray(table["n_resources"])[kept]
-            chosen = int(np.argmin(np.where(resources == resources.max(), error[kept], np.inf)))
-            return Search(C[kept], gamma[kept], error[kept], chosen, how)
-    elif growth is not None and hasattr(growth, "points"):
-        C, gamma, error = (np.array([getattr(p, a) for p in growth.points]) for a in ("C", "gamma", "error"))
-        chosen = next((i for i, point in enumerate(growth.points) if point is growth.best), int(np.argmin(error)))
+            how = f"successive halving, {n:,} trainings"
+            settings = zip(*columns[:2], table["param_epsilon"], strict=True)
+            kept = sorted({setting: i for i, setting in enumerate(settings)}.values())
+        C, gamma, error = (np.array(column, dtype=float)[kept] for column in columns)
+        return Search(C, gamma, error, kept.index(int(np.argmin(table["rank_test_error"]))), how)
+    if growth is not None:
+        C, gamma, error = (np.array([getattr(p, name) for p in growth.points]) for name in ("C", "gamma", "error"))
+        chosen = [point is growth.best for point in growth.points].index(True)
         return Search(C, gamma, error, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
-    elif grid is not None and np.ndim(grid) == 3:  # SpSVC: kernels x C x sizes, every pair at its best size
-        from kompakt.estimators.spsvc import grid_values
-
-        error = np.min(grid, axis=2).ravel()
-        gammas = grid_values(estimator.gamma_grid, "gamma_grid")[: len(grid)]
-        if len(grid) == 1 and getattr(estimator, "gamma_", None) is None:
-            gammas = np.array([np.nan])
-        pairs = np.meshgrid(gammas, grid_values(estimator.C_grid, "C_grid"), indexing="ij")
-        gamma, C = (axis.ravel() for axis in pairs)
-        how = f"{error.size:,} settings by cross-validation, each at its best size"
-    else:
+    if grid is None or np.ndim(grid) != 3:
         return None
-    width = getattr(estimator, "gamma_", None)  # the tables do not say which was chosen: the one nearest to the fit's
-    distance = np.abs(np.log(C / estimator.C_))
-    if width is not None and np.ndim(width) == 0 and np.isfinite(gamma).all():
-        distance = distance + np.abs(np.log(gamma / float(width)))
-    return Search(C, gamma, error, int(np.argmin(distance + 1e-9 * error)), how)
+    given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
+    error = np.min(grid, axis=2).ravel()  # kernels x C x sizes, every pair at its best size
+    gammas, width = given.values("gamma")[: len(grid)], getattr(estimator, "gamma_", None)
+    if len(grid) == 1 and width is None:
+        gammas = np.array([np.nan])
+    pairs = np.meshgrid(gammas, given.values("C"), indexing="ij")
+    gamma, C = (axis.ravel() for axis in pairs)
+    distance = np.abs(np.log(C / estimator.C_))  # which was chosen is known by the values of the fit
+    if np.isfinite(gamma).all():
+        distance = distance + np.abs(np.log(gamma / float(estimator.gamma_)))
+    how = f"{error.size:,} settings by cross-validation, each at its best size"
+    return Search(C, gamma, error, int(np.argmin(distance)), how)
 
 
 def size_errors_of(estimator: Any) -> SizeErrors | None:
@@ -88,31 +82,28 @@ def size_errors_of(estimator: Any) -> SizeErrors | None:
     history = getattr(estimator, "history_", None) or []
     for name, what in (("validation_error", "held-out rows"), ("train_error", "training rows")):
         found = [(r["n_basis"], r[name]) for r in history if r.get(name) is not None and r.get("n_basis")]
-        if len(found) > 2:
-            sizes, values = np.array(found, dtype=float).T
-            if np.all(np.diff(sizes) > 0):
-                return SizeErrors(sizes.astype(int), values, None, what)
+        sizes, values = np.array(found, dtype=float).reshape(-1, 2).T
+        if len(found) > 2 and np.all(np.diff(sizes) > 0):
+            return SizeErrors(sizes.astype(int), values, None, what)
     return None
 
 
 def timings_of(estimator: Any) -> list[tuple[str, float]]:
     """Seconds per phase of the fit, as far as they were recorded."""
-    phases: dict[str, float] = {}
     given = getattr(estimator, "phase_seconds_", None)
     if given:
         return [(str(name), float(np.sum(value))) for name, value in given.items()]
+    phases: dict[str, float] = {}
     table = getattr(estimator, "cv_results_", None) or {}
     if "fit_time" in table:
         phases["tuning"] = float(np.sum(table["fit_time"]))
-    search = getattr(estimator, "search_", None)
-    if search is not None and hasattr(search, "seconds"):
-        phases["tuning"] = float(search.seconds)
+    if getattr(estimator, "search_", None) is not None:
+        phases["tuning"] = float(estimator.search_.seconds)
     before, group = 0.0, ""
     for record in getattr(estimator, "history_", None) or []:
         if "time" not in record:
             continue
-        name = str(record.get("phase", "growth"))
-        moment = float(record["time"])
+        name, moment = str(record.get("phase", "growth")), float(record["time"])
         if (name == "size") != (group == "size") or moment < before:  # a clock that was started anew
             before = 0.0
         label = "path of sizes" if name == "size" else name

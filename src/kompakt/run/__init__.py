@@ -29,15 +29,12 @@ class Listener(Protocol):
 
     def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
         """A task opens inside the one that is open."""
-        ...
 
     def advance(self, work: float) -> bool:
         """The innermost task made a step; True asks its loop to stop."""
-        ...
 
     def end(self, failed: bool) -> None:
         """The innermost task closes, by an exception where `failed`."""
-        ...
 
 
 @dataclass
@@ -199,11 +196,9 @@ class Run:
         """
         return Task(self.listener, self.shared, name, n_steps, work, minor)
 
-    def tracked(
-        self, items: Iterable[T], name: str, n_steps: int | None = None, *, minor: bool = False
-    ) -> Iterator[T]:
+    def tracked(self, items: Iterable[T], name: str, n_steps: int | None = None) -> Iterator[T]:
         """The items, each counted as a step once the caller comes back for the next."""
-        with self.task(name, n_steps, minor=minor) as step:
+        with self.task(name, n_steps) as step:
             for item in items:
                 yield item
                 step()
@@ -248,4 +243,3 @@ class Run:
             return False
         _last_kept = now
         return True
-

@@ -7,7 +7,8 @@ the same candidates and, where only C differs, the same Gram matrix (`GramSelect
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,43 +17,29 @@ import numpy as np
 from kompakt.basis.build import Array, Plan, build, held_out
 from kompakt.run import Run
 from kompakt.search.strategies import successive_halving
+from kompakt.search.trials import Trials
 from kompakt.spec import Data, Spec
 
 _COSTS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One point of the search."""
-
-    C: float
-    gamma: float | None  # None where the kernel has no width
-    epsilon: float | None
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """The winner and what was tried."""
-
-    setting: Setting
-    error: float
-    results: dict[str, Array]
-    n_kernel_evals: int
-
-
 def tune_compact(
     data: Data,
-    spec_of: Callable[[Setting], Spec],
+    spec_of: Callable[[dict[str, Any]], Spec],
     gamma: float | None,
     epsilons: list[float | None],
     n_basis: int,
     plan: Plan,
     splits: list[tuple[Array, Array]],
     run: Run,
-) -> Tuned:
-    """Find the best setting by error on held-out rows: C from 0.1 to 10,000, widths a factor of four around `gamma`."""
+) -> tuple[Trials, int]:
+    """What was tried by error on held-out rows, and the kernel evaluations spent.
+
+    C goes from 0.1 to 10,000, `gamma` a factor of four around that given; None where the kernel has no width.
+    """
     widths = [None] if gamma is None else [gamma * factor for factor in (0.25, 1.0, 4.0)]
-    settings = [Setting(C, width, epsilon) for C, width, epsilon in product(_COSTS, widths, epsilons)]
+    names = ("C", "gamma", "epsilon")
+    settings = [dict(zip(names, values, strict=True)) for values in product(_COSTS, widths, epsilons)]
     rng = np.random.default_rng(run.key)
     orders = [rng.permutation(len(train)) for train, _ in splits]
     most = min(len(train) for train, _ in splits)
@@ -62,13 +49,13 @@ def tune_compact(
     caches: dict[tuple[int, int, int], dict[Any, Any]] = {}
     parts: dict[tuple[int, int], Data] = {}
 
-    def evaluate(setting: Setting, n_rows: int) -> float:
+    def evaluate(setting: dict[str, Any], n_rows: int) -> float:
         nonlocal evaluations
-        error, spent = run.step("evaluation", lambda: measure(setting, n_rows))
+        error, spent = run.step("evaluation", partial(measure, setting, n_rows))
         evaluations += spent
-        return error
+        return float(error)
 
-    def measure(setting: Setting, n_rows: int) -> tuple[float, int]:
+    def measure(setting: dict[str, Any], n_rows: int) -> tuple[float, int]:
         """Error of a setting, and the kernel evaluations it took."""
         spent = 0
         errors, losses = [], []
@@ -96,13 +83,6 @@ def tune_compact(
         # among equal errors the smaller loss decides, scaled to less than one row
         return float(np.mean(errors)) + (1e-6 * float(np.mean(losses)) if data.classifier else 0.0), spent
 
-    trials = successive_halving(
-        lambda params, n_rows: evaluate(Setting(**params), n_rows),
-        [asdict(setting) for setting in settings],
-        min_resource=min(most, max(500, most // 27)),
-        max_resource=most,
-        run=run.within(0.5),
-    )
-    table = trials.as_dict()
-    table["error"] = table["objective"]
-    return Tuned(Setting(**trials.best.params), trials.best.error, table, evaluations)
+    least = min(most, max(500, most // 27))
+    trials = successive_halving(evaluate, settings, min_resource=least, max_resource=most, run=run.within(0.5))
+    return trials, evaluations

@@ -130,6 +130,37 @@ logger = logging.getLogger("kompakt")
 
 SIGMA_EXPONENTS = np.arange(-6.0, 4.0)
 C_EXPONENTS = np.arange(-4.0, 6.0)
+
+
+@dataclass(frozen=True)
+class TwoGrids:
+    """Search sigma, C and the size of `FEESVC` and `FEESVR` on two grids: a value of `tune`.
+
+    Parameters
+    ----------
+    sigma_exponents, C_exponents : array-like, default=None
+        First grid: sigma = 2^n sqrt(n_features), by default n = -6..3, and C = 10^n, n = -4..5.
+    rule : {"min", "confirmed", "one_se"}, default="min"
+        Lowest cross-validation error, as in the paper; the lowest that the folds confirm on rows which had no say in
+        the choice of vectors (twice the trainings, far less deceived on small sets); or the smallest machine within
+        one standard error of that.
+
+    Examples
+    --------
+    >>> from kompakt import FEESVC, TwoGrids
+    >>> FEESVC(tune=TwoGrids(rule="one_se")).tune.rule
+    'one_se'
+    """
+
+    sigma_exponents: Any = None
+    C_exponents: Any = None
+    rule: str = "min"
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be one of {RULES}; got {self.rule!r}.")
+
+
 #: the finer grid: ten points inside the neighbours of the best
 FINE = (np.arange(10) - 4.5) / 5.0
 #: bytes that the distances between rows may take, to be kept; beyond, kernel columns are computed when asked for
@@ -261,7 +292,7 @@ class _Shared:
 
     @classmethod
     def of(cls, data: Data, spec: Spec, plan: FeePlan, splits: list[Split]) -> _Shared:
-        rows, key, kernel = data.rows, plan.run.key, RBF(1.0)
+        rows, key, kernel = data.in_memory, plan.run.key, RBF(1.0)
         stream = CandidateStream.of(hash_rows(rows.X, key), key)
         vectors = [class_means(rows, kernel, data.labels, train) for train, _ in splits]
         distances, to_vectors = None, []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgWarning, lapack
 
+from kompakt.basis.build import solved
 from kompakt.codings import class_pairs
-from kompakt.data import ArrayRows, RowBlock, StreamedRows
+from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
 from kompakt.losses import LeastSquares
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
-from kompakt.search.ridge_cv import cross_validated_path, cross_validated_path_blockwise
+from kompakt.search.ridge_cv import cross_validated_path
 from kompakt.search.strategies import Space, search
 from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -126,11 +127,11 @@ def make_parts(
         pairs = list(class_pairs(len(data.classes)))
     parts = []
     for number, pair in enumerate(pairs):
-        index, columns, outputs = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs)
+        index, columns, outputs, of_part = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs), rows
         if pair is not None:
             assert labels is not None
             index = everything[np.isin(labels[everything], pair)]
-            columns, outputs = columns_of(basis, strata, pair), np.array([number])
+            columns, outputs, of_part = columns_of(basis, strata, pair), np.array([number]), rows.one_output(number)
         if isinstance(folds, int):  # stratified by class, however rare a class is
             of_class = None if labels is None else labels[index]
             fold = shuffled_folds(len(index), folds, labels=of_class, random_state=key)
@@ -139,7 +140,7 @@ def make_parts(
             fold = fold - 1 if used[0] < 0 else fold
         order = np.argsort(fold, kind="stable")
         index, fold = index[order], fold[order]
-        some = _some_outputs(rows, index, outputs)
+        some = of_part.subset(index)
         if anew is None:
             home = None
             if twins is not None and basis.indices is not None:
@@ -153,49 +154,35 @@ def make_parts(
     return parts
 
 
-def _some_outputs(rows: ArrayRows, index: Array, outputs: Array) -> ArrayRows:
-    """Some of the rows with some of the outputs."""
-    assert rows.targets is not None
-    part = rows.subset(index)
-    part.targets, part.n_outputs = rows.targets[np.ix_(index, outputs)], len(outputs)
-    if part.weights is not None and part.weights.ndim == 2:
-        part.weights = part.weights[:, outputs[0]]
-    return part
-
-
 def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
     """The fold of all rows that have each of the wanted numbers; -1 where there are several folds, or no row."""
     n = int(max(twins.max(), wanted.max())) + 1
     least, most = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
     np.minimum.at(least, twins, fold)
     np.maximum.at(most, twins, fold)
-    return np.where(least == most, most, -1)[wanted]
+    return np.asarray(np.where(least == most, most, -1)[wanted])
 
 
 def solve_parts(
-    rows: ArrayRows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
+    rows: Rows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
 ) -> tuple[Solution, int]:
     """The weights (m, L) on all rows, and the kernel evaluations spent.
 
     Where every output has rows of its own, `columns` are the vectors of each; the weights of others are zero.
     """
-    memory = settings.run.memory_budget
     if rows.weight_columns <= 1:
-        design = Design(rows, spec.kernel, vectors, whiten=True, memory_budget=memory)
-        return solve(Problem.of(design, spec), None, settings), design.n_kernel_evals
+        return solved(rows, spec, vectors, settings)
     weights, intercept = np.zeros((len(vectors), rows.n_outputs)), np.zeros(rows.n_outputs)
     found: list[Solution] = []
     evaluations = 0
     for output, own in enumerate(columns):
-        if isinstance(rows, StreamedRows):
-            part: ArrayRows = rows.one_output(output)
-        else:
-            assert rows.weights is not None
-            part = _some_outputs(rows, np.flatnonzero(rows.weights[:, output]), np.array([output]))
-        design = Design(part, spec.kernel, vectors[own], whiten=True, memory_budget=memory)
-        solution = solve(Problem.of(design, spec), None, settings)
+        part = rows.one_output(output)
+        if not rows.streamed:
+            assert part.weights is not None
+            part = part.subset(np.flatnonzero(part.weights))
+        solution, spent = solved(part, spec, vectors[own], settings)
         weights[own, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
-        evaluations += design.n_kernel_evals
+        evaluations += spent
         found.append(solution)
     whole = Solution(
         weights=weights,
@@ -213,108 +200,73 @@ def solve_parts(
 # -- outputs of rows under machines that did not see their fold ---------------------------------------------
 
 
-def features(rows: ArrayRows, kernel: Kernel, vectors: Array, intercept: bool) -> tuple[Array, Array]:
-    """Nystrom features (De Brabanter et al. 2010, eq. 5) of the rows, then ones for the intercept (eq. 8).
+def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Sequence[int] | None = None) -> list[Array]:
+    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1.
 
-    With them comes R^-1, by which kernel values were multiplied: weights w of the features are R^-1 w of the vectors.
+    There is one array for each of the `sizes`, numbers of first vectors; one for all vectors without them.
 
-    The Cholesky factor takes the place of the eigenvectors: the features differ by a rotation, which ridge regression
-    does not see, and the first k columns are the features of the first k vectors.
+    The model is linear in Nystrom features K R^-1 (De Brabanter et al. 2010, eq. 5), with ones for the intercept (eq.
+    8). The Cholesky factor R takes the place of the eigenvectors: the features differ by a rotation, which ridge
+    regression does not see, and the first k columns are the features of the first k vectors.
     """
-    m = len(vectors)
-    inverse = _whitener(rows, kernel, vectors)
-    Phi = np.empty((rows.n_rows, m + intercept))
+    rows, kernel, vectors, m = part.rows, spec.kernel, part.vectors, len(part.vectors)
+    inverse = factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
+    step = choose_block_rows(max(m, rows.n_features))
+    exact, budget = isinstance(spec.loss, LeastSquares), settings.run.budget
+    if exact and sizes is None and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
+
+        def block(start: int) -> Array:
+            Phi = compute_block(kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
+            return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
+
+        # features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)
+        return [_ridge_path(part, lambda: ordered_map(block, range(0, rows.n_rows, step)), inverse, Cs, spec, budget)]
+    Phi = np.ones((rows.n_rows, m + spec.fit_intercept))
 
     def one(block: RowBlock) -> None:
         K = kernel.block(block.X, vectors)
         multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, :m])
 
-    rows.for_each(one, choose_block_rows(max(m, rows.n_features)))
-    if intercept:
-        Phi[:, -1] = 1.0
-    return Phi, inverse
+    rows.for_each(one, step)
+    found = []
+    for size in [m] if sizes is None else sizes:
+        first = Phi if size == m else np.column_stack([Phi[:, :size], Phi[:, m:]])
+        whitener = inverse[:size, :size]
+        if exact:
+            found.append(_ridge_path(part, first, whitener, Cs, spec))
+        else:
+            found.append(_refitted_path(part, first, whitener, Cs, spec, settings))
+    return found
 
 
-def _whitener(rows: ArrayRows, kernel: Kernel, vectors: Array) -> Array:
-    """R^-1 for R'R the kernel matrix of the basis."""
-    return factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
-
-
-def _unit_penalty(m: int, spec: Spec) -> Array:
-    """Diagonal of the penalty for C = 1; De Brabanter et al. 2010, eq. 7, has a one for the intercept too."""
-    diagonal = np.ones(m + spec.fit_intercept)
-    if spec.fit_intercept and not spec.penalize_intercept:
-        diagonal[-1] = 0.0
-    return diagonal
-
-
-def _dropped(part: Part, inverse: Array, spec: Spec) -> tuple[Array, Array] | None:
-    """Constraints that keep the weights of the vectors that a fold leaves out at zero, of the first vectors."""
-    if part.home is None:
-        return None
-    return np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
-
-
-def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings) -> Array:
-    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1."""
-    rows, m, budget = part.rows, len(part.vectors), settings.run.budget
-    if isinstance(spec.loss, LeastSquares) and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
-        return _blockwise_path(part, Cs, spec, budget)
-    Phi, inverse = features(rows, spec.kernel, part.vectors, spec.fit_intercept)
-    return _path(part, Phi, inverse, m, Cs, spec, settings)
-
-
-def _path(part: Part, Phi: Array, inverse: Array, m: int, Cs: Array, spec: Spec, settings: Settings) -> Array:
-    """Held-out outputs (n_C, n, L) of the first `m` vectors of a part, from the features of all of them."""
-    if m + spec.fit_intercept < Phi.shape[1]:
-        Phi = np.column_stack([Phi[:, :m], Phi[:, Phi.shape[1] - spec.fit_intercept :]])
-        inverse = inverse[:m, :m]
-    if not isinstance(spec.loss, LeastSquares):
-        return _refitted_path(part, Phi, inverse, Cs, spec, settings)
+def _ridge_path(
+    part: Part,
+    features: Array | Callable[[], Iterable[Array]],
+    inverse: Array,
+    Cs: Array,
+    spec: Spec,
+    budget: float = np.inf,
+) -> Array:
+    """All folds and C from shared factorisations."""
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
-    dropped, unit = _dropped(part, inverse, spec), _unit_penalty(m, spec)
+    # De Brabanter et al. 2010, eq. 7, has a penalty for the intercept too
+    unit = np.append(np.ones(len(inverse)), [float(spec.penalize_intercept)] * spec.fit_intercept)
+    constraints = None  # that keep the weights of the vectors that a fold leaves out at zero
+    if part.home is not None:
+        constraints = np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
         return targets - cross_validated_path(
-            Phi, targets, part.fold, 1.0 / Cs, weights, shape=unit, constraints=dropped
+            features, targets, part.fold, 1.0 / Cs, weights, unit, constraints=constraints, memory_budget=budget
         )
-
-
-def _blockwise_path(part: Part, Cs: Array, spec: Spec, budget: int) -> Array:
-    """Features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)."""
-    rows, vectors, m = part.rows, part.vectors, len(part.vectors)
-    inverse = _whitener(rows, spec.kernel, vectors)
-    step = choose_block_rows(max(m, rows.n_features))
-
-    def block(start: int) -> Array:
-        Phi = compute_block(spec.kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
-        return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
-
-    def blocks() -> Iterable[Array]:
-        return ordered_map(block, range(0, rows.n_rows, step))
-
-    assert rows.targets is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)
-        residuals = cross_validated_path_blockwise(
-            blocks,
-            rows.targets,
-            part.fold,
-            1.0 / Cs,
-            rows.weights,
-            shape=_unit_penalty(m, spec),
-            memory_budget=budget,
-            constraints=_dropped(part, inverse, spec),
-        )
-    return rows.targets - residuals
 
 
 def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
     """One solve per fold and C, each started at the solution for the C before."""
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
-    whole = Phi[:, :-1] if spec.fit_intercept else Phi
+    whole = Phi[:, : len(inverse)]
     outputs = np.full((len(Cs), *targets.shape), np.nan)
     for v in range(int(part.fold.max()) + 1):
         held_out, kept = part.fold == v, np.flatnonzero(part.fold != v)
@@ -353,7 +305,7 @@ class CrossValidation:
     def errors(self, kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
         """What a search minimises (n_C,), and the error of each fold (n_C, n_folds)."""
         spec = replace(self.spec, kernel=kernel)
-        return self.errors_of([held_out(part, spec, Cs, self.settings) for part in self.parts])
+        return self.errors_of([held_out(part, spec, Cs, self.settings)[0] for part in self.parts])
 
     def errors_of(self, outputs: list[Array]) -> tuple[Array, Array]:
         """Errors from the held-out outputs of the parts (each (n_C, n, L)).
@@ -392,13 +344,11 @@ class CrossValidation:
 
     def size_errors(self, sizes: Array, Cs: Array) -> tuple[Array, Array]:
         """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from shared features."""
-        values: list[list[Array]] = [[] for _ in sizes]
+        values = []
         for part in self.parts:
-            Phi, inverse = features(part.rows, self.spec.kernel, part.vectors, self.spec.fit_intercept)
-            for at, size in enumerate(sizes):
-                m = max(1, int(np.searchsorted(part.columns, size)))
-                values[at].append(_path(part, Phi, inverse, m, Cs, self.spec, self.settings))
-        found = [self.errors_of(outputs) for outputs in values]
+            own = [max(1, int(np.searchsorted(part.columns, size))) for size in sizes]
+            values.append(held_out(part, self.spec, Cs, self.settings, own))
+        found = [self.errors_of(list(outputs)) for outputs in zip(*values, strict=True)]
         return np.stack([errors for errors, _ in found]), np.stack([fold_errors for _, fold_errors in found])
 
     def class_error(self, outputs: Array, vectors: Array, solution: Solution) -> float:
@@ -422,7 +372,7 @@ class CrossValidation:
 def spread_order(kernel: Kernel, vectors: Array) -> Array:
     """Order of the basis vectors in which each is the least explained by those before it (pivoted Cholesky)."""
     _, pivots, _, _ = lapack.dpstrf(kernel.gram(vectors), lower=0)
-    return pivots.astype(np.intp) - 1
+    return np.asarray(pivots.astype(np.intp) - 1)
 
 
 # -- search for the width and C -----------------------------------------------------------------------------
@@ -453,7 +403,7 @@ class WidthSearch:
     @property
     def kernel(self) -> Kernel:
         """The kernel with the best width."""
-        return self._with_width(self.trials.best.more["width_factor"])
+        return self._with_width(float(self.trials.best.more["width_factor"]))
 
     @property
     def C(self) -> float:
@@ -554,15 +504,25 @@ def tune_width_and_cost(
     >>> bool(abs(np.log10(found.kernel.gamma / 0.3)) < 0.2), bool(abs(np.log10(found.C / 20)) < 0.2)
     (True, True)
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"search must be one of {STRATEGIES}; got {strategy!r}.")
     run = run or Run()
     found = WidthSearch(evaluate, kernel, run)
     if len(kernel.theta) == 0:
-        _search_costs(found)
+        # two paths of C; the first may be long: a penalised intercept can make a very small C the best
+        with run.task("search", 2) as found.step:
+            path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
+            if found.late():
+                found.trials.stopped = "deadline"
+            else:
+                found.visit(1.0, _near(*path), "fine")
         return found
-    if strategy != "profile":
-        _search_both(found, strategy, options)
+    if strategy != "profile":  # width and C together, on logarithmic axes
+        axes = {name: (10.0**low, 10.0**high, "log") for name, (low, high) in (("C", COSTS), ("width", WIDTHS))}
+        seed = {} if strategy == "grid" else {"random_state": run.key}
+
+        def evaluate_one(params: dict[str, float]) -> float:
+            return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
+
+        found.trials.stopped = search(evaluate_one, Space(axes), strategy, run=run, **(seed | options)).stopped
         return found
     # coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best
     scout = found if evaluate_coarse is None else WidthSearch(evaluate_coarse, kernel, run)
@@ -599,29 +559,7 @@ def tune_width_and_cost(
     return found
 
 
-def _search_costs(found: WidthSearch) -> None:
-    """Two paths of C; the first may be long: a penalised intercept can make a very small C the best."""
-    with found.run.task("search", 2) as found.step:
-        path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
-        if found.late():
-            found.trials.stopped = "deadline"
-        else:
-            found.visit(1.0, _near(*path), "fine")
-
-
-def _search_both(found: WidthSearch, strategy: str, options: dict[str, Any]) -> None:
-    """Width and C together, on logarithmic axes."""
-    axes = {"C": (10.0 ** COSTS[0], 10.0 ** COSTS[1], "log"), "width": (10.0 ** WIDTHS[0], 10.0 ** WIDTHS[1], "log")}
-    if strategy != "grid":
-        options = {"random_state": found.run.key, **options}
-
-    def evaluate(params: dict[str, float]) -> float:
-        return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
-
-    found.trials.stopped = search(evaluate, Space(axes), strategy, run=found.run, **options).stopped
-
-
 def _near(Cs: Array, errors: Array) -> Array:
     """Values of C around the best."""
     around = np.log10(Cs[int(np.argmin(errors))]) + _NEAR_COSTS
-    return 10.0 ** np.clip(around, *COSTS)
+    return np.asarray(10.0 ** np.clip(around, *COSTS))

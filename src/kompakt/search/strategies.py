@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import count, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +23,6 @@ from kompakt.search.trials import Trials
 
 FloatArray = NDArray[np.float64]
 Evaluate = Callable[[dict[str, float]], float]
-logger = logging.getLogger(__name__)
 
 #: steps of the annealing begin at this share of the box
 _STEP = 0.5
@@ -44,7 +42,7 @@ class Space:
     Parameters
     ----------
     axes : dict of (lower, upper) or (lower, upper, "log")
-        Ends of each parameter, lower < upper; those of a logarithmic axis must be positive.
+        Ends of each parameter, lower < upper; those of a logarithmic axis are positive.
 
     Examples
     --------
@@ -54,17 +52,7 @@ class Space:
     """
 
     def __init__(self, axes: Mapping[str, Sequence[Any]]) -> None:
-        if not axes:
-            raise ValueError("A space needs at least 1 axis, got none.")
-        self.axes: dict[str, tuple[float, float, bool]] = {}
-        for name, (low, high, *scale) in axes.items():
-            least = 0.0 if scale else -np.inf
-            if scale not in ([], ["log"]) or not least < low < high < np.inf:
-                raise ValueError(
-                    f'Axis {name!r} must be (lower, upper) or (lower, upper, "log") with finite lower < upper, which '
-                    f"must be positive on a logarithmic axis; got {axes[name]!r}."
-                )
-            self.axes[name] = float(low), float(high), bool(scale)
+        self.axes = {name: (float(low), float(high), bool(log)) for name, (low, high, *log) in axes.items()}
 
     def params(self, unit: ArrayLike) -> dict[str, float]:
         """Values of the parameters at a point of the unit cube, never outside the box."""
@@ -122,16 +110,12 @@ class Evaluator:
             raise SearchStopped("budget")
         if self.points and self._run.late:
             raise SearchStopped("deadline")
-        params = self.space.params(unit)
-        started = time.perf_counter()
-        value = self._evaluate(dict(params))
-        self.trials.add(params, value, seconds=time.perf_counter() - started, phase=self._phase)
+        error = self.trials.measure(self.space.params(unit), self._evaluate, phase=self._phase)
         self.points.append(np.array(unit, dtype=np.float64))
         self._left -= 1
-        logger.debug("%s %d: %s -> %g", self._phase, len(self.points), params, value)
         if self._step():
             raise SearchStopped("deadline")  # a listener asks to stop, which is what a deadline does
-        return self.trials.rows[-1].error
+        return error
 
 
 def _reported(trials: Trials) -> Trials:
@@ -151,92 +135,48 @@ def _reported(trials: Trials) -> Trials:
     return trials
 
 
-def grid_search(
-    evaluate: Evaluate, space: Space, n_points: int | Sequence[int] = 10, *, run: Run | None = None
-) -> Trials:
-    """Evaluate every point of a grid that is even on each axis (on its logarithm where the axis has one).
+def grid_search(value: Evaluator, n_points: int | Sequence[int] = 10) -> None:
+    """Every point of a grid that is even on each axis (on its logarithm where the axis has one).
 
     Parameters
     ----------
-    evaluate : callable
-        Function of the parameters (a dict) to be minimised.
-    space : Space
-        The box.
+    value : Evaluator
+        What is minimised; the first of equal values is the best.
     n_points : int or sequence of int
         Points per axis, ends included; a single point stands in the middle of its axis.
-    run : Run, optional
-        No evaluation starts after its deadline, except the first.
-
-    Returns
-    -------
-    Trials
-        All evaluations; the first of equal values is the best.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.search import Space, grid_search
-    >>> space = Space({"C": (1e-3, 1e3, "log")})
-    >>> round(grid_search(lambda params: abs(np.log10(params["C"]) - 1), space, 7).best.params["C"], 9)
-    10.0
     """
-    n_axes = len(space.axes)
+    n_axes = len(value.space.axes)
     counts = [n_points] * n_axes if isinstance(n_points, (int, np.integer)) else list(n_points)
     if len(counts) != n_axes or min(counts) < 1:
         raise ValueError(f"n_points must be one count >= 1 per axis ({n_axes}), got {n_points}.")
-    value = Evaluator(evaluate, space, run)
     with value.phase("grid", int(np.prod(counts))):
         for point in product(*(np.linspace(0.0, 1.0, count) if count > 1 else [0.5] for count in counts)):
             value(np.array(point))
-    return _reported(value.trials)
 
 
-def random_then_simplex(
-    evaluate: Evaluate,
-    space: Space,
-    *,
-    n_random: int = 90,
-    n_simplex: int = 70,
-    random_state: Any = None,
-    run: Run | None = None,
-) -> Trials:
-    """Independent uniform points of the box, then Nelder-Mead from the best; arguments as for `anneal_then_simplex`.
-
-    Examples
-    --------
-    >>> from kompakt.search import Space, random_then_simplex
-    >>> trials = random_then_simplex(lambda p: (p["x"] - 0.3) ** 2, Space({"x": (0.0, 1.0)}), random_state=0)
-    >>> round(trials.best.params["x"], 3)
-    0.3
-    """
-    rng = check_random_state(random_state)
-    value = Evaluator(evaluate, space, run)
+def random_then_simplex(value: Evaluator, *, n_random: int = 90, n_simplex: int = 70, random_state: Any = None) -> None:
+    """Independent uniform points of the box, then Nelder-Mead from the best; arguments as for `anneal_then_simplex`."""
     with value.phase("random", n_random):
-        for point in rng.uniform(size=(n_random, len(space.axes))):
+        for point in check_random_state(random_state).uniform(size=(n_random, len(value.space.axes))):
             value(point)
     run_simplex(value, n_simplex)
-    return _reported(value.trials)
 
 
 def anneal_then_simplex(
-    evaluate: Evaluate,
-    space: Space,
+    value: Evaluator,
     *,
     n_anneal: int = 90,
     n_simplex: int = 70,
     n_starters: int = 5,
     look_ahead: int = 4,
     random_state: Any = None,
-    run: Run | None = None,
-) -> Trials:
+) -> None:
     """Coupled simulated annealing, then Nelder-Mead from the best point (De Brabanter et al. 2010, section 6.3).
 
     Parameters
     ----------
-    evaluate : callable
-        Function of the parameters (a dict) to be minimised.
-    space : Space
-        The box.
+    value : Evaluator
+        What is minimised.
     n_anneal, n_simplex : int
         Evaluations of the two phases; the second may be 0.
     n_starters : int
@@ -246,33 +186,14 @@ def anneal_then_simplex(
         1 tries every step it draws, as in the paper.
     random_state : int, RandomState or None
         Seed; the same seed gives the same points.
-    run : Run, optional
-        No evaluation starts after its deadline, except the first.
-
-    Returns
-    -------
-    Trials
-        All evaluations of both phases.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.search import Space, anneal_then_simplex
-    >>> space = Space({"C": (1e-3, 1e5, "log"), "gamma": (1e-4, 1e2, "log")})
-    >>> valley = lambda p: (np.log10(p["C"]) - 2) ** 2 + (np.log10(p["gamma"]) + 1) ** 2
-    >>> trials = anneal_then_simplex(valley, space, random_state=0)
-    >>> [round(float(np.log10(value)), 2) for value in trials.best.params.values()]
-    [2.0, -1.0]
     """
     if n_starters < 2:
         raise ValueError(f"Coupled annealing needs at least 2 starters, got {n_starters}.")
     if look_ahead < 1:
         raise ValueError(f"look_ahead must be at least 1 step per searcher, got {look_ahead}.")
-    value = Evaluator(evaluate, space, run)
     with value.phase("anneal", n_anneal):
         run_annealing(value, n_starters, look_ahead, check_random_state(random_state))
     run_simplex(value, n_simplex)
-    return _reported(value.trials)
 
 
 def run_annealing(value: Evaluator, n_starters: int, look_ahead: int, rng: np.random.RandomState) -> None:
@@ -393,14 +314,113 @@ def run_simplex(value: Evaluator, n_evaluations: int) -> None:
         value.trials.stopped = "converged"
 
 
-SEARCHES: dict[str, Callable[..., Trials]] = {
+@dataclass(frozen=True)
+class GridSearch:
+    """Search C and the kernel's width on a grid: a value of `tune`.
+
+    Parameters
+    ----------
+    C, gamma : array-like, default=None
+        The values (`SpSVC`); None means 2^-7, ..., 2^7.
+    n_points : int or pair of int, default=10
+        Points of the axes of C and of the width, which are even in their logarithms (fixed-size machines).
+
+    Examples
+    --------
+    >>> from kompakt import GridSearch, SpSVC
+    >>> SpSVC(10, tune=GridSearch(C=[1.0, 10.0])).tune.values("C").tolist()
+    [1.0, 10.0]
+    """
+
+    C: Any = None
+    gamma: Any = None
+    n_points: int | Sequence[int] = 10
+    strategy: ClassVar[str] = "grid"
+
+    def __post_init__(self) -> None:
+        for name in ("C", "gamma"):
+            self.values(name)
+
+    def values(self, name: str) -> FloatArray:
+        """The values of a parameter, sorted."""
+        given = getattr(self, name)
+        values = 2.0 ** np.arange(-7, 8) if given is None else np.asarray(given, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)) or np.any(values <= 0):
+            raise ValueError(f"{name} of GridSearch must be a list of positive, finite numbers; got {given!r}.")
+        return np.sort(values)
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `grid_search`."""
+        return {"n_points": self.n_points}
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Search C and the kernel's width by coupled simulated annealing, then the simplex method: a value of `tune`.
+
+    Parameters
+    ----------
+    n_anneal, n_simplex : int, default=90, 70
+        Evaluations of the two phases; the second may be 0.
+    n_starters : int, default=5
+        Number of coupled searchers.
+    look_ahead : int, default=4
+        Each searcher draws this many steps and tries the one that all evaluations so far make most promising; 1 tries
+        every step it draws, as in De Brabanter et al. 2010.
+
+    Examples
+    --------
+    >>> from kompakt import Annealing, FixedSizeLSSVC
+    >>> FixedSizeLSSVC(20, tune=Annealing(look_ahead=1)).tune.n_anneal
+    90
+    """
+
+    n_anneal: int = 90
+    n_simplex: int = 70
+    n_starters: int = 5
+    look_ahead: int = 4
+    strategy: ClassVar[str] = "anneal"
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `anneal_then_simplex`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Search C and the kernel's width by random points, then the simplex method: a value of `tune`.
+
+    Parameters
+    ----------
+    n_random, n_simplex : int, default=90, 70
+        Evaluations of the two phases; the second may be 0.
+
+    Examples
+    --------
+    >>> from kompakt import FixedSizeLSSVC, RandomSearch
+    >>> FixedSizeLSSVC(20, tune=RandomSearch(n_random=12, n_simplex=0)).tune.n_random
+    12
+    """
+
+    n_random: int = 90
+    n_simplex: int = 70
+    strategy: ClassVar[str] = "random"
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of `random_then_simplex`."""
+        return asdict(self)
+
+
+SEARCHES: dict[str, Callable[..., None]] = {
     "anneal": anneal_then_simplex,
     "grid": grid_search,
     "random": random_then_simplex,
 }
 
 
-def search(evaluate: Evaluate, space: Space, strategy: str = "anneal", **options: Any) -> Trials:
+def search(
+    evaluate: Evaluate, space: Space, strategy: str = "anneal", *, run: Run | None = None, **options: Any
+) -> Trials:
     """Minimise by the search of this name.
 
     Parameters
@@ -411,6 +431,8 @@ def search(evaluate: Evaluate, space: Space, strategy: str = "anneal", **options
         The box.
     strategy : {"anneal", "grid", "random"}
         Annealing then simplex, grid, or random points then simplex.
+    run : Run, optional
+        No evaluation starts after its deadline, except the first.
     **options
         Arguments of `anneal_then_simplex`, `grid_search` or `random_then_simplex`.
 
@@ -421,13 +443,18 @@ def search(evaluate: Evaluate, space: Space, strategy: str = "anneal", **options
 
     Examples
     --------
+    >>> import numpy as np
     >>> from kompakt.search import Space, search
     >>> search(lambda p: p["x"] ** 2, Space({"x": (-1.0, 1.0)}), "grid", n_points=5).best.error
     0.0
+    >>> space = Space({"C": (1e-3, 1e5, "log"), "gamma": (1e-4, 1e2, "log")})
+    >>> valley = lambda p: (np.log10(p["C"]) - 2) ** 2 + (np.log10(p["gamma"]) + 1) ** 2
+    >>> [round(float(np.log10(value)), 2) for value in search(valley, space, random_state=0).best.params.values()]
+    [2.0, -1.0]
     """
-    if strategy not in SEARCHES:
-        raise ValueError(f"Unknown search {strategy!r}; choose from {', '.join(map(repr, sorted(SEARCHES)))}.")
-    return SEARCHES[strategy](evaluate, space, **options)
+    value = Evaluator(evaluate, space, run)
+    SEARCHES[strategy](value, **options)
+    return _reported(value.trials)
 
 
 def successive_halving(
@@ -468,14 +495,6 @@ def successive_halving(
     >>> trials.best.params, sorted(set(trials.as_dict()["n_resources"].tolist())), len(trials)
     ({'k': 7}, [10, 30, 90], 13)
     """
-    if len(settings) == 0:
-        raise ValueError("Successive halving needs at least one setting, got none.")
-    if not 1 <= min_resource <= max_resource:
-        raise ValueError(
-            f"Resources must satisfy 1 <= min_resource <= max_resource, got {min_resource}, {max_resource}."
-        )
-    if not factor > 1:
-        raise ValueError(f"factor must be greater than 1, got {factor}.")
     # Rounds end at max_resource; there are no more than it takes to come down to one setting.
     slack = 1e-9  # log(90 / 10, 3) is 2 up to rounding
     by_settings = math.ceil(math.log(len(settings), factor) - slack)
@@ -494,10 +513,7 @@ def successive_halving(
                 if trials.rows and run.late:
                     trials.stopped = "deadline"
                     break
-                started = time.perf_counter()
-                value = evaluate(dict(params), resource)
-                seconds = time.perf_counter() - started
-                trials.add(params, value, seconds=seconds, n_resources=resource, iter=number)
+                trials.measure(params, evaluate, resource, n_resources=resource, iter=number)
                 if step(float(resource)):  # a listener asks to stop, which is what a deadline does
                     trials.stopped = "deadline"
                     break

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,14 @@ class Trials:
         """Append a row; an error that is NaN or infinite counts as a failure, the worst there is."""
         folds = np.asarray([] if fold_errors is None else fold_errors, dtype=np.float64)
         self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
+
+    def measure(self, params: Mapping[str, Any], evaluate: Callable[..., float], *args: Any, **more: Any) -> float:
+        """Append a row of `evaluate(params, *args)` and its time; returns the error."""
+        started = time.perf_counter()
+        value = evaluate(dict(params), *args)
+        self.add(params, value, seconds=time.perf_counter() - started, **more)
+        logger.debug("trial %d: %s, %s -> %g", len(self.rows), params, more, value)
+        return self.rows[-1].error
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -16,6 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from kompakt.data import ArrayRows
+from kompakt.kernels import RBF
 
 Array = np.ndarray
 
@@ -51,22 +52,17 @@ def leave_one_out(parameters: Array, X: Array, Y: Array, s: Array) -> tuple[floa
     s : ndarray of shape (n,)
         Weights.
     """
-    gamma, ridge = np.exp(parameters[:-1]), np.exp(-parameters[-1]) / s
-    scaled = X * np.sqrt(gamma)
-    squares = np.einsum("ij,ij->i", scaled, scaled)
-    K = np.exp(-np.maximum(squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0))
+    kernel, ridge = RBF(np.exp(parameters[:-1])), np.exp(-parameters[-1]) / s
+    K = kernel.gram(X)
     M = cho_solve(cho_factor(K + np.diag(ridge)), np.eye(len(X)))
     a, diagonal = M @ Y, np.diag(M)[:, None]
     errors = a / diagonal
     u = 2.0 * s[:, None] * errors / diagonal
     v = np.sum(u * errors, axis=1)
     d_K = (M * v) @ M - (M @ u) @ a.T
-    d_K = 0.5 * (d_K + d_K.T)
-    W = d_K * K
-    # d K_ij / d gamma_f = -(x_if - x_jf)^2 K_ij, summed over pairs by expanding the square
-    d_gamma = 2.0 * (np.einsum("if,if->f", X, W @ X) - W.sum(axis=1) @ (X * X))
     total = float(s.sum())
-    gradient = np.append(d_gamma * gamma, -float(np.sum(np.diag(d_K) * ridge)))
+    d_ridge = -float(np.sum(np.diag(d_K) * ridge))
+    gradient = np.append(kernel.gradients(X, X, K, d_K)[1], d_ridge)
     return float(np.sum(s[:, None] * errors**2)) / total, gradient / total
 
 

@@ -41,13 +41,13 @@ class ClassMoments:
     mean: Array  # (k, m)
     covariance: Array  # (k, m, m)
 
-    def merged(self, which: Array) -> tuple[float, Array, Array]:
-        """Moments of the union of some classes."""
+    def merged(self, which: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the union of some classes."""
         share = self.mass[which] / self.mass[which].sum()
         mean = share @ self.mean[which]
         apart = self.mean[which] - mean
         covariance = np.einsum("k,kij->ij", share, self.covariance[which])
-        return float(self.mass[which].sum()), mean, covariance + (apart.T * share) @ apart
+        return mean, covariance + (apart.T * share) @ apart
 
 
 def class_moments(
@@ -94,14 +94,9 @@ def penalty_scale(moments: ClassMoments, codes: Array, basis_mass: Array | None 
     >>> penalty_scale(moments, np.array([[-1.0], [1.0]]))
     4.0
     """
-    variance = np.diagonal(moments.covariance, axis1=1, axis2=2)
     traces = []
-    for output in range(codes.shape[1]):
-        diagonal = np.zeros(variance.shape[1])
-        for side in (-1.0, 1.0):
-            which = np.flatnonzero(codes[:, output] == side)
-            share = moments.mass[which] / moments.mass[which].sum()
-            diagonal += share @ variance[which] + share @ (moments.mean[which] - share @ moments.mean[which]) ** 2
+    for code in codes.T:
+        diagonal = sum(moments.merged(np.flatnonzero(code == side))[1].diagonal() for side in (-1.0, 1.0))
         traces.append(np.average(diagonal, weights=basis_mass))
     # classes of one point each have no spread: any penalty gives the same direction
     return float(np.mean(traces)) or 1.0
@@ -180,9 +175,9 @@ def distribution_bias(
     """
     low, high = means
     log_odds = float(np.log(priors[0] / priors[1]))
-    common = 0.5 * (variances[0] + variances[1])
+    midpoint = 0.5 * (low + high) + 0.5 * (variances[0] + variances[1]) * log_odds / (high - low)
     if rule == "midpoint" or min(variances) <= 1e-12 * (high - low) ** 2:
-        return -(0.5 * (low + high) + common * log_odds / (high - low))
+        return -midpoint
     # (t - low)^2 / v0 - (t - high)^2 / v1 + log(v0 / v1) = 2 log(p0 / p1)
     v0, v1 = variances
     a = 1.0 / v0 - 1.0 / v1
@@ -192,7 +187,7 @@ def distribution_bias(
         return float(c / b)
     square = b * b - 4.0 * a * c
     if square < 0:  # one class outweighs the other everywhere: the densities do not cross
-        return -(0.5 * (low + high) + common * log_odds / (high - low))
+        return -midpoint
     # of the two crossings, the one where the positive class takes over (the expression rises through zero)
     return -float((-b + np.sqrt(square)) / (2.0 * a))
 
@@ -263,7 +258,7 @@ def minimise(
     spread: list[Any] = []
     for output in range(L):
         sides = [np.flatnonzero(codes[:, output] == side) for side in (-1.0, 1.0)]
-        (_, mean0, cov0), (_, mean1, cov1) = (moments.merged(side) for side in sides)
+        (mean0, cov0), (mean1, cov1) = (moments.merged(side) for side in sides)
         N = cov0 + cov1
         alphas[:, output], raised = direction(N, mean1 - mean0, penalty)
         a = alphas[:, output]

@@ -6,11 +6,12 @@ sample is all of them and the fit that of rows in memory, bit for bit.
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from kompakt.data import (
     tree_sum,
 )
 from kompakt.data.checks import missing, refuse_non_finite
-from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_in_order, task_bounds
+from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.run import Run
 from kompakt.spec import Data
@@ -48,7 +49,7 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
         cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
     y = data.labels if data.labels is not None else data.y
     assert y is not None
-    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.rows.X)
+    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.in_memory.X)
 
 
 def _among(kept: Array, part: Any) -> Array:
@@ -67,7 +68,9 @@ def check_rows(
         "reset": reset,
         "accept_large_sparse": False,
     }
-    X = _with_small_indices(X)
+    large = sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64
+    if large and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:  # as scikit-learn's own svmlight reader gives them
+        X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.dtype == object and labels.ndim and (lacking := missing(labels)).any():
         raise ValueError(
@@ -86,11 +89,9 @@ def check_rows(
             ) from None
         raise
     if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
-        values = X.data if sparse.issparse(X) else X
-        largest = max(float(values.max()), -float(values.min())) if values.size else 0.0
-        refuse_extremes(largest, X.dtype, sparse.issparse(X))
+        refuse_extremes(_largest(X), X.dtype, sparse.issparse(X))
     if numeric_y and y is not None:
-        refuse_extreme_targets(float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0)))
+        refuse_extreme_targets(y)
     return X, y
 
 
@@ -110,21 +111,16 @@ def refuse_extreme_weights(largest: float) -> None:
         )
 
 
-def _with_small_indices(X: Any) -> Any:
-    """A CSR matrix with 32-bit indices where they fit: scikit-learn's own svmlight reader gives 64-bit ones."""
-    if not (sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64):
-        return X
-    if max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    small = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
-    return small
+def _largest(X: Any) -> float:
+    """The largest absolute value of the entries."""
+    values = X.data if sparse.issparse(X) else X
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
         return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
-    check_parameters(estimator)
     if y is None:
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
@@ -152,12 +148,23 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, cla
             )
         kernel = Precomputed(square)
     offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
+    classes = labels = None
     if classifier:
-        return _with_classes(estimator, X, y, weights, kept, offset, square.shape[0]), kernel
-    targets = np.asarray(y, dtype=np.float64)
-    rows = ArrayRows(X, targets.reshape(len(targets), -1), weights, offset)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        refuse_one_class(classes)
+        mass = class_mass(labels, weights, kept, square.shape[0])
+        factors = class_factors(getattr(estimator, "class_weight", None), classes, mass)
+        encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors)
+        targets, weights = encode.targets(labels, weights)
+        y = None
+    else:
+        y = np.asarray(y, dtype=np.float64)
+        targets = y.reshape(len(y), -1)
+    rows = ArrayRows(X, targets, weights, offset)
     rows.numbers = kept
-    return Data(rows, kept, square.shape[0], y=targets), kernel
+    return Data(rows, kept, square.shape[0], classes=classes, labels=labels, y=y), kernel
 
 
 def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
@@ -177,8 +184,9 @@ def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
 LARGEST = 1e50
 
 
-def refuse_extreme_targets(largest: float) -> None:
+def refuse_extreme_targets(y: Any) -> None:
     """Regression targets whose squares, times C, would overflow."""
+    largest = float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0))
     if largest > LARGEST:
         raise ValueError(
             f"the targets y are too large to be squared: the largest is {largest:.1e}, expected at most {LARGEST:.0e}. "
@@ -186,49 +194,24 @@ def refuse_extreme_targets(largest: float) -> None:
         )
 
 
-def _with_classes(
-    estimator: Any,
-    X: Any,
-    y: Array,
-    weights: Array | None,
-    kept: Array | None,
-    offset: Array | None,
-    n_rows: int,
-) -> Data:
-    y = column_or_1d(y, warn=True)
-    check_classification_targets(y)
-    classes, labels = np.unique(y, return_inverse=True)
+def refuse_one_class(classes: Array) -> None:
+    """Labels that are all the same."""
     if len(classes) < 2:
         raise ValueError(
             f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
             "Give rows of at least two classes (with positive weight)."
         )
-    mass = class_mass(labels, weights, kept, n_rows)
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass)
-    if factors is not None:
-        weights = factors[labels] if weights is None else weights * factors[labels]
-    coding = get_coding(getattr(estimator, "coding", "one_vs_rest"))
-    targets = coding.encode(labels, len(classes))
-    if np.any(targets == 0):  # one-vs-one: rows of other classes take no part in an output
-        weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
-    rows = ArrayRows(X, targets, weights, offset)
-    rows.numbers = kept
-    return Data(rows, kept, n_rows, classes=classes, labels=labels)
 
 
-def class_mass(labels: Array, weights: Array | None, kept: Array | None = None, n_rows: int | None = None) -> Array:
+def class_mass(labels: Array, weights: Array | None, kept: Array | None, n_rows: int) -> Array:
     """Weight of every class; `kept` are the numbers of the rows among `n_rows` where some were left out.
 
     Summed by the tasks and the tree of a first pass over streamed rows, so that both give the same bits.
     """
-    n_classes = int(labels.max()) + 1
-    numbers = np.arange(len(labels)) if kept is None else kept
-    tasks = np.array(list(task_bounds(len(labels) if n_rows is None else n_rows, MOMENT_ROWS)))
-    parts = [slice(*pair) for pair in np.searchsorted(numbers, tasks)]
-    return tree_sum(
-        (np.bincount(labels[part], None if weights is None else weights[part], n_classes).astype(np.float64),)
-        for part in parts
-    )[0]
+    numbers = np.arange(n_rows) if kept is None else kept
+    parts = [slice(*pair) for pair in np.searchsorted(numbers, task_bounds(n_rows, MOMENT_ROWS))]
+    w, n_classes = np.ones(len(labels)) if weights is None else weights, int(labels.max()) + 1
+    return tree_sum((np.bincount(labels[part], w[part], n_classes),) for part in parts)[0]
 
 
 def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | None:
@@ -238,14 +221,10 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     """
     if class_weight is None:
         return None
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return mass.sum() / (len(classes) * mass)
     if not isinstance(class_weight, dict):
-        raise ValueError(
-            f"class_weight must be None, 'balanced' or a dict of label: weight; got {type(class_weight).__name__}."
-        )
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
     known = list(classes)
     unknown = [label for label in class_weight if label not in known]
     if unknown:
@@ -266,10 +245,11 @@ LEARNED = ("learn", "ard", "loo")
 def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:2]) if hasattr(estimator, "refine") else ()
-    if isinstance(estimator.gamma, str) and estimator.gamma in LEARNED and estimator.gamma not in learned:
+    given = estimator.gamma
+    if isinstance(given, str) and given in LEARNED and given not in learned:
         raise ValueError(
-            f"gamma must be {_gamma_choices(learned)}; got {estimator.gamma!r}, which "
-            f"{type(estimator).__name__} cannot learn. CompactSVC and CompactSVR can."
+            f"gamma must be {_gamma_choices(learned)}; got {given!r}, which {type(estimator).__name__} cannot learn. "
+            "CompactSVC and CompactSVR can."
         )
     gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
@@ -316,65 +296,6 @@ def resolve_gamma(
     return values if values.ndim else float(values)
 
 
-_POSITIVE = ("C", "tol")
-_SWITCHES = (
-    "refine", "tune", "calibrate", "fit_intercept", "penalize_intercept", "warm_start", "shared_basis", "shrinking",
-    "plus_one", "refit", "two_pass", "stratify", "reweight",
-)  # fmt: skip
-_COUNTS = (
-    "max_iter", "refine_iter", "n_candidates", "degree", "max_basis", "n_iter_no_change", "pool_size", "patience",
-    "growth_iter",
-)  # fmt: skip
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def check_parameters(estimator: Any, skip: Sequence[str] = ()) -> None:
-    """Ranges of the parameters that all estimators share; names that an estimator lacks are passed over.
-
-    So are those in `skip`, which mean something else to the estimator.
-    """
-    given = estimator.get_params(deep=False)
-    parameters: dict[str, Any] = {name: value for name, value in given.items() if name not in skip}
-    for name in _POSITIVE:
-        value: Any = parameters.get(name, 1.0)
-        if not _is_number(value) or not 0 < float(value) < np.inf:
-            raise ValueError(f"{name} must be a positive, finite number; got {value!r}.")
-    C = float(parameters.get("C", 1.0))
-    if not 1.0 / LARGEST <= C <= LARGEST:
-        raise ValueError(
-            f"C must lie between {1.0 / LARGEST:.0e} and {LARGEST:.0e}; got {C!r}. Scale inputs and targets, and "
-            "take a C nearer to 1."
-        )
-    for name in _SWITCHES:
-        value = parameters.get(name, False)
-        if not isinstance(value, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False; got {value!r}.")
-    for name in _COUNTS:
-        value = parameters.get(name, 1)
-        if name in ("n_candidates", "pool_size") and value is None:
-            continue
-        if not _is_count(value, 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
-    n_basis = parameters.get("n_basis", 1)
-    if not (n_basis == "auto" if isinstance(n_basis, str) else _is_count(n_basis, 1)):
-        raise ValueError(
-            f"n_basis must be a whole number of at least 1, or 'auto' where the size is chosen; got {n_basis!r}."
-        )
-    max_time = parameters.get("max_time")
-    if max_time is not None and not (isinstance(max_time, Real) and float(max_time) > 0):
-        raise ValueError(f"max_time must be None or a positive number of seconds; got {max_time!r}.")
-    memory_budget = parameters.get("memory_budget")
-    if memory_budget is not None and not _is_count(memory_budget, 0):
-        raise ValueError(f"memory_budget must be None or a whole number of bytes; got {memory_budget!r}.")
-
-
 #: more labels than this are no classes
 _MOST_CLASSES = 10_000
 
@@ -386,7 +307,8 @@ class ClassEncoder:
     Parameters
     ----------
     classes : ndarray
-    coding : str
+    coding : str or Coding, optional
+        None gives the class numbers as targets.
     factors : ndarray, optional
         Weight of every class.
     weighted : bool
@@ -408,37 +330,30 @@ class ClassEncoder:
         return labels
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether some classes take no part in some outputs (one-vs-one)."""
-        return bool(np.any(get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes)) == 0))
+    def codes(self) -> Array:
+        """Targets of every class, (n_classes, L); 0 where a class takes no part in an output (one-vs-one)."""
+        return get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes))
 
-    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
-        labels = self.labels(raw)
-        weights = raw.w if self.weighted else None
+    def targets(self, labels: Array, weights: Array | None) -> tuple[Array, Array | None]:
+        """Targets (n, L) and weights, (n, L) where some classes take no part in some outputs."""
         if self.factors is not None:
             weights = self.factors[labels] if weights is None else weights * self.factors[labels]
-        targets = get_coding(self.coding).encode(labels, len(self.classes))
-        if self.has_gaps:
+        codes = self.codes
+        targets = codes[labels]
+        if np.any(codes == 0):
             weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
         return targets, weights
 
+    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
+        labels, weights = self.labels(raw), raw.w if self.weighted else None
+        return (labels.astype(np.float64)[:, None], weights) if self.coding is None else self.targets(labels, weights)
+
     def total(self, mass: Array) -> tuple[int, float]:
         """Columns of the weights, and their sum over all rows, from the mass of every class."""
-        mass = mass if self.factors is None else mass * self.factors
-        if self.has_gaps:
-            codes = get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes))
+        mass, codes = mass if self.factors is None else mass * self.factors, self.codes
+        if np.any(codes == 0):
             return codes.shape[1], float(np.sum(mass * np.count_nonzero(codes, axis=1)))
         return int(self.weighted or self.factors is not None), float(mass.sum())
-
-
-@dataclass(frozen=True)
-class LabelEncoder:
-    """Class numbers as targets."""
-
-    classes: ClassEncoder
-
-    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
-        return self.classes.labels(raw).astype(np.float64)[:, None], raw.w if self.classes.weighted else None
 
 
 @dataclass(frozen=True)
@@ -459,77 +374,64 @@ class ValueEncoder:
 class Facts:
     """What one task of the first pass says."""
 
-    labels: Array | None
-    mass: Array | None
+    labels: Array  # distinct ones of rows of positive weight, for a classifier
+    mass: Array  # weight of every label
     weight: float
-    zeros: int
-    unit: bool
-    least: float
-    largest: float
-    stored: int
+    zeros: bool  # whether some weights are zero
+    unit: bool  # whether all weights are one
+    largest: float  # absolute value of the entries
+    stored: int  # entries
+    sums: tuple[Array, ...]  # for the centre
 
 
-def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> tuple[Facts, tuple[Array, ...]]:
-    """Check the raw rows of a task; facts, and the sums of the centre over its blocks."""
-    _refuse_what_is_not_finite(reader, first, raw)
-    if not classifier and raw.y is not None and raw.y.dtype.kind not in "fiub":
-        raise ValueError(
-            f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a classifier."
-        )
-    if not classifier and raw.y is not None:
-        refuse_extreme_targets(float(np.max(np.abs(np.asarray(raw.y, dtype=np.float64)), initial=0.0)))
-    values = raw.X.data if sparse.issparse(raw.X) else raw.X
-    w = np.ones(len(raw)) if raw.w is None else raw.w
-    labels = mass = None
-    if classifier and raw.y is not None:
-        counted = w > 0
-        labels, place = np.unique(raw.y[counted], return_inverse=True)
-        mass = np.bincount(place.ravel(), weights=w[counted], minlength=len(labels))
-    facts = Facts(
-        labels,
-        mass,
-        float(w.sum()),
-        int(np.sum(w == 0)),
-        bool(np.all(w == 1.0)),
-        float(values.min(initial=0.0)),
-        float(values.max(initial=0.0)),
-        int(values.size),
-    )
-    sums: tuple[Array, ...] = ()
-    if not sparse.issparse(raw.X):
-        sums = sum_in_order(
-            (*centre_sums(raw.X[at : at + MOMENT_ROWS].astype(np.float64), part), np.array(part.sum()))
-            for at in range(0, len(raw), MOMENT_ROWS)
-            for part in (w[at : at + MOMENT_ROWS],)
-        )
-    return facts, sums
+def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Facts:
+    """Check the raw rows of a task, and look at them."""
 
-
-def _refuse_what_is_not_finite(reader: RowReader, first: int, raw: Raw) -> None:
     def place(row: int) -> str:
-        number = first + row
-        number = number if reader.kept is None else int(reader.kept[number])
+        number = first + row if reader.kept is None else int(reader.kept[first + row])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
     refuse_non_finite(raw.X, place)
     if raw.w is not None and raw.w.ndim != 1:
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
     for name, column in (("y", raw.y), ("the weights", raw.w)):
-        bad = np.zeros(0, dtype=bool) if column is None else missing(column)
-        if bad.any():
-            what = "NaN or infinity" if column is not None and column.dtype.kind == "f" else "missing values (NaN)"
+        if column is not None and (bad := missing(column)).any():
+            what = "NaN or infinity" if column.dtype.kind == "f" else "missing values (NaN)"
             raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
-    if raw.w is not None:
-        refuse_extreme_weights(max(1.0, float(raw.w.max(initial=0.0))))  # a part may hold small weights only
-    if raw.w is not None and np.any(raw.w < 0):
-        first_bad = place(int(np.argmax(raw.w < 0)))
-        raise ValueError(f"weights must not be negative; got {raw.w.min()}, first in {first_bad}.")
+    w = np.ones(len(raw)) if raw.w is None else raw.w
+    refuse_extreme_weights(max(1.0, float(w.max(initial=0.0))))  # a part may hold small weights only
+    if np.any(w < 0):
+        raise ValueError(f"weights must not be negative; got {w.min()}, first in {place(int(np.argmax(w < 0)))}.")
+    labels: Array = np.empty(0)
+    mass: Array = np.empty(0)
+    if classifier and raw.y is not None:
+        labels, number = np.unique(raw.y[w > 0], return_inverse=True)
+        mass = np.bincount(number.ravel(), weights=w[w > 0], minlength=len(labels))
+    elif raw.y is not None:
+        if raw.y.dtype.kind not in "fiub":
+            raise ValueError(
+                f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a "
+                "classifier."
+            )
+        refuse_extreme_targets(raw.y)
+    is_sparse = sparse.issparse(raw.X)
+    rows = ArrayRows(raw.X, weights=w)
+    return Facts(
+        labels,
+        mass,
+        weight=float(w.sum()),
+        zeros=bool(np.any(w == 0)),
+        unit=bool(np.all(w == 1.0)),
+        largest=_largest(raw.X),
+        stored=int(raw.X.data.size if is_sparse else raw.X.size),
+        sums=() if is_sparse else sum_blocks(centre_sums, MOMENT_ROWS, rows, (0, len(raw))),
+    )
 
 
 def first_pass(
     estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
-) -> tuple[StreamedRows, list[Facts], tuple[Array, ...]]:
-    """Check all rows; the rows as they are, what each task found, and the sums of the centre."""
+) -> tuple[StreamedRows, list[Facts]]:
+    """Check all rows; the rows as they are, and what each task found."""
     if y is not None or sample_weight is not None:
         raise ValueError(
             "targets and weights of streamed rows belong to the rows: expected fit(rows) with y=None and "
@@ -541,112 +443,85 @@ def first_pass(
         raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
     set_features(estimator, source)
     rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes, run))
-    facts: list[Facts] = []
-    sums = _drawn(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS), facts)
-    totals = tree_sum(sums)
+    facts = list(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS))
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
-    largest = max(max(fact.largest for fact in facts), -min(fact.least for fact in facts))
-    refuse_extremes(largest, source.dtype, source.is_sparse)
-    return rows, facts, totals
+    refuse_extremes(max(fact.largest for fact in facts), source.dtype, source.is_sparse)
+    return rows, facts
 
 
 def prepare_stream(
     estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
 ) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
-    check_parameters(estimator)
-    rows, facts, totals = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
     weighted = source.has_weight and not all(fact.unit for fact in facts)
     kept = None
     if any(fact.zeros for fact in facts):
-        kept = np.concatenate(list(rows.scan(_positive)))
-        rows = rows.with_reader(kept=kept)
-    plain = rows.with_reader(encode=ValueEncoder(weighted, targets=False))
+        kept = np.concatenate(list(rows.scan(lambda first, raw: first + np.flatnonzero(np.asarray(raw.w) > 0))))
+    plain = rows.with_reader(kept=kept, encode=ValueEncoder(weighted, targets=False))
     centre = None
-    if not source.is_sparse:
-        centre = centre_from(*totals) if kept is None else None
-    plain, centre = _standardised(plain, centre) if source.scale else (plain, centre)
+    if not source.is_sparse:  # rows of weight zero change the order of sums
+        centre = centre_from(*tree_sum(fact.sums for fact in facts)) if kept is None else centre_of(plain)
+    if source.scale:
+        plain, centre = _standardised(plain, centre)
     kernel = resolve_kernel(estimator, plain, None, centre)
     if isinstance(kernel, Precomputed):
         raise ValueError("kernel='precomputed' needs the whole kernel matrix, which cannot be streamed; pass arrays.")
     offset = None
-    if kernel.shift_invariant and not source.is_sparse and not source.scale:
-        offset = _centre_of(plain) if centre is None else centre
-    reader = replace(plain.reader, offset=None if offset is None else offset.astype(source.dtype))
-    stored = sum(fact.stored for fact in facts)
-    if not classifier:
-        encode: Any = ValueEncoder(weighted)
-        mass = float(sum(fact.weight for fact in facts))
-        streamed = StreamedRows(
-            replace(reader, encode=encode), source.n_targets, int(weighted), mass if weighted else None, rows.passes
-        )
-        return Data(streamed, kept, source.n_rows, stored=stored, one_target=source.n_targets == 1), kernel  # type: ignore[arg-type]
-    classes, mass_of = classes_of(facts)
-    factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
-    encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
-    columns, mass = encode.total(mass_of)
-    L = get_coding(encode.coding).encode(np.arange(len(classes)), len(classes)).shape[1]
-    streamed = StreamedRows(replace(reader, encode=encode), L, columns, mass if columns else None, rows.passes)
-    return Data(streamed, kept, source.n_rows, classes=classes, stored=stored, mass_of=mass_of), kernel  # type: ignore[arg-type]
-
-
-def _drawn(results: Iterator[Any], facts: list[Facts]) -> Iterator[tuple[Array, ...]]:
-    for fact, sums in results:
-        facts.append(fact)
-        yield sums
-
-
-def _positive(first: int, raw: Raw) -> Array:
-    assert raw.w is not None
-    return first + np.flatnonzero(raw.w > 0)
-
-
-def _centre_of(rows: StreamedRows) -> Array:
-    from kompakt.data import centre_of
-
-    return centre_of(rows)
+    if kernel.shift_invariant and centre is not None and not source.scale:
+        offset = centre.astype(source.dtype)
+    encode: ValueEncoder | ClassEncoder = ValueEncoder(weighted)
+    classes = mass_of = None
+    n_outputs, columns, mass = source.n_targets, int(weighted), float(sum(fact.weight for fact in facts))
+    if classifier:
+        classes, mass_of = classes_of(facts)
+        factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
+        encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
+        n_outputs, (columns, mass) = encode.codes.shape[1], encode.total(mass_of)
+    reader = replace(plain.reader, encode=encode, offset=offset)
+    data = Data(
+        StreamedRows(reader, n_outputs, columns, mass if columns else None, rows.passes),
+        kept,
+        source.n_rows,
+        classes=classes,
+        one_target=source.n_targets == 1,
+        stored=sum(fact.stored for fact in facts),
+        mass_of=mass_of,
+    )
+    return data, kernel
 
 
 def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
     """The labels that the first pass found, sorted, and their weights."""
-    found = [fact.labels for fact in facts if fact.labels is not None]
-    classes = np.unique(np.concatenate(found))
+    classes = np.unique(np.concatenate([fact.labels for fact in facts]))
     check_classification_targets(classes)
-    if len(classes) < 2:
-        raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
-            "Give rows of at least two classes (with positive weight)."
-        )
+    refuse_one_class(classes)
     if len(classes) > _MOST_CLASSES:
         raise ValueError(
             f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
         )
-    return classes, tree_sum((_spread(classes, fact),) for fact in facts)[0]
 
+    def spread(fact: Facts) -> Array:
+        mass = np.zeros(len(classes))
+        mass[np.searchsorted(classes, fact.labels)] = fact.mass
+        return mass
 
-def _spread(classes: Array, fact: Facts) -> Array:
-    """The weight that one task found for every class."""
-    mass = np.zeros(len(classes))
-    assert fact.labels is not None
-    mass[np.searchsorted(classes, fact.labels)] = fact.mass
-    return mass
+    return classes, tree_sum((spread(fact),) for fact in facts)[0]
 
 
 def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRows, Array | None]:
     """Rows with mean 0 and variance 1 per feature; sparse rows are scaled only.  One pass."""
     d = rows.n_features
-    at = np.zeros(d) if rows.is_sparse else (_centre_of(rows) if centre is None else centre)
+    at = np.zeros(d) if centre is None else centre
 
-    def one(block: Any) -> tuple[Array, ...]:
-        w = np.ones(len(block)) if block.weights is None else block.weights
-        X = block.X.astype(np.float64)
+    def powers(X: Any, w: Array) -> tuple[Array, ...]:
         if sparse.issparse(X):
-            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel(), np.array(w.sum())
+            return np.asarray(X.T @ w).ravel(), np.asarray(X.multiply(X).T @ w).ravel()
         X = X - at
-        return w @ X, w @ np.square(X), np.array(w.sum())
+        return w @ X, w @ np.square(X)
 
-    first, second, mass = rows.map_reduce(one, MOMENT_ROWS)
+    first, second, mass = rows.map_reduce(with_mass(powers), MOMENT_ROWS)
     mean = first / mass
     variance = np.maximum(0.0, second / mass - mean**2)
     # a feature whose spread is rounding only is constant: it is left in its own units, like StandardScaler does
@@ -675,33 +550,60 @@ SAMPLE_ROWS = 250_000
 _LEAST_OF_A_CLASS = 200
 
 
-@dataclass(frozen=True)
-class _Chance:
-    """The chance of a row to be in the sample."""
-
-    of_class: Array
-    encode: Any
-
-    def __call__(self, raw: Raw) -> Array:
-        if len(self.of_class) == 1:
-            return np.full(len(raw), self.of_class[0])
-        return self.of_class[self.encode.labels(raw)]
-
-
-def _all_or_sample(n_rows: int, fitting: float) -> int:
-    """Rows to take of `n_rows`, of which `fitting` fit the memory."""
-    return n_rows if n_rows <= min(fitting, 2 * SAMPLE_ROWS) else int(np.clip(fitting, 1000, SAMPLE_ROWS))
+def _share(n_rows: int, fitting: float) -> float:
+    """Share of the rows to take into memory, where `fitting` of them fit; 1 takes all."""
+    if n_rows <= min(fitting, 2 * SAMPLE_ROWS):
+        return 1.0
+    return min(1.0, int(np.clip(fitting, 1000, SAMPLE_ROWS)) / n_rows)
 
 
 def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
-    """The data itself, or a sample that fits the memory, with its kernel values and features, where it is streamed."""
+    """The data itself, or, where it is streamed, on rows in memory: all, or a sample weighted to stand for all.
+
+    A sample fits the memory with its kernel values and features.  Its rows are chosen by hash of their number, rare
+    classes more often, so it does not depend on blocks or partitions.  Where all rows fit, nothing is weighted and the
+    fit is that of rows in memory, bit for bit.
+    """
     rows = data.rows
-    if not rows.streamed:
+    if not isinstance(rows, StreamedRows):
         return data
-    m = n_basis if isinstance(n_basis, Integral) else 1000
-    entries = data.stored / max(1, rows.n_rows) * (1.5 if rows.is_sparse else 1.0)
-    count = _all_or_sample(rows.n_rows, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
-    return sampled(data, count, run.key)
+    m, n = n_basis if isinstance(n_basis, Integral) else 1000, rows.n_rows
+    entries = data.stored / max(1, n) * (1.5 if rows.is_sparse else 1.0)
+    share = _share(n, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
+    if share == 1.0:
+        part = rows.everything()
+        labels = _labels_of(rows, part)
+    else:
+        of_class = None
+        if data.mass_of is not None:
+            rows_of = data.mass_of / data.mass_of.sum() * n
+            of_class = np.minimum(1.0, np.maximum(share, _LEAST_OF_A_CLASS / np.maximum(1.0, rows_of)))
+        encode = rows.reader.encode
+
+        def chance(raw: Raw) -> Array:
+            if of_class is None or not isinstance(encode, ClassEncoder):
+                return np.full(len(raw), share)
+            return of_class[encode.labels(raw)]
+
+        part = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
+        logger.info("the search sees a sample of %d of %d rows", part.n_rows, n)
+        labels = _labels_of(rows, part)
+        stands_for = np.full(part.n_rows, n / part.n_rows) if of_class is None else 1.0 / of_class[labels]
+        part.weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
+    numbers, part.numbers = part.numbers, None
+    y = None
+    if labels is None:
+        assert part.targets is not None
+        y = part.targets[:, 0] if data.single else part.targets
+    whole = part.n_rows == n
+    kept = data.kept if whole else numbers if data.kept is None else data.kept[numbers]
+    return replace(data, rows=part, kept=kept, labels=labels, y=y, origin=data, whole=whole)
+
+
+def _labels_of(rows: StreamedRows, part: ArrayRows) -> Array | None:
+    """Class numbers of some of the rows in memory; None where there are no classes."""
+    encode = rows.reader.encode
+    return encode.labels(Raw(part.X, part.y)) if isinstance(encode, ClassEncoder) else None
 
 
 def labelled_rows(data: Data) -> StreamedRows:
@@ -710,60 +612,8 @@ def labelled_rows(data: Data) -> StreamedRows:
     assert isinstance(rows, StreamedRows)
     encode = rows.reader.encode
     assert isinstance(encode, ClassEncoder)
-    reader = replace(rows.reader, encode=LabelEncoder(encode))
+    reader = replace(rows.reader, encode=replace(encode, coding=None, factors=None))
     return StreamedRows(reader, 1, int(encode.weighted), passes=rows.passes)
-
-
-def sampled(data: Data, count: int, key: int) -> Data:
-    """The same data on about `count` rows in memory, weighted so that they stand for all; all rows if they fit.
-
-    Rows are chosen by hash of their number, rare classes more often, so the sample does not depend on blocks or
-    partitions.  Where all rows fit, nothing is weighted and the fit is that of rows in memory, bit for bit.
-    """
-    rows = data.rows
-    assert isinstance(rows, StreamedRows)
-    encode: Any = rows.reader.encode
-    if rows.n_rows <= count:
-        part = rows.everything()
-    else:
-        chance = np.array([count / rows.n_rows])
-        if data.mass_of is not None:
-            share = data.mass_of / data.mass_of.sum() * rows.n_rows
-            chance = np.minimum(1.0, np.maximum(count / rows.n_rows, _LEAST_OF_A_CLASS / np.maximum(1.0, share)))
-        chooser = _Chance(chance, encode)
-        part = rows.sample(chooser, key)
-        assert part.targets is not None
-        stands_for = _stands_for(data, part, chance)
-        logger.info("the search sees a sample of %d of %d rows", part.n_rows, rows.n_rows)
-        weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
-        part = _reweighted(part, weights)
-    numbers, part.numbers = part.numbers, None
-    labels = y = None
-    assert part.targets is not None
-    if data.classes is not None:
-        labels = encode.labels(Raw(part.X, part.y))
-    else:
-        y = part.targets[:, 0] if data.single else part.targets
-    kept = numbers if data.kept is None else data.kept[numbers]
-    whole = part.n_rows == rows.n_rows
-    return replace(
-        data, rows=part, kept=data.kept if whole else kept, labels=labels, y=y, origin=data, whole=whole
-    )
-
-
-def _reweighted(part: ArrayRows, weights: Array) -> ArrayRows:
-    """The rows with other weights, known to the streamed rows by their numbers as before."""
-    other = ArrayRows(part.X, part.targets, weights, part.offset)
-    other.numbers, other.y, other.w, other.to_inputs = part.numbers, part.y, part.w, part.to_inputs
-    return other
-
-
-def _stands_for(data: Data, part: ArrayRows, chance: Array) -> Array:
-    """How many rows each row of the sample stands for: by class where chances differ."""
-    if data.classes is None or len(chance) == 1 or data.mass_of is None:
-        return np.full(part.n_rows, data.rows.n_rows / part.n_rows)
-    encode: Any = data.rows.reader.encode  # type: ignore[attr-defined]
-    return 1.0 / chance[encode.labels(Raw(part.X, part.y))]
 
 
 # -- estimators that train on a sample and nothing else -----------------------------------------------------
@@ -782,19 +632,16 @@ def fit_on_sample(
             f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
             "Standardise the rows before, or put a StandardScaler into its estimator."
         )
-    rows, facts, _ = first_pass(
-        estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target
-    )
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target)
     if classifier:
         classes_of(facts)
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
-    budget = run.budget
-    count = _all_or_sample(source.n_rows, budget / (24 * max(entries, 1.0)))
-    key = np.random.RandomState(0).randint(2**31 - 1)
-    if source.n_rows <= count:
+    share = _share(source.n_rows, run.budget / (24 * max(entries, 1.0)))
+    if share == 1.0:
         part = rows.everything()
     else:
-        part = rows.sample(_Chance(np.array([count / source.n_rows]), None), key)
+        key = np.random.RandomState(0).randint(2**31 - 1)
+        part = rows.sample(lambda raw: np.full(len(raw), share), key)
         logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, part.n_rows, source.n_rows)
     numbers = part.numbers
     assert numbers is not None

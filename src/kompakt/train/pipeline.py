@@ -44,27 +44,21 @@ class Method(Protocol):
 
     def _plan(self, data: Data, run: Run) -> Plan:
         """How a machine is built: selector, refinement, stopping rules."""
-        ...
 
     def _passes(self, fit: Fit) -> bool:
         """Whether everything before the weights reads streamed rows by passes, without a sample in memory."""
-        ...
 
     def _search(self, fit: Fit) -> None:
         """Choose C, widths and other parameters: changes `fit.spec`."""
-        ...
 
     def _choose_size(self, fit: Fit) -> None:
         """Choose the number of basis vectors: sets `fit.n_basis`."""
-        ...
 
     def _choose_basis(self, fit: Fit) -> Machine:
         """The basis, and its weights on the rows of `fit.data`."""
-        ...
 
     def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
         """The machine with its weights on all rows."""
-        ...
 
 
 def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, calibrate: bool = False) -> Fit:

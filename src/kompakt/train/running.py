@@ -196,7 +196,9 @@ def _identity(estimator: Any, data: Data) -> dict[str, Any]:
     identity: dict[str, Any] = {"estimator": type(estimator).__name__}
     for name, value in estimator.get_params(deep=False).items():
         if name not in _FREE:
-            identity[name] = _seed(value) if name == "random_state" else _text(name, value)
+            # a seed that is drawn cannot be compared; the one in use is in the checkpoint
+            drawn = name == "random_state" and not isinstance(value, Integral)
+            identity[name] = "drawn" if drawn else _text(name, value)
     identity["shape"] = f"{rows.n_rows} rows of {rows.n_features} {rows.dtype} features, {rows.n_outputs} outputs"
     if data.classes is not None:
         identity["classes"] = _text("classes", np.asarray(data.classes))
@@ -204,11 +206,6 @@ def _identity(estimator: Any, data: Data) -> dict[str, Any]:
     if estimator.get_params(deep=False).get("warm_start") and getattr(estimator, "basis_vectors_", None) is not None:
         identity["warm start"] = _text("warm start", estimator.basis_vectors_)
     return identity
-
-
-def _seed(value: Any) -> str:
-    """A seed that is drawn cannot be compared; the one in use is in the checkpoint."""
-    return repr(int(value)) if isinstance(value, Integral) else "drawn"
 
 
 _FIT_WITHOUT = "Fit without checkpoint."

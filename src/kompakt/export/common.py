@@ -1,7 +1,8 @@
-"""The check that follows every export, on rows that both the machine and its export answer, and its report."""
+"""What exporters share: a model as plain arrays, the check on rows that machine and export answer, and its report."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,21 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.codings import get_coding
+from kompakt.io.container import UnsupportedModelError
+from kompakt.io.files import write_atomically
+from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
 
 Array = np.ndarray
+_KERNELS = (RBF, Laplacian, Linear, Polynomial, Constant, Sum, Product)
 _MIN_ROWS, _MAX_ROWS = 64, 1024
 #: bytes that rows made for a check take at most, unless one row takes more: a wide model is checked on fewer rows
 _MAX_BYTES = 64 << 20
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+
+
+# -- the check -------------------------------------------------------------------------------------------
 
 
 class ParityError(RuntimeError):
@@ -207,3 +216,130 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
+
+
+def write_checked(
+    model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: Array, tolerance: float,
+    scores: Array, labels: Array | None, what: str,
+) -> ExportReport:  # fmt: skip
+    """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
+    measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
+    write_atomically(path, [raw])
+    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=(Path(path),))
+
+
+# -- a model as plain arrays -------------------------------------------------------------------------------
+
+
+def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model:
+    """An equal model in float64 that is simple to write down.
+
+    It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
+    Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
+    an infinite scale).  With `centred`, rows are shifted to the middle of the basis where the kernel allows it:
+    distances formed from dot products, and sums in float32, lose the digits that rows far from the origin share.  With
+    `single`, float32 holds the shift.
+    """
+    _check_kernel(model.kernel)
+    kernel, factor, addend = decomposed(model.kernel)
+    basis, weights, intercept = (_f8(values) for values in (model.basis, model.weights, model.intercept))
+    if not len(basis):  # nothing but an intercept
+        basis, weights = np.zeros((1, model.n_features)), np.zeros((1, len(intercept)))
+    # sum_j w_j (factor k_j + addend) + b = sum_j (factor w_j) k_j + (b + addend sum_j w_j)
+    weights, intercept = weights * factor, intercept + addend * weights.sum(axis=0)
+    classes = None
+    if model.kind == "classifier":
+        classes = _plain_classes(model.classes_)
+        if len(classes) == 1:  # its decision value is 0 whatever the weights are
+            weights, intercept = np.zeros((len(weights), 1)), np.zeros(1)
+    shift = np.zeros(model.n_features) if model.input_shift is None else _f8(model.input_shift)
+    scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
+    centre = model.offset
+    if model.kernel.shift_invariant:
+        centre = basis.mean(axis=0) if centred else None
+    if centre is not None:
+        moved = shift + _f8(centre) * scale
+        moved = moved.astype(np.float32).astype(np.float64) if single else moved
+        # The rounded shift is what the rows will meet, so the basis is moved by exactly that much.
+        basis, shift = basis - (moved - shift) / scale, moved
+    if isinstance(kernel, RBF) and isinstance(kernel.gamma, np.ndarray):
+        root = np.sqrt(kernel.gamma)  # gamma_f (x_f - z_f)^2 = (root_f x_f - root_f z_f)^2
+        if np.all(root == root[0]):
+            kernel = RBF(float(kernel.gamma[0]))
+        else:
+            with np.errstate(divide="ignore"):
+                kernel, basis, scale = RBF(1.0), basis * root, scale / root
+    return replace(
+        model,
+        kernel=kernel,
+        basis=basis,
+        weights=weights,
+        intercept=intercept,
+        classes=classes,
+        input_fill=None if model.input_fill is None else _f8(model.input_fill),
+        input_shift=shift if np.any(shift != 0) else None,
+        input_scale=scale if np.any(scale != 1) else None,
+        offset=None,
+    )
+
+
+def decision_shape(model: Model) -> tuple[int, bool]:
+    """Number of decision values per row, and whether one per row is given as (n,) rather than (n, 1)."""
+    values = model.scores(np.zeros((1, model.weights.shape[1])))
+    return values.size, values.ndim == 1
+
+
+def votes(model: Model) -> tuple[Array, float] | None:
+    """(codes, base) of a coding that votes: scores = base + sum of code * sign(f) / 2 + squashed sum of code * f."""
+    k, coding = 0 if model.classes is None else len(model.classes), get_coding(model.coding or "one_vs_rest")
+    base = coding.first_votes(k) if k > 2 else None
+    return None if base is None else (coding.codes(k), base)
+
+
+def decomposed(kernel: Kernel) -> tuple[Kernel, float, float]:
+    """(core, factor, addend) with kernel = factor * core + addend, the constants of a sum or product taken out."""
+    if not isinstance(kernel, Sum | Product):
+        return kernel, 1.0, 0.0
+    others = [part for part in kernel.parts if not isinstance(part, Constant)]
+    constants = [part.value for part in kernel.parts if isinstance(part, Constant)]
+    core: Kernel = Constant(1.0)
+    factor, addend = 0.0 if isinstance(kernel, Sum) else 1.0, 0.0
+    if len(others) == 1:
+        core, factor, addend = decomposed(others[0])
+    elif others:
+        core, factor = type(kernel)(tuple(others)), 1.0
+    if isinstance(kernel, Sum):
+        return core, factor, addend + float(np.sum(constants))
+    return core, factor * float(np.prod(constants)), addend * float(np.prod(constants))
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    """Raise for a kernel that no exporter can write down, saying why."""
+    kernel.spec()  # callable and precomputed kernels say why
+    if type(kernel) not in _KERNELS:
+        raise UnsupportedModelError(
+            f"the kernel {kernel!r} cannot be exported: an exporter must write its formula, and knows RBF, "
+            "Laplacian, linear, polynomial and constant kernels, and sums and products of these."
+        )
+    for part in getattr(kernel, "parts", ()):
+        _check_kernel(part)
+
+
+def _plain_classes(classes: Array) -> Array:
+    """Labels in an array of their own type: text, whole numbers, floats or booleans, never objects."""
+    labels = np.asarray(classes)
+    if labels.dtype.kind == "O" and len({type(label) for label in labels.tolist()}) == 1:
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind == "T":
+        labels = labels.astype(str)
+    if labels.dtype.kind not in "Ubiuf":
+        raise UnsupportedModelError(
+            f"labels of dtype {labels.dtype} cannot be exported; expected text, whole numbers, floats or booleans."
+        )
+    if labels.dtype.kind == "u" and np.any(labels > np.uint64(2**63 - 1)):
+        raise UnsupportedModelError("a label is beyond the 64-bit integers of the other side.")
+    return labels
+
+
+def _f8(values: Any) -> Array:
+    return np.array(values, dtype=np.float64)
