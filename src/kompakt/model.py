@@ -14,6 +14,7 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.checks import refuse_non_finite
+from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
 
@@ -51,6 +52,9 @@ class Model:
         Whether a single regression output is returned as (n,).
     meta : dict
         Plain facts about the training (strings and numbers).
+    schema : TableSchema, optional
+        How the columns of a table become the features. A model with it takes a pandas, polars or pyarrow table, or a
+        mapping of names to columns, besides the encoded features as numbers.
 
     Examples
     --------
@@ -78,6 +82,7 @@ class Model:
     calibration: dict[str, Array] | None = None
     squeeze: bool = True
     meta: dict[str, Any] = field(default_factory=dict)
+    schema: TableSchema | None = None
 
     def __post_init__(self) -> None:
         m, L = self.weights.shape
@@ -90,6 +95,10 @@ class Model:
             )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
+        if self.schema is not None and self.schema.n_features != self.n_features:
+            raise ValueError(
+                f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
+            )
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""
@@ -99,6 +108,8 @@ class Model:
             facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.schema is not None:
+            facts.append(f"takes tables of {len(self.schema.names)} columns")
         if self.input_fill is not None:
             facts.append("fills missing values")
         if self.input_shift is not None or self.input_scale is not None:
@@ -194,6 +205,8 @@ class Model:
 
     def _transformed(self, X: Any) -> Any:
         """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
+        if self.schema is not None and is_table(X):
+            X = self.schema.encode(X)
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")

@@ -12,7 +12,8 @@ from kompakt.data.table import TableError, TableSchema, is_regression, number_of
 
 
 def schema_of(cells, **options):
-    return TableSchema.infer({"a": cells}, **options).columns[0]
+    other = [0.5 * (number % 3) for number in range(len(cells))]
+    return TableSchema.infer({"a": cells, "b": other}, **options).columns[0]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,26 @@ def test_what_a_column_is(cells, kind, said):
     column = schema_of(cells)
     assert column.kind == kind
     assert said in column.describe()
+
+
+def test_a_series_over_its_own_number_keeps_it():
+    schema = TableSchema.infer({"month": list(range(1, 25)), "unit": ["kg"] * 24})
+    assert [column.kind for column in schema.columns] == ["number", "unused"]
+
+
+def test_the_decimal_sign_is_that_of_the_whole_table():
+    table = {"price": ["1,5", "12,25", "7", "0,5"], "people": ["1.234", "2.500", "3.100", "9.000"]}
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1.5, 1234.0]
+    table["ratio"] = ["0.25", "1.5", "3.75", "2.5"]  # both signs: every column speaks for itself
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1.5, 1.234, 0.25]
+    table = {"people": ["1,234", "2,500", "3,100", "9,000"]}
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1234.0]
+    assert TableSchema.infer(table, decimal=",").encode(table).tolist()[0] == [1.234]
+
+
+def test_a_word_that_stands_for_missing_numbers_counts_for_the_indicator():
+    schema = TableSchema.infer({"a": [f"{i % 50}.5" for i in range(200)] + ["unknown"] * 20})
+    assert schema.feature_names == ["a", "a is missing"]
 
 
 def test_words_among_numbers_are_gaps_that_are_counted():
@@ -113,8 +134,9 @@ def test_json_gives_the_schema_back_and_damage_is_refused():
                 damaged["columns"][number][name] = bad
                 with pytest.raises(TableError, match="damaged"):
                     TableSchema.from_json(damaged)
-    with pytest.raises(TableError, match="damaged"):
-        TableSchema.from_json({"columns": 3, "missing": []})
+    for bad in ({"columns": 3, "missing": []}, {"columns": [], "missing": [3]}, [], {**plain, "more": 1}):
+        with pytest.raises(TableError, match="damaged"):
+            TableSchema.from_json(bad)
 
 
 def test_a_missing_column_and_a_double_name_are_named():
