@@ -301,6 +301,13 @@ def _date_form(cells: Sequence[object]) -> tuple[str, float]:
     return best, most
 
 
+def is_date(text: str) -> bool:
+    """Whether a text is a date in one of the known forms."""
+    if not _LOOKS_LIKE_DATE.match(text.strip()):
+        return False
+    return any(_moment(text, date + time) is not None for date in _DATES for time in _TIMES)
+
+
 def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     """What a column is; `decimals` are the decimal signs that its numbers may have, the likelier first."""
     present, n_rows = cells[~gaps], len(cells)
@@ -498,7 +505,7 @@ class TableSchema:
         }:  # no column speaks for the point: 1.234 is then a number of thousands in all of them
             found = [_infer(name, *column, ",.") for name, column in columns.items()]
         for place, (name, (cells, gaps)) in enumerate(columns.items()):
-            if (name.strip() == "" or name.startswith("Unnamed: ")) and cells.dtype.kind != "f":
+            if (name.strip() == "" or name.startswith(("Unnamed: ", "__index_level_"))) and cells.dtype.kind != "f":
                 numbers = _numbers(cells[~gaps], ".")
                 if len(numbers) and np.all(np.diff(numbers) == 1):
                     found[place] = Unused(name, "the row numbers of a data frame")
@@ -616,6 +623,38 @@ def _column_from(values: Any) -> Column:
 
 def _is_real(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def target_values(cells: Array, *, missing: Iterable[str] = (), decimal: str | None = None) -> Array:
+    """A column of targets: numbers where all are numbers, else labels as text; NaN or "" where one is missing.
+
+    Text among quantities, at most a tenth of the different values, is missing too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import target_values
+    >>> target_values(np.array(["1", "0", "?"], dtype=object)).tolist()
+    [1.0, 0.0, nan]
+    >>> target_values(np.array([" yes", "no", ""], dtype=object)).tolist()
+    ['yes', 'no', '']
+    """
+    if cells.dtype.kind in "fiu":
+        return cells
+    gaps = _gaps(cells, frozenset(missing))
+    distinct = list(dict.fromkeys(cells[~gaps].tolist()))[:5000]
+    if distinct and not any(isinstance(cell, bool | np.bool_) for cell in distinct):
+        sign, share = _decimal_of(distinct, decimal or ".,")
+        if share >= MOSTLY:
+            values = np.full(len(cells), np.nan)
+            values[~gaps] = _numbers(cells[~gaps], sign)
+            if not np.any(np.isnan(values) & ~gaps) or is_regression(values):
+                return values
+    labels = np.array([_text(cell) for cell in cells], dtype=str)
+    labels[gaps] = ""
+    if {label.lower() for label in np.unique(labels[~gaps])} <= {"true", "false"}:
+        labels = np.char.lower(labels)
+    return labels
 
 
 def is_regression(target: Array) -> bool:
