@@ -36,6 +36,7 @@ def test_a_model_takes_tables_of_every_kind_and_numbers(model):
 
 
 def test_the_file_holds_the_schema(model, tmp_path):
+    model = replace(model, schema=model.schema.standardised(TABLE))
     kompakt.save(model, tmp_path / "m.kompakt")
     loaded = kompakt.load(tmp_path / "m.kompakt")
     assert loaded.schema == model.schema
@@ -57,6 +58,8 @@ def test_the_file_holds_the_schema(model, tmp_path):
         lambda schema: schema.pop("missing"),
         lambda schema: schema.update(columns=7),
         lambda schema: schema.update(other=7),
+        lambda schema: schema.update(shift=[0.0]),
+        lambda schema: schema.update(shift=[0.0], scale=[1.0]),
     ],
 )
 def test_a_damaged_schema_is_refused(model, tmp_path, damage):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -384,6 +384,28 @@ def is_table(X: Any) -> bool:
     return isinstance(X, Mapping) or ((hasattr(X, "columns") or hasattr(X, "column_names")) and not hasattr(X, "dask"))
 
 
+def needs_schema(X: Any) -> bool:
+    """Whether X is a data frame with words, dates or gaps, and not of numbers alone."""
+    if isinstance(X, Mapping) or not is_table(X):
+        return False
+    if hasattr(X, "iloc"):  # pandas
+        if all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):
+            return bool(X.isna().to_numpy().any())
+        columns = [X.iloc[:, number] for number in range(X.shape[1])]
+    else:
+        columns = list(X.get_columns() if hasattr(X, "get_columns") else X.columns)
+    return any(_is_gapped_or_text(_plain(column)) for column in columns)
+
+
+def _is_gapped_or_text(cells: Array) -> bool:
+    if cells.dtype.kind in "iub":
+        return False
+    try:
+        return cells.dtype.kind == "M" or bool(np.isnan(cells.astype(np.float64)).any())
+    except (TypeError, ValueError):
+        return True
+
+
 def columns_of(table: Any) -> dict[str, Array]:
     """Columns of a table as arrays: a pandas, polars or pyarrow table, or a mapping of names to sequences."""
     names = [str(name) for name in (table.column_names if hasattr(table, "column_names") else table)]
@@ -467,6 +489,8 @@ class TableSchema:
         In the order of the training table, without the target.
     missing : tuple of str
         Texts that mean a missing value besides the usual ones.
+    shift, scale : tuple of float
+        What is subtracted from every feature, and what it is then divided by; empty: nothing.
 
     Examples
     --------
@@ -481,6 +505,8 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = ()
+    shift: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
     #: what the last tables contained that training did not, by description; not part of the schema
     counts: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
@@ -551,7 +577,15 @@ class TableSchema:
         also = frozenset(self.missing)
         self.counts.clear()
         parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), self.counts) for column in used]
-        return np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
+        features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
+        return (features - self.shift) / self.scale if self.scale else features
+
+    def standardised(self, table: Any) -> TableSchema:
+        """The schema whose features have mean 0 and variance 1 over a table."""
+        features = replace(self, shift=(), scale=()).encode(table)
+        spread = features.std(axis=0)
+        spread[spread <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0
+        return replace(self, shift=tuple(features.mean(axis=0).tolist()), scale=tuple(spread.tolist()))
 
     def describe(self) -> str:
         """One line per column, for people."""
@@ -567,17 +601,16 @@ class TableSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
-        return {
-            "missing": list(self.missing),
-            "columns": [{"kind": column.kind, **asdict(column)} for column in self.columns],
-        }
+        scaling = {"shift": list(self.shift), "scale": list(self.scale)} if self.scale else {}
+        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        return {"missing": list(self.missing), "columns": columns, **scaling}
 
     @classmethod
     def from_json(cls, values: Any) -> TableSchema:
         """The schema that `to_json` described; anything else is refused with a `TableError`."""
         try:
             described, missing = values["columns"], values["missing"]
-            if len(values) != 2:
+            if set(values) not in ({"columns", "missing"}, {"columns", "missing", "shift", "scale"}):
                 raise ValueError(f"it holds columns and missing; got {sorted(map(str, values))[:10]}")
             if not isinstance(described, list) or not isinstance(missing, list):
                 raise TypeError("columns and missing must be lists")
@@ -586,9 +619,14 @@ class TableSchema:
                 raise TypeError("missing must be texts")
             if len({column.name for column in columns}) != len(columns):
                 raise ValueError("two columns have one name")
+            schema = cls(columns, tuple(missing), tuple(values.get("shift", ())), tuple(values.get("scale", ())))
+            numbers = all(_is_real(value) for value in schema.shift + schema.scale) and all(schema.scale)
+            lengths = {len(schema.shift), len(schema.scale)}
+            if not numbers or lengths != {schema.n_features if "scale" in values else 0}:
+                raise ValueError("shift and scale must be one number per feature")
         except (KeyError, TypeError, ValueError) as error:
             raise TableError(f"the table schema is damaged: {error}") from error
-        return cls(columns, tuple(missing))
+        return schema
 
 
 def _column_from(values: Any) -> Column:
