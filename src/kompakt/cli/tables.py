@@ -107,7 +107,7 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
         lines = start.decode("latin-1").splitlines()[:20]
         rows = [row for row in (line.split("#", 1)[0].split() for line in lines) if row]
         pairs = [pair for _, *row in rows for pair in row]
-        if pairs and all(re.match(r"(\d+|qid):\S+$", pair) for pair in pairs):
+        if pairs and all(re.match(r"(\d+|qid):[^\s,;]+$", pair) for pair in pairs):
             if packed:
                 raise DataError(f"{path} is svmlight, but packed; unpack it first.")
             return FileKind("svmlight")
@@ -481,7 +481,9 @@ def open_table(
             if not reader.n_features:  # a column that counts the rows may be all there is
                 reader = TableSchema.infer({name: first[name] for name in features}, missing=missing, decimal=decimal)
             numeric = all(isinstance(column, Number) for column in reader.columns)
-            plain = numeric and all(_is_plain(first[name], options.impute is not None) for name in features)
+            coded = any(np.isin(first[name].astype(str), missing).any() for name in features) if missing else False
+            impute = options.impute is not None
+            plain = numeric and not coded and all(_is_plain(first[name], impute) for name in features)
             plain = plain or numbers
             if options.impute:
                 reader = TableSchema(tuple(_without_indicator(one) for one in reader.columns), missing)

@@ -47,9 +47,12 @@ _GROUPED = {
 _DATES = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y",
     "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y",
+    "%d%b%Y", "%d%b%y",
 )  # fmt: skip
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4}")
+_LOOKS_LIKE_DATE = re.compile(
+    r"\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4}|\d{1,2}[A-Za-z]{3}\d{2,4}"
+)
 _ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 
 
