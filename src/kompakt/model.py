@@ -15,6 +15,7 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import refuse_non_finite
+from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
 
@@ -60,6 +61,9 @@ class Model:
         Whether a single regression output is returned as (n,).
     meta : dict
         Plain facts about the training (strings and numbers).
+    schema : TableSchema, optional
+        How the columns of a table become the features. A model with it takes a pandas, polars or pyarrow table, or a
+        mapping of names to columns, besides the encoded features as numbers.
 
     Examples
     --------
@@ -88,6 +92,7 @@ class Model:
     calibration: dict[str, Array] | None = None
     squeeze: bool = True
     meta: dict[str, Any] = field(default_factory=dict)
+    schema: TableSchema | None = None
 
     def __post_init__(self) -> None:
         m, L = self.weights.shape
@@ -108,6 +113,10 @@ class Model:
                 )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
+        if self.schema is not None and self.schema.n_features != self.n_features:
+            raise ValueError(
+                f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
+            )
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""
@@ -118,6 +127,8 @@ class Model:
             facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.schema is not None:
+            facts.append(f"takes tables of {len(self.schema.names)} columns")
         if self.input_fill is not None:
             facts.append("fills missing values")
         if self.input_shift is not None or self.input_scale is not None:
@@ -246,6 +257,8 @@ class Model:
     def _checked(self, X: Any) -> Any:
         """X as an array or CSR matrix of the right width; what arrays are refused for by an estimator is refused."""
         if not isinstance(X, np.ndarray):
+            if self.schema is not None and is_table(X):
+                X = self.schema.encode(X)
             X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")

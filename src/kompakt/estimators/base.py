@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, ClassVar
@@ -29,7 +28,7 @@ from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.train.data import LEARNED, check_rows, prepare
+from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
 from kompakt.train.pipeline import Fit, train
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
@@ -177,6 +176,8 @@ class KernelMachine(Predictor):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            A data frame (pandas, polars, pyarrow) with words, dates or gaps becomes standardised numbers by a schema,
+            which is kept in ``schema_`` and in the model.
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
             None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -258,10 +259,9 @@ class KernelMachine(Predictor):
         assert fit.model is not None
         assert fit.machine is not None
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
-        unfit(self, keep=("n_features_in_", "feature_names_in_"))
-        names = getattr(self, "feature_names_in_", None)
+        unfit(self, keep=("n_features_in_", "feature_names_in_", "schema_"))
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
-        model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
+        model = with_columns(self, fit.model)
         self.model_ = model
         mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
         self.kernel_ = fit.machine.spec.kernel if mapped else model.kernel

@@ -16,6 +16,7 @@ import numpy as np
 
 import kompakt
 from kompakt.codings import CODINGS, get_coding
+from kompakt.data.table import TableSchema
 from kompakt.io import container
 from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
@@ -63,6 +64,8 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "kernel": lambda value: isinstance(value, dict),
     "meta": lambda value: isinstance(value, dict),
 }
+#: fields that a file has only where the model has them
+_OPTIONAL: dict[str, Callable[[Any], bool]] = {"schema": lambda value: isinstance(value, dict)}
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -102,6 +105,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         "kernel": kernel,
         "meta": _encode_value(dict(model.meta), "meta", 0),
     }
+    if model.schema is not None:
+        header["schema"] = model.schema.to_json()
     _check_model(model)
     return header, arrays
 
@@ -170,11 +175,11 @@ def _encode_value(value: Any, where: str, depth: int) -> Any:
 
 def check_header(header: dict[str, Any]) -> None:
     """Names and types of the header's fields."""
-    if set(header) != set(_FIELDS):
-        missing, unknown = sorted(set(_FIELDS) - set(header)), sorted(set(header) - set(_FIELDS))
+    missing, unknown = sorted(set(_FIELDS) - set(header)), sorted(set(header) - set(_FIELDS) - set(_OPTIONAL))
+    if missing or unknown:
         raise ModelFileError(f"the header lacks {missing} and has unknown fields {str(unknown)[:200]}.")
-    for name, holds in _FIELDS.items():
-        if not holds(header[name]):
+    for name, holds in (_FIELDS | _OPTIONAL).items():
+        if name in header and not holds(header[name]):
             raise ModelFileError(f"the header's field {name!r} has the invalid value {str(header[name])[:80]!r}.")
 
 
@@ -216,7 +221,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
-        model = Model(kernel=from_spec(described), **fields)
+        schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
+        model = Model(kernel=from_spec(described), schema=schema, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
