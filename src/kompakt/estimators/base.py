@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, ClassVar
