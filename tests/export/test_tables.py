@@ -33,7 +33,7 @@ def tables():
         yield table
 
 
-@pytest.mark.parametrize("table", tables(), ids=[str(number) for number in range(10)])
+@pytest.mark.parametrize("table", list(tables()), ids=[str(number) for number in range(10)])
 @pytest.mark.parametrize("standardised", [False, True])
 def test_onnx_takes_the_columns(table, standardised, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
