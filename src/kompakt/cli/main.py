@@ -168,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command("export", "models:export", about, "model", "out", options=[data])
     one.add_argument("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
     one.add_argument("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
+    one.add_argument("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
     one.add_argument("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
 
     command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")

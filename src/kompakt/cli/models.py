@@ -66,12 +66,19 @@ def export(options: Namespace, console: Console) -> None:
         raise UsageError(f"cannot tell the format from {options.out!r}; say --to onnx, c, libsvm or numpy.")
     if options.dtype is not None and to not in ("onnx", "c"):
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
-    for ending in ("", ".range", ".labels") if to == "libsvm" else ("",):
+    if options.encoded and to != "onnx":
+        raise UsageError(f"--encoded is for onnx; {to} always takes encoded features.")
+    for ending in ("", ".range", ".labels") if to == "libsvm" else ("", ".schema.json"):
         check_output(options.out + ending, options.model, options.check)
     model = load_model(options.model)
     settings: dict[str, Any] = {} if options.dtype is None else {"dtype": options.dtype}
+    if options.encoded:
+        settings["encoded"] = True
     if options.check is not None:
-        settings["check_rows"] = _rows_for(options, console, options.check, model)
+        if model.schema is not None and to == "onnx" and not options.encoded:
+            settings["check_rows"] = next(open_table(options, console, options.check, model=model).cells(100_000))
+        else:
+            settings["check_rows"] = _rows_for(options, console, options.check, model)
     done = getattr(kompakt, f"to_{to}")(model, options.out, **settings)
     files = [os.fspath(path) for path in done.files or (done.path,)]
     facts = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
+import weakref
 import zipfile
 from argparse import Namespace
 from collections import Counter
@@ -265,7 +267,6 @@ class Table:
     #: what was found in cells that the schema does not know, by description
     counts: Counter[str] = field(default_factory=Counter)
     _n_read: int = 0
-    _folder: Any = None
 
     @property
     def n_rows(self) -> int:
@@ -352,8 +353,9 @@ class Table:
 
     def spool(self, scale: bool) -> None:
         """Write the encoded rows to a file beside the memory, and read them from there: they need not fit in it."""
-        self._folder = tempfile.TemporaryDirectory(prefix="kompakt-")  # goes with the table
-        path = os.path.join(self._folder.name, "X.npy")
+        folder = tempfile.mkdtemp(prefix="kompakt-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = os.path.join(folder, "X.npy")
         targets = []
         with open(path, "wb") as file:
             header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, self.n_features)}

@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.common import CReport, ParityError, check_rows_for, compare, decision_shape, expect, folded, votes
+from kompakt.export.common import (
+    CReport,
+    ParityError,
+    check_rows_for,
+    compare,
+    decision_shape,
+    expect,
+    feature_lines,
+    folded,
+    votes,
+    write_schema,
+)
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
 from kompakt.io.fitted import model_of
@@ -133,9 +144,10 @@ def to_c(
     both = original.decided & rounded.decided
     raw = text.encode("ascii")
     write_atomically(target, [raw])
+    files = (target, *write_schema(model, target))
     return CReport(
         target, "c", len(raw), len(rows) if command else 0, difference, relative,
-        None if labels is None else float(np.mean(labels == original.labels)), files=(target,), notes=notes,
+        None if labels is None else float(np.mean(labels == original.labels)), files=files, notes=notes,
         data_bytes=data_bytes, work_bytes=work_bytes, accuracy=_accuracy(truth, original.scores, original.labels),
         accuracy_exported=_accuracy(truth, scores, labels),
         storage_difference=float(np.abs(original.scores - rounded.scores)[both].max(initial=0.0)),
@@ -239,7 +251,9 @@ def c_source(
     text = [
         f"/* A {model.kind} of kompakt {kompakt.__version__}, {about}: {m} basis vectors, {d} features, {L} outputs.",
         f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays.",
-        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads rows of {d} numbers and prints predictions. */",
+        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads rows of {d} numbers and prints predictions."
+        + "".join(f"\n   {line}" for line in feature_lines(model))
+        + " */",
         "#include <math.h>",
         "#include <stdint.h>",
         "",

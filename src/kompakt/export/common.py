@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
+from kompakt.data.table import Category, is_table
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -145,6 +147,8 @@ class Expected:
 def check_rows_for(model: Model, given: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
     if given is not None:
+        if model.schema is not None and is_table(given):
+            given = model.schema.encode(given)
         rows = np.asarray(dense(given), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
             raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
@@ -217,6 +221,33 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
     return difference, difference / largest if largest > 0 else difference, agreement
 
 
+def feature_lines(model: Model) -> list[str]:
+    """For a model of tables, what each number of a row is, one line per feature; plain ASCII."""
+    if model.schema is None:
+        return []
+    lines = ["A row holds the encoded columns of a table, in this order (see also the .schema.json file beside this):"]
+    place = 0
+    for column in model.schema.columns:
+        for name in column.features:
+            what = f"1 if so, else 0; missing: {column.fill}" if isinstance(column, Category) else column.kind
+            lines.append(f"  {place}: {name} ({what})")
+            place += 1
+    if model.schema.scale:
+        lines.append("Each is then standardised: minus shift, divided by scale, as in the .schema.json file.")
+    ascii_lines = [line.encode("ascii", "replace").decode().replace("\\", "/") for line in lines]
+    return [line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?") for line in ascii_lines]
+
+
+def write_schema(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """For a model of tables, write how columns become features beside an export, as JSON; the file that was written."""
+    if model.schema is None:
+        return ()
+    beside = Path(f"{os.fspath(path)}.schema.json")
+    described = {"features": model.schema.feature_names, **model.schema.to_json()}
+    write_atomically(beside, [json.dumps(described, indent=1, ensure_ascii=False).encode()])
+    return (beside,)
+
+
 def write_checked(
     model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: Array, tolerance: float,
     scores: Array, labels: Array | None, what: str,
@@ -224,7 +255,8 @@ def write_checked(
     """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
     measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
     write_atomically(path, [raw])
-    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=(Path(path),))
+    files = (Path(path), *write_schema(model, path))
+    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=files)
 
 
 # -- a model as plain arrays -------------------------------------------------------------------------------

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 import kompakt
-from kompakt.export.common import TOLERANCE, ExportReport, check_rows_for, decision_shape, folded, votes, write_checked
+from kompakt.export.common import (
+    TOLERANCE,
+    ExportReport,
+    check_rows_for,
+    decision_shape,
+    feature_lines,
+    folded,
+    votes,
+    write_checked,
+)
 from kompakt.io.fitted import model_of
 from kompakt.model import Model
 
@@ -91,6 +100,8 @@ def numpy_source(model: Model, module: str) -> str:
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
     m, d = len(model.basis), model.n_features
     module = module if module.isidentifier() and module.isascii() else "machine"
+    columns = "".join(f"{line}\n" for line in feature_lines(model)).replace('"', "'")
+    columns = columns and f"\n{columns}"
     about = f'''"""A {model.kind} of kompakt {kompakt.__version__}: {m} basis vectors, {d} features. Needs NumPy only.
 
     import {module}
@@ -98,7 +109,7 @@ def numpy_source(model: Model, module: str) -> str:
     {module}.decision_function(X)
 
 or, for rows in a file of comma-separated numbers:  python {module}.py rows.csv
-"""'''
+{columns}"""'''
     fixed = resources.files("kompakt.export").joinpath("runtime.py").read_text(encoding="ascii")
     before, after = fixed.split("\n\n", 1)[1].split(_PLACE)  # without its docstring
     return f'{about}\n\n{before}_FACTS = {facts!r}\n_DATA = """\n{lines}\n"""\n{after}'

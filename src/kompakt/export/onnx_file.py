@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
+from kompakt.data.table import MISSING, Category, Date, Number, TableSchema, Unused, columns_of, is_missing, is_table
 from kompakt.export.common import (
     TOLERANCE,
     ExportReport,
@@ -44,12 +45,16 @@ def to_onnx(
     dtype: Any = "float64",
     check_rows: Any = None,
     tolerance: float | None = None,
+    encoded: bool = False,
 ) -> ExportReport:
     """Write a machine as an ONNX model of standard operators, and check it in onnxruntime.
 
     The input ``X`` is a tensor (n, n_features) of `dtype`, in the units the machine was trained on: imputation and
     scaling are inside.  The outputs of a classifier are ``label`` (n,) and ``scores``, which are those of
     `decision_function`, then ``probabilities`` where the machine is calibrated; a regressor has the output ``value``.
+
+    A machine of tables has one input per column instead, of the column's name and shape (n, 1): numbers of `dtype` with
+    NaN where one is missing, and strings for words, "" or another usual text where one is missing.
 
     Parameters
     ----------
@@ -62,6 +67,8 @@ def to_onnx(
     tolerance : float, default=None
         Largest difference of decision values, relative to the sums of absolute terms behind them; by default 1e-12
         for float64 and 1e-5 for float32.
+    encoded : bool, default=False
+        Whether a machine of tables takes its encoded features as one input ``X`` instead of the columns.
 
     Returns
     -------
@@ -73,6 +80,8 @@ def to_onnx(
         If the answers differ; nothing is written.
     TypeError
         For a callable or precomputed kernel.
+    ValueError
+        For a machine of tables with dates, which ONNX has no operators for, unless `encoded`.
     ImportError
         If onnx or onnxruntime is missing.
 
@@ -97,20 +106,71 @@ def to_onnx(
             'installed. Install the extra: pip install "kompakt[onnx]".'
         )
     model = model_of(fitted, svm=True)
-    raw = _onnx_bytes(folded(model, single=kind == np.float32), kind)
+    schema = None if encoded else model.schema
+    if schema is not None:
+        dates = [column.name for column in schema.columns if isinstance(column, Date)]
+        if dates:
+            raise ValueError(
+                f"ONNX has no operators for dates, such as column {dates[0]!r}. Export with encoded=True (on the "
+                "command line: --encoded), and give the model the encoded features."
+            )
+    raw = _onnx_bytes(folded(model, single=kind == np.float32), kind, schema)
     rows = check_rows_for(model, check_rows).astype(kind)
-    labels, scores = _run(raw, rows, model.kind)
+    feeds = {"X": rows}
+    if schema is not None:
+        table = check_rows if is_table(check_rows) else _table_like(schema, rows)
+        feeds = _feeds(schema, table, kind)
+        rows = schema.encode({name: feeds[given][:, 0] for name, given in _used(schema).items()})
+    labels, scores = _run(raw, feeds, model.kind)
     limit = TOLERANCE[kind.name] if tolerance is None else tolerance
     return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, "the ONNX model in onnxruntime")
 
 
-def _onnx_bytes(model: Model, dtype: np.dtype) -> bytes:
+def _used(schema: TableSchema) -> dict[str, str]:
+    """Columns of a table that are used, and the names of their inputs, which are none of an output."""
+    taken = ("label", "scores", "value", "probabilities")
+    names = [column.name for column in schema.columns if not isinstance(column, Unused)]
+    return {name: f"{name}_" if name in taken else name for name in names}
+
+
+def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]:
+    """The inputs of an ONNX model for a table."""
+    cells, feeds = columns_of(table), {}
+    for column in schema.columns:
+        if isinstance(column, Number):
+            whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
+            feeds[column.name] = whole.encode({column.name: cells[column.name]}).astype(dtype)
+        elif isinstance(column, Category):
+            gaps = [is_missing(cell, frozenset(schema.missing)) for cell in cells[column.name]]
+            texts = ["" if gap else str(cell).strip() for cell, gap in zip(cells[column.name], gaps, strict=True)]
+            feeds[column.name] = np.array(texts, dtype=object)[:, None]
+    names = _used(schema)
+    return {names[name]: values for name, values in feeds.items()}
+
+
+def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
+    """A table to check on: numbers as in some encoded rows, words at random, some of them unknown or missing."""
+    rng, place = np.random.default_rng(0), 0
+    if schema.scale:
+        rows = rows * np.asarray(schema.scale) + np.asarray(schema.shift)
+    found: dict[str, Array] = {}
+    for column in schema.columns:
+        if isinstance(column, Number):
+            found[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
+        elif isinstance(column, Category):
+            found[column.name] = rng.choice(np.array([*column.levels, "", "a word of no row"], dtype=object), len(rows))
+        place += len(column.features)
+    return found
+
+
+def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None) -> bytes:
     import onnx
     from onnx import helper
 
-    graph = Graph(model, dtype)
+    graph = Graph(model, dtype, "" if schema is None else "kompakt_")
     element = helper.np_dtype_to_tensor_dtype(dtype)
-    scores = graph.scores(graph.outputs("X"))
+    X = "X" if schema is None else graph.features(schema)
+    scores = graph.scores(graph.outputs(X))
     n_scores, is_flat = decision_shape(model)
     shown, shape = (graph.flat(scores), ["n"]) if is_flat else (scores, ["n", n_scores])
     results: dict[str, tuple[str, int, list[Any]]] = {"value": (shown, element, shape)}
@@ -120,11 +180,15 @@ def _onnx_bytes(model: Model, dtype: np.dtype) -> bytes:
         if model.calibration is not None:
             results["probabilities"] = (graph.probabilities(scores), element, ["n", len(model.classes_)])
     graph.nodes += [helper.make_node("Identity", [made[0]], [name], name=name) for name, made in results.items()]
-    rows = helper.make_tensor_value_info("X", element, ["n", model.n_features])
+    inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
+    if schema is not None:
+        text, names = helper.np_dtype_to_tensor_dtype(np.dtype(object)), _used(schema)
+        kinds = {one.name: text if isinstance(one, Category) else element for one in schema.columns}
+        inputs = [helper.make_tensor_value_info(names[name], kinds[name], ["n", 1]) for name in names]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
     proto = helper.make_model(
-        helper.make_graph(graph.nodes, "kompakt", [rows], values, graph.constants),
-        opset_imports=[helper.make_opsetid("", _OPSET)],
+        helper.make_graph(graph.nodes, "kompakt", inputs, values, graph.constants),
+        opset_imports=[helper.make_opsetid("", _OPSET), *([helper.make_opsetid("ai.onnx.ml", 2)] if schema else [])],
         ir_version=_IR_VERSION,
         producer_name="kompakt",
         producer_version=kompakt.__version__,
@@ -135,7 +199,7 @@ def _onnx_bytes(model: Model, dtype: np.dtype) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _run(raw: bytes, rows: Array, kind: str) -> tuple[Array | None, Array]:
+def _run(raw: bytes, feeds: dict[str, Array], kind: str) -> tuple[Array | None, Array]:
     """Labels and scores from onnxruntime."""
     import onnxruntime
 
@@ -143,8 +207,8 @@ def _run(raw: bytes, rows: Array, kind: str) -> tuple[Array | None, Array]:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
     if kind == "regressor":
-        return None, session.run(["value"], {"X": rows})[0]
-    labels, scores = session.run(["label", "scores"], {"X": rows})
+        return None, session.run(["value"], feeds)[0]
+    labels, scores = session.run(["label", "scores"], feeds)
     return labels, scores
 
 
@@ -187,6 +251,41 @@ class Graph:
         name = f"{self.prefix}constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(values, dtype=dtype or self.dtype), name))
         return name
+
+    def features(self, schema: TableSchema) -> str:
+        """The encoded features, (n, d), of one input per column."""
+        from onnx import helper
+
+        add, element, parts = self.add, helper.np_dtype_to_tensor_dtype(self.dtype), []
+        names = _used(schema)
+        # the usual ways to write a missing value; ONNX compares letter by letter
+        texts = [form(text) for text in sorted(MISSING) for form in (str.lower, str.upper, str.capitalize)]
+        missing = list(dict.fromkeys([*texts, "NaN", "NaT", *schema.missing]))
+        for column in schema.columns:
+            if isinstance(column, Number):
+                gap = add("IsNaN", names[column.name])
+                parts.append(add("Where", gap, self.constant(column.fill), names[column.name]))
+                parts += [add("Cast", gap, to=element)] * column.indicator
+            elif isinstance(column, Category):
+                levels = [level for level in column.levels if level not in missing]
+                keys, codes = [*levels, *missing], [column.levels.index(level) for level in levels]
+                codes += [column.levels.index(column.fill)] * len(missing)
+
+                def encode(values: list[int], default: int, keys: list[str] = keys, name: str = column.name) -> str:
+                    return add(
+                        "LabelEncoder", names[name], domain="ai.onnx.ml", keys_strings=keys, values_int64s=values,
+                        default_int64=default,
+                    )  # fmt: skip
+
+                n_levels = len(column.levels)
+                numbers = self.constant(np.arange(n_levels + column.other)[None], np.int64)
+                parts.append(add("Cast", add("Equal", encode(codes, n_levels), numbers), to=element))
+                if column.indicator:
+                    parts.append(add("Cast", encode([0] * len(levels) + [1] * len(missing), 0), to=element))
+        X = add("Concat", *parts, axis=1)
+        if schema.scale:
+            X = add("Div", add("Sub", X, self.constant(schema.shift)), self.constant(schema.scale))
+        return X
 
     def outputs(self, X: str) -> str:
         """Raw outputs f(x), (n, L)."""

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from kompakt.basis.gram import forward_select
 from kompakt.basis.path import sizes_up_to
 from kompakt.data import ArrayRows, RowBlock
+from kompakt.data.table import is_table
 from kompakt.design import Design
 from kompakt.io.fitted import model_of
 from kompakt.model import Model
@@ -91,6 +92,8 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
         if known is not None and len(known) == model.n_features:
             names = [printable(one) for one in known]
             break
+    if model.schema is not None and is_table(X):
+        X = model.schema.encode(X)
     finite: Any = True if model.input_fill is None else "allow-nan"
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
     if X.shape[1] != model.n_features:

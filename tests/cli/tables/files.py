@@ -345,11 +345,11 @@ def customers(gap: Any = None) -> Any:
 
 def customer_rows(
     *, decimal: str = ".", thousands: str = "", day: str = "%Y-%m-%d", true: str = "1", false: str = "0",
-    gap: str = "", currency: str = "",
+    gap: str = "", currency: str = "", n: int = N,
 ) -> list[list[str]]:  # fmt: skip
     """The cells of the same table as another program prints them, with a header."""
     found = [["customer", "size", "income", "city", "joined", "member", "answer"]]
-    for p in people():
+    for p in people(n):
         income = gap if p.number % 10 == 3 else currency + grouped(p.income, thousands, decimal)
         size = f"{p.size:.2f}".replace(".", decimal)
         member = true if p.member else false
