@@ -181,7 +181,8 @@ class Model:
 
     def _block_outputs(self, X: Any, Z: Array) -> Array:
         K = self.kernel.block(X, Z)
-        return (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+        outputs: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+        return outputs
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
@@ -208,7 +209,7 @@ class Model:
             return np.where(scores >= 0, 1, -1)
         assert self.classes is not None
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes[best]
+        return np.asarray(self.classes[best])
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
@@ -264,4 +265,4 @@ def _filled(X: Any, fill: Array) -> Any:
 
 
 def _sigmoid(f: Array, a: Array, b: Array) -> Array:
-    return 0.5 * (1.0 + np.tanh(-0.5 * (a * f + b)))  # 1 / (1 + exp(a f + b)) without overflow
+    return np.asarray(0.5 * (1.0 + np.tanh(-0.5 * (a * f + b))))  # 1 / (1 + exp(a f + b)) without overflow

@@ -59,7 +59,8 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
 
 def _predicted(model: Model, method: str, X: Any) -> Array:
     refuse_non_finite(X, lambda row: f"row {row} of a partition")
-    return getattr(model, method)(X)
+    values: Array = getattr(model, method)(X)
+    return values
 
 
 def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
@@ -349,7 +350,8 @@ class ClassPredictor(ClassifierMixin, Predictor):
             In the order of ``classes_``; the largest wins.
         """
         if is_dask(X):
-            return lazily(self, "decision_function", X)
+            lazy: Array = lazily(self, "decision_function", X)
+            return lazy
         outputs = self._outputs(X)
         return self.model_.scores(outputs)
 
@@ -365,7 +367,8 @@ class ClassPredictor(ClassifierMixin, Predictor):
         ndarray of shape (n_samples,)
         """
         if is_dask(X):
-            return lazily(self, "predict", X)
+            lazy: Array = lazily(self, "predict", X)
+            return lazy
         scores = self.decision_function(X)
         return self.model_.labels(scores)
 
@@ -393,7 +396,8 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
         if is_dask(X):
-            return lazily(self, "predict", X)
+            lazy: Array = lazily(self, "predict", X)
+            return lazy
         outputs = self._outputs(X)
         return self.model_.scores(outputs)
 

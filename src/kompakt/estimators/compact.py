@@ -168,8 +168,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
                 f"warm_start=True goes on from the last fit, which had {vectors.shape[1]} features; X has "
                 f"{rows.n_features}. Set warm_start=False to start anew."
             )
-        start = rows.as_inputs(vectors).astype(rows.dtype)
-        return start if rows.offset is None else start - rows.offset
+        start: Array = rows.as_inputs(vectors).astype(rows.dtype)
+        return start if rows.offset is None else np.asarray(start - rows.offset)
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
         """The basis of `partial_fit`, from its first batch."""
@@ -232,7 +232,8 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         ndarray of shape (n_samples, n_classes)
         """
         if is_dask(X):
-            return lazily(self, "predict_proba", X)
+            lazy: Array = lazily(self, "predict_proba", X)
+            return lazy
         scores = self.decision_function(X)
         return self.model_.probabilities(scores)
 

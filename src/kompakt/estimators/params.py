@@ -130,7 +130,7 @@ def _described(doc: str | None) -> dict[str, tuple[str, str]]:
 def parameters_of(cls: type) -> dict[str, Parameter]:
     """The parameters of an estimator by name, in the order of its constructor."""
     found = {}
-    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):  # type: ignore[arg-type]
+    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):
         known: dict[str, Any] = {}
         kind = text = note = ""
         for base in reversed(cls.__mro__):

@@ -131,7 +131,7 @@ def minimise_squares(problem: Problem, start: Array | None = None, settings: Set
 
 def _norm(problem: Problem, theta: Array, at: Sums) -> Array:
     gradient = problem.penalty[:, None] * theta + at.gradient
-    return np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0)
+    return np.asarray(np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0))
 
 
 def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
@@ -307,8 +307,10 @@ def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
 
 def penalised(problem: Problem, theta: Array, losses: Array) -> Array:
     """Objective per output from the summed losses (C included)."""
-    total = 0.5 * np.einsum("pl,p,pl->l", theta, problem.penalty, theta) + losses
-    return total if problem.linear is None else total + np.sum(problem.linear * theta, axis=0)
+    total: Array = 0.5 * np.einsum("pl,p,pl->l", theta, problem.penalty, theta) + losses
+    if problem.linear is not None:
+        total = total + np.sum(problem.linear * theta, axis=0)
+    return total
 
 
 def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
@@ -318,7 +320,7 @@ def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
         gradient = gradient[:-1]
     # the last term keeps the measure sound where every loss and every weight is zero
     scale = np.linalg.norm(theta[:-1], axis=0) + sums.magnitude + 1e-6 * problem.C * problem.mass
-    return np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny)
+    return np.asarray(np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny))
 
 
 def newton_step(
@@ -505,7 +507,7 @@ class _BlockLosses:
         self.s = None if weights is None else block_weights(weights, len(block), outputs).astype(self.dtype, copy=False)
 
     def predict(self, theta: Array) -> Array:
-        f = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
+        f: Array = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
         f += theta[-1].astype(self.dtype, copy=False)
         return f
 
@@ -536,7 +538,8 @@ def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array
 
 def predict(Phi: Array, theta: Array) -> Array:
     """Predictions of a block in float64, (rows, L)."""
-    return (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
+    f: Array = (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
+    return f
 
 
 def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:

@@ -55,7 +55,7 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
 def _among(kept: Array, part: Any) -> Array:
     """Positions among the kept rows of rows given by number or by mask."""
     part = np.asarray(part)
-    return part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)])
+    return np.asarray(part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)]))
 
 
 def check_rows(
@@ -97,7 +97,7 @@ def check_rows(
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:
     """Sample weights as float64 of sizes that can be computed with."""
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     refuse_extreme_weights(float(weights.max(initial=0.0)))
     return weights
 
@@ -222,7 +222,7 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced":
-        return mass.sum() / (len(classes) * mass)
+        return np.asarray(mass.sum() / (len(classes) * mass))
     if not isinstance(class_weight, dict):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
     known = list(classes)
@@ -583,7 +583,7 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
         def chance(raw: Raw) -> Array:
             if of_class is None or not isinstance(encode, ClassEncoder):
                 return np.full(len(raw), share)
-            return of_class[encode.labels(raw)]
+            return np.asarray(of_class[encode.labels(raw)])
 
         part = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
         logger.info("the search sees a sample of %d of %d rows", part.n_rows, n)
@@ -621,7 +621,7 @@ def labelled_rows(data: Data) -> StreamedRows:
 
 def fit_on_sample(
     estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
-) -> Any:
+) -> None:
     """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
 
     The estimator has a method `_fit(X, y, sample_weight, run)` for rows in memory. Row numbers among the fitted
@@ -652,4 +652,3 @@ def fit_on_sample(
         found = getattr(estimator, name, None)
         if found is not None:
             setattr(estimator, name, numbers[found])
-    return estimator

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -25,7 +25,7 @@ from kompakt.spec import Data
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9
-    from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
+    from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks
 
 __all__ = ["CallbackSupportMixin", "InterruptedWarning", "resumed", "running", "unfit", "warn_interrupted"]
 
@@ -150,7 +150,7 @@ class _CallbackListener:
         self.depth -= 1
 
 
-class _AboveBar(logging.StreamHandler):
+class _AboveBar(logging.StreamHandler[TextIO]):
     """Records on standard error, above the bar where one is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
