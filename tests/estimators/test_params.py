@@ -154,3 +154,15 @@ def test_no_parameter_is_ignored(cls):
     for values in FITS.get(cls.__name__, [{"n_basis": 5}]):
         watched(**values).fit(X, Y)
     assert names - read == set()
+
+
+def test_an_estimator_of_ones_own_may_write_its_constructor():
+    class Own(kompakt.CompactSVC):
+        def __init__(self, n_basis=5, extra=1):
+            super().__init__(n_basis, refine=False)
+            self.extra = extra
+
+    assert Own().get_params() == {"n_basis": 5, "extra": 1}
+    assert clone(Own(7)).fit(X, Y).n_basis_ == 7
+    with pytest.raises(ValueError, match="n_basis must be a whole number"):
+        Own(0).fit(X, Y)

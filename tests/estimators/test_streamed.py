@@ -219,9 +219,8 @@ def test_weights_after_a_sample_are_optimal_on_all_rows(data, monkeypatch):
     folder, X, y, _ = data
     monkeypatch.setattr(samples, "SAMPLE_ROWS", 1000)
     streamed = CompactSVC(15, refine=Refinement(10), random_state=1).fit(open_rows(folder / "X.npy", target=y))
-    given = CompactSVC(15, selection=streamed.basis_vectors_, gamma=streamed.gamma_, refine=False, random_state=1).fit(
-        X, y
-    )
+    same = {"selection": streamed.basis_vectors_, "kernel": streamed.kernel_}  # which may map the inputs
+    given = CompactSVC(15, refine=False, random_state=1, **same).fit(X, y)
     np.testing.assert_allclose(streamed.objective_, given.objective_, rtol=1e-6)
     np.testing.assert_allclose(streamed.decision_function(X), given.decision_function(X), atol=1e-3)
 

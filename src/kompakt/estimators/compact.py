@@ -70,11 +70,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
     gamma: Any = None
-    selection: Any = "gram"
     refine: Any = True
-    validation_fraction: float | None = None
-    tune: Any = False
-    cv: Any = None
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
@@ -216,7 +212,6 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     (20, True)
     """
 
-    loss: Any = "squared_hinge"
     calibrate: bool = parameter(default=False, rule=SWITCH)
 
     @offered_if(_calibrated)

@@ -78,11 +78,8 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
     selection: Any = parameter(default="fee", rule=one_of(*SELECTIONS), options={FEESelector: None})
-    validation_fraction: float | None = None
-    cv: Any = None
     refit: bool = parameter(default=False, rule=SWITCH)
     tune: Any = parameter(default=False, options={TwoGrids: None})
-    n_jobs: int | None = None
 
     def _size(self) -> int | str:
         auto = auto_size(self.n_basis)
@@ -225,7 +222,6 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     (True, True)
     """
 
-    kernel: Any = "rbf"
     loss: Any = "hinge"
 
     def trace_candidates(

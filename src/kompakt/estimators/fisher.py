@@ -75,8 +75,6 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     )
     bias: str = parameter(default="gaussian", rule=one_of(*fisher.BIASES))
     priors: Any = None
-    tune: Any = False
-    cv: Any = None
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
@@ -246,8 +244,6 @@ class KernelFisher(_Fisher):
     >>> KernelFisher(gamma=2.0, reg=0.01).fit(X, y).score(X, y) > 0.95
     True
     """
-
-    reg: Any = "scale"
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:
         _, first, place = np.unique(data.rows.hashes(0), return_index=True, return_inverse=True)

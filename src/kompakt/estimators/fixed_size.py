@@ -87,12 +87,9 @@ class _FixedSize(MachineParameters, KernelMachine):
     """
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("sizes", "rule")}, kw_only=False)
-    kernel: Any = "rbf"
-    C: float = 1.0
     loss: Any = "least_squares"
     selection: Any = "renyi"
     tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
-    cv: Any = None
     cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
 
     def _plan(self, data: Data, run: Run) -> Plan:
@@ -350,7 +347,6 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     (True, 20)
     """
 
-    coding: Any = "one_vs_rest"
     shared_basis: bool = parameter(default=False, rule=SWITCH)
 
 

@@ -185,7 +185,8 @@ def estimator(cls: Class) -> Class:
     cls.__init__ = __init__  # type: ignore[method-assign]
     cls._parameters = parameters_of(cls)
     head, mark, rest = (cls.__doc__ or "").partition("    Attributes\n    ----------\n")
-    cls.__doc__ = head.partition("    Parameters\n    ----------\n")[0] + _section(cls) + mark + rest
+    head = head.partition("    Parameters\n    ----------\n")[0].rstrip()
+    cls.__doc__ = f"{head}\n\n{_section(cls)}{mark}{rest}"
     return cls
 
 
@@ -239,8 +240,8 @@ def refuse_old_names(cls: type, values: dict[str, Any]) -> None:
 
 
 def check_parameters(machine: Parameters) -> None:
-    """Apply the constraints of the table to the parameters of an estimator."""
-    for name, one in machine._parameters.items():
+    """Apply the constraints of the table to the parameters of an estimator, unless its constructor is its own."""
+    for name, one in getattr(machine, "_parameters", {}).items():
         value, rule, options = getattr(machine, name), one.rule, one.options
         if type(value) in options:
             _refuse_unused(machine, name, value, options[type(value)])

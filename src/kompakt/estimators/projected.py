@@ -349,11 +349,9 @@ class ProjectedSVC(
 
     selection: Any = "projection"
     two_pass: bool = parameter(default=False, rule=SWITCH)
-    C: float = 1.0
     solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
     tol: float = 1e-4
     max_iter: int = 1_000_000
-    max_time: float | None = None
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None

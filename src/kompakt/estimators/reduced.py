@@ -233,8 +233,6 @@ class ReducedSVC(
         Over subsamples too; the result does not depend on it.
     """
 
-    kernel: Any = "rbf"
-    gamma: Any = "scale"
     estimator: Any = None
     delta: Any = "auto"
     stratify: bool = parameter(default=False, rule=SWITCH)
@@ -249,7 +247,6 @@ class ReducedSVC(
         default=None, rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds)
     )
     compact_estimator: Any = None
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the machine.
@@ -486,7 +483,6 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
-    min_improvement: float | None = None
     n_subsamples: Any = "auto"
     min_subsample_size: Any = "auto"
     beta: Any = parameter(
@@ -617,7 +613,6 @@ class CGLQSVC(ReducedSVC):
     fresh: float | None = parameter(
         default=None, rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds)
     )
-    min_improvement: float | None = None
     max_rounds: int = parameter(default=10, rule=COUNT)
 
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:

@@ -110,15 +110,10 @@ class SpSVC(
     """
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
-    kernel: Any = "rbf"
-    C: float = 1.0
     loss: Any = None
     selection: Any = parameter(default="sp2", rule=one_of(*SELECTIONS), options={GrowthSelector: None})
     plus_one: bool = parameter(default=False, rule=SWITCH)
     tune: Any = parameter(default=False, options={GridSearch: ("C", "gamma")})
-    cv: Any = None
-    validation_fraction: float | None = None
-    warm_start: bool = False
 
     # -- what is minimised, and how -------------------------------------------------------------------
 

@@ -23,13 +23,14 @@ from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
-from kompakt.losses import LeastSquares
+from kompakt.losses import LeastSquares, PiecewiseLinear
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.search.ridge_cv import cross_validated_path
 from kompakt.search.strategies import Space, search
 from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
+from kompakt.solve.kinks import Rounded
 from kompakt.spec import Basis, Data, Spec
 from kompakt.validation import fold_means, shuffled_folds
 
@@ -262,10 +263,21 @@ def _ridge_path(
         )
 
 
+#: width over which a search rounds the kinks of a loss, as a share of the targets' spread
+_ROUNDING = 0.05
+
+
 def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
-    """One solve per fold and C, each started at the solution for the C before."""
+    """One solve per fold and C, each started at the solution for the C before.
+
+    Held-out errors need no exact solution of a piecewise linear loss: its kinks are rounded over a few per cent of the
+    targets' spread, which Newton's method solves at a fraction of the cost.
+    """
     targets, weights = part.rows.targets, part.rows.weights
     assert targets is not None
+    if isinstance(spec.loss, PiecewiseLinear):
+        spread = 1.0 if spec.loss.for_classes else float(np.median(np.abs(targets - np.median(targets, axis=0))))
+        spec = replace(spec, loss=Rounded(spec.loss, _ROUNDING * spread if spread > 0 else _ROUNDING))
     whole = Phi[:, : len(inverse)]
     outputs = np.full((len(Cs), *targets.shape), np.nan)
     for v in range(int(part.fold.max()) + 1):
