@@ -172,7 +172,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         return choose(data, spec, int(self.n_basis), self._plan(data, run), run)
 
 
-def _calibrated(machine: Any) -> None:
+def _calibrated(machine: CompactSVC) -> None:
     if not machine.calibrate:
         raise AttributeError(
             f"{type(machine).__name__} has no predict_proba with calibrate=False: pass calibrate=True and fit again, "

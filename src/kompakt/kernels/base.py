@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+
+if TYPE_CHECKING:
+    from kompakt.data import Rows
 
 Array = np.ndarray
 Matrix = Any  # ndarray or scipy CSR
@@ -59,7 +62,7 @@ class Kernel(ABC):
         np.fill_diagonal(K, self.diag(Z))
         return K
 
-    def take_basis(self, rows: Any, indices: Array) -> Array:
+    def take_basis(self, rows: Rows, indices: Array) -> Array:
         """The rows of a source (anything with `take`) that become basis vectors, dense."""
         return np.array(dense(rows.take(indices)))
 

@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import weighted_gram
+from kompakt.design import Design, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
@@ -589,7 +588,7 @@ class _Line:
         first, second = along(t)
         return self.constant + t * self.quadratic + self.C * float(first), self.quadratic + self.C * float(second)
 
-    def at_all(self, design: Any, function: Any, steps: Array) -> tuple[Array, Array]:
+    def at_all(self, design: Design, function: Callable[..., tuple[Array, ...]], steps: Array) -> tuple[Array, Array]:
         first, second = design.map_reduce(partial(function, steps))
         return self.constant + steps * self.quadratic + self.C * first, self.quadratic + self.C * second
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
@@ -59,7 +60,7 @@ def _among(kept: Array, part: Any) -> Array:
 
 
 def check_rows(
-    estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
+    estimator: BaseEstimator, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts."""
     options: dict[str, Any] = {
@@ -117,7 +118,9 @@ def _largest(X: Any) -> float:
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool) -> tuple[Data, Kernel]:
+def prepare(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
         return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
@@ -242,7 +245,7 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
 LEARNED = ("learn", "ard", "full", "loo")
 
 
-def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
+def resolve_kernel(estimator: BaseEstimator, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:3]) if hasattr(estimator, "refine") else ()
     given = estimator.gamma
@@ -429,7 +432,14 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Fa
 
 
 def first_pass(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
+    estimator: BaseEstimator,
+    source: Source,
+    y: Any,
+    sample_weight: Any,
+    run: Run,
+    *,
+    classifier: bool,
+    needs_target: bool = True,
 ) -> tuple[StreamedRows, list[Facts]]:
     """Check all rows; the rows as they are, and what each task found."""
     if y is not None or sample_weight is not None:
@@ -451,7 +461,7 @@ def first_pass(
 
 
 def prepare_stream(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+    estimator: BaseEstimator, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
 ) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
     rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
@@ -532,7 +542,7 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
 
 
-def set_features(estimator: Any, source: Source) -> None:
+def set_features(estimator: BaseEstimator, source: Source) -> None:
     """The attributes that scikit-learn's validation would set."""
     estimator.n_features_in_ = source.n_features
     if source.feature_names is not None:
@@ -620,7 +630,14 @@ def labelled_rows(data: Data) -> StreamedRows:
 
 
 def fit_on_sample(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
+    estimator: BaseEstimator,
+    source: Source,
+    y: Any,
+    sample_weight: Any,
+    run: Run,
+    *,
+    classifier: bool,
+    needs_target: bool = True,
 ) -> None:
     """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
 
