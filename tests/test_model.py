@@ -1,11 +1,14 @@
 """The frozen model: it decides from its parts alone."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from kompakt import FEESVC, CompactSVC, Model
+from kompakt import FEESVC, CompactSVC, Model, Refinement
+from kompakt.codings import get_coding
 from kompakt.kernels import RBF, Linear
 
 RNG = np.random.default_rng(0)
@@ -139,7 +142,7 @@ def test_few_rows_and_many_give_the_same_outputs_and_errors():
     """Few rows take a short way: the same numbers, and the same refusals."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 5))
-    model = CompactSVC(30, random_state=0, refine_iter=2).fit(X, X[:, 0] * X[:, 1] > 0).model_
+    model = CompactSVC(30, random_state=0, refine=Refinement(2)).fit(X, X[:, 0] * X[:, 1] > 0).model_
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-4)):
         many = model.decision_function(X.astype(dtype))
         few = [model.decision_function(X[[i]].astype(dtype))[0] for i in range(20)]
@@ -154,3 +157,34 @@ def test_few_rows_and_many_give_the_same_outputs_and_errors():
     ):
         with pytest.raises(ValueError, match=message):
             model.predict(rows)
+
+
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_prediction_takes_little_memory_beside_rows_and_result(coding, dtype):
+    rng = np.random.default_rng(0)
+    d, k, n = 20, 10, 150_000
+    L = get_coding(coding).n_outputs(k)
+    more = {"input_shift": np.ones(d), "input_scale": np.full(d, 2.0), "input_fill": np.zeros(d)}
+    arrays = rng.normal(size=(5, d)), rng.normal(size=(5, L)), rng.normal(size=L)
+    model = Model(RBF(0.1), *arrays, "classifier", d, np.arange(k), coding, **more)
+    X = rng.integers(-5, 6, size=(n, d)).astype(dtype)
+    expected = model.decision_function(X[:3000])
+    tracemalloc.start()
+    try:
+        for method in (model.predict, model.decision_function):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            result = method(X)
+            assert tracemalloc.get_traced_memory()[1] - before < result.nbytes + 20e6
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(result[:3000], expected, rtol=1e-12)
+
+
+def test_the_first_bad_row_is_named_wherever_it_is():
+    model = Model(RBF(0.1), np.ones((40, 2)), np.ones((40, 1)), np.zeros(1), "regressor", 2)
+    X = np.zeros((5000, 2))
+    X[[4001, 4500], 1] = np.nan
+    with pytest.raises(ValueError, match="first in row 4001"):
+        model.predict(X)

@@ -6,8 +6,9 @@ computed again, from the same numbers, so the model comes out the same.  A long 
 `Run.progress(kind)`; its steps and progress are dropped when it ends.  Work handed to other threads is part of the step
 that waits for it.
 
-The file is the container of model files (JSON and numbers, checked; reading it runs no code), replaced as a whole.
-Writing may take a twentieth of the time: where it is slow, some rounds share one write.
+The file is the container of model files (JSON and numbers, checked; reading it runs no code), replaced as a whole, and
+sealed with a key that is made of the data: a journal that was changed, or written without the data, is refused.  One
+fit at a time uses a file.  Writing may take a twentieth of the time: where it is slow, some rounds share one write.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import hmac
+import json
 import math
 import os
 import time
@@ -29,11 +32,13 @@ from scipy import sparse
 import kompakt
 from kompakt.io import container
 from kompakt.io.container import ModelFileError
-from kompakt.io.files import opened, write_atomically
+from kompakt.io.files import locked, opened, write_atomically
 from kompakt.kernels import Kernel, from_spec
 
 T = TypeVar("T")
 KIND = "kompakt checkpoint"
+#: facts of the data by which a file is sealed: the file holds digests of them only
+_SECRET = ("inputs", "targets", "weights")
 #: share of the time that writing may take
 _SHARE = 0.05
 
@@ -103,8 +108,14 @@ class Checkpoint:
         begin = self._cursor
         if (known := self._known(kind, running=False)) is not None:
             self._cursor += 1
-            value: T = known.decoded(cls)
-            return value
+            try:
+                value: T = known.decoded(cls)
+                return value
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                raise CheckpointError(
+                    f"the checkpoint {self.path} holds a step {kind!r} that this fit cannot take over ({error}): it "
+                    "was written by other code. Delete it to start anew."
+                ) from error
         self._depth += 1
         try:
             value = compute()
@@ -221,15 +232,23 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
     if path is None:
         yield None
         return
-    checkpoint = Checkpoint(path, identity)
-    checkpoint.write(urgent=True)  # a place that cannot be written to is an error now, not after an hour
     try:
-        yield checkpoint
-    except BaseException:
-        checkpoint.close(finished=False)
-        raise
-    else:
-        checkpoint.close(finished=True)
+        lock = locked(path)
+    except BlockingIOError:
+        raise CheckpointError(
+            f"the checkpoint {os.fspath(path)} is in use by another fit that is under way. Give another path, or wait "
+            "until it has ended."
+        ) from None
+    with lock:
+        checkpoint = Checkpoint(path, identity)
+        checkpoint.write(urgent=True)  # a place that cannot be written to is an error now, not after an hour
+        try:
+            yield checkpoint
+        except BaseException:
+            checkpoint.close(finished=False)
+            raise
+        else:
+            checkpoint.close(finished=True)
 
 
 # -- what tells one fit from another ------------------------------------------------------------------------
@@ -373,8 +392,29 @@ def _file_of(identity: dict[str, Any], records: list[_Record]) -> tuple[dict[str
             flat.setdefault(plain.dtype.str, []).append(plain)
             places.append([plain.dtype.str, list(array.shape)])
         table.append([record.kind, record.depth, record.running, record.value, places])
-    header = {"kind": KIND, "identity": identity, "records": table}
-    return header, {name: np.concatenate(parts) for name, parts in flat.items()}
+    arrays = {name: np.concatenate(parts) for name, parts in flat.items()}
+    seal = _seal(identity, table, arrays)
+    return {"kind": KIND, "identity": _shown(identity), "records": table, "seal": seal}, arrays
+
+
+def _shown(identity: dict[str, Any]) -> dict[str, Any]:
+    """The facts as they are written."""
+    secret = {name: identity[name] for name in _SECRET if name in identity}
+    return identity | {name: hashlib.sha256(str(value).encode()).hexdigest()[:16] for name, value in secret.items()}
+
+
+def _seal(identity: dict[str, Any], table: Any, arrays: dict[str, np.ndarray]) -> str:
+    """A digest of the journal that needs the data to be made."""
+    made = hmac.new(json.dumps(identity, sort_keys=True).encode(), json.dumps(table).encode(), hashlib.sha256)
+    for name in sorted(arrays):
+        made.update(f"{name} {len(arrays[name])}:".encode())
+        made.update(arrays[name].data)
+    return made.hexdigest()
+
+
+def _check_kind(header: dict[str, Any]) -> None:
+    if header.get("kind") != KIND:
+        raise ModelFileError("not a checkpoint of kompakt.")
 
 
 def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
@@ -382,18 +422,17 @@ def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
     records = []
     try:
         with opened(path) as (file, size):
-            header, entries, begin = container.read_header(file, size)
-            if header.get("kind") != KIND:
-                raise ModelFileError("not a checkpoint of kompakt.")
-            found = header["identity"]
-            names = [name for name in {**identity, **found} if found.get(name) != identity.get(name)]
+            header, left = container.read(file, size, _check_kind)
+            found, expected = header["identity"], _shown(identity)
+            names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
             if names:
-                what = "; ".join(f"{name} was {found.get(name)!r}, is {identity.get(name)!r}" for name in names)
+                what = "; ".join(f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in names)
                 raise CheckpointError(
                     f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was "
                     "made with, give another path, or delete the file to start anew."
                 )
-            left = dict(container.read_arrays(file, entries, begin))
+            if header["seal"] != _seal(identity, header["records"], left):
+                raise ModelFileError("its steps are not those that were written.")
         for kind, depth, running, value, places in header["records"]:
             arrays = []
             for name, shape in places:
@@ -403,7 +442,7 @@ def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
                 arrays.append(left[name][:count].reshape(shape))
                 left[name] = left[name][count:]
             records.append(_Record(kind, depth, running, value, arrays))
-    except (ModelFileError, AttributeError, KeyError, TypeError, IndexError) as error:
+    except (ModelFileError, AttributeError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise CheckpointError(
             f"{path} cannot be used as a checkpoint: {error} Give another path, or delete the file to start anew."
         ) from error

@@ -5,6 +5,7 @@ f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = input_map (x - input_s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import get_coding
-from kompakt.data import ArrayRows, RowBlock
+from kompakt.data import ArrayRows
 from kompakt.data.checks import refuse_non_finite
+from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
 
@@ -23,6 +25,8 @@ KINDS = ("classifier", "regressor", "outlier")
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
+#: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
+_BLOCK_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,9 @@ class Model:
         Whether a single regression output is returned as (n,).
     meta : dict
         Plain facts about the training (strings and numbers).
+    schema : TableSchema, optional
+        How the columns of a table become the features. A model with it takes a pandas, polars or pyarrow table, or a
+        mapping of names to columns, besides the encoded features as numbers.
 
     Examples
     --------
@@ -85,6 +92,7 @@ class Model:
     calibration: dict[str, Array] | None = None
     squeeze: bool = True
     meta: dict[str, Any] = field(default_factory=dict)
+    schema: TableSchema | None = None
 
     def __post_init__(self) -> None:
         m, L = self.weights.shape
@@ -105,15 +113,22 @@ class Model:
                 )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
+        if self.schema is not None and self.schema.n_features != self.n_features:
+            raise ValueError(
+                f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
+            )
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""
         facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
         if self.classes is not None:
-            labels = [str(label)[:30] for label in self.classes[:5]] + ["..."] * (len(self.classes) > 5)
+            shown = [str(label)[:30] for label in self.classes[:5]]
+            labels = [one if one.isprintable() else ascii(one) for one in shown] + ["..."] * (len(self.classes) > 5)
             facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.schema is not None:
+            facts.append(f"takes tables of {len(self.schema.names)} columns")
         if self.input_fill is not None:
             facts.append("fills missing values")
         if self.input_shift is not None or self.input_scale is not None:
@@ -163,30 +178,40 @@ class Model:
 
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
-        X = self._transformed(X)
+        return self.collect(X, lambda F: F)
+
+    def collect(self, X: Any, finish: Callable[[Array], Array]) -> Array:
+        """`finish(F)` of the raw outputs F (rows, L) of all rows, block by block: nothing else is held of all rows.
+
+        `finish` gives one entry per row, and the entry of a row depends on its own outputs only.
+        """
+        X = self._checked(X)
         n, (m, L) = X.shape[0], self.weights.shape
-        if n * m * max(self.n_features, L) <= _FEW and isinstance(X, np.ndarray):
-            if self.offset is None:
-                return self._block_outputs(X, self.basis)
-            offset = self.offset.astype(X.dtype, copy=False)
-            return self._block_outputs(X - offset, self.basis - offset)
-        rows = ArrayRows(X, offset=self.offset)
-        Z = self.basis if rows.offset is None else self.basis - rows.offset
 
-        def one(block: RowBlock) -> Array:
-            return self._block_outputs(block.X, Z)
+        def outputs(X: Any, start: int = 0) -> Array:
+            rows, Z = self._transformed(X, start), self.basis
+            if self.offset is not None and not sparse.issparse(rows):
+                offset = self.offset.astype(rows.dtype, copy=False)
+                rows, Z = rows - offset, Z - offset
+            # distances of sparse rows are formed in float64 (see `ArrayRows`)
+            K = self.kernel.block(rows.astype(np.float64, copy=False) if sparse.issparse(rows) else rows, Z)
+            F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+            return F
 
+        if n * m * max(self.n_features, L) <= _FEW:
+            return finish(outputs(X))
+        entry = finish(np.zeros((1, L)))
+        block_rows = min(1024, max(16, _BLOCK_VALUES // max(m, L, 1)))
         with block_threads():
-            return rows.collect(one, 1024, np.empty((n, L)))
-
-    def _block_outputs(self, X: Any, Z: Array) -> Array:
-        K = self.kernel.block(X, Z)
-        outputs: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
-        return outputs
+            return ArrayRows(X).collect(
+                lambda block: finish(outputs(block.X, block.start)),
+                block_rows,
+                np.empty((n, *entry.shape[1:]), entry.dtype),
+            )
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
-        return self.scores(self.outputs(X))
+        return self.collect(X, self.scores)
 
     def scores(self, F: Array) -> Array:
         """Decision values from raw outputs."""
@@ -199,7 +224,7 @@ class Model:
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
-        return self.labels(self.decision_function(X))
+        return self.collect(X, lambda F: self.labels(self.scores(F)))
 
     def labels(self, scores: Array) -> Array:
         """Predictions from decision values: always their argmax for a classifier."""
@@ -213,7 +238,8 @@ class Model:
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
-        return self.probabilities(self.decision_function(X))
+        with block_threads():
+            return self.collect(X, lambda F: self.probabilities(self.scores(F)))
 
     def probabilities(self, scores: Array) -> Array:
         """Class probabilities from decision values."""
@@ -229,22 +255,28 @@ class Model:
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
-    def _transformed(self, X: Any) -> Any:
-        """Rows as the kernel sees them; what arrays are refused for by an estimator is refused here too."""
+    def _checked(self, X: Any) -> Any:
+        """X as an array or CSR matrix of the right width; what arrays are refused for by an estimator is refused."""
         if not isinstance(X, np.ndarray):
+            if self.schema is not None and is_table(X):
+                X = self.schema.encode(X)
             X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-        if X.dtype not in _FLOATS:
-            if X.dtype.kind == "c":
-                raise ValueError("X holds complex numbers; expected real ones.")
-            X = X.astype(np.float64)
-        dtype = X.dtype
+        if X.dtype.kind == "c":
+            raise ValueError("X holds complex numbers; expected real ones.")
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+        return X
+
+    def _transformed(self, X: Any, first: int = 0) -> Any:
+        """Rows as the kernel sees them, the first of them being number `first` in messages."""
+        X = self._checked(X)
+        X = X if X.dtype in _FLOATS else X.astype(np.float64)
+        dtype = X.dtype
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
-        refuse_non_finite(X)
+        refuse_non_finite(X, lambda row: f"row {first + row}")
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:

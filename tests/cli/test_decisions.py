@@ -154,21 +154,22 @@ def test_missing_files_are_named_without_the_number_of_the_error(run, people):
 def test_the_faq_says_what_the_command_line_takes(run, people):
     page = (Path(__file__).resolve().parents[2] / "docs" / "faq.md").read_text()
     answer = page.split("## Can I use missing values or strings?")[1].split("##")[0]
-    assert "takes both" not in answer
-    assert "--ignore" in answer
-    assert "--impute median" in answer
-    done = run("train", people, "m", "--target", "hired", "--impute", "median")
-    assert (done.code, "--ignore name" in done.err) == (3, True)  # words are refused as features
+    for word in ("0/1 column", "dates", "median", "--strict", "DataFrame"):
+        assert word in answer
+    done = run("train", people, "m", "--target", "hired", "-n", 5)
+    assert done.code == 0
+    assert "column 'name' is left out: all values are different" in done.err
 
 
-def test_zip_archives_are_told_to_be_unpacked(run, tmp_path):
+def test_zip_archives_of_several_files_are_told_to_be_unpacked(run, tmp_path):
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "rows.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("rows.csv", "a,b\n1,2\n")
+        archive.writestr("more.csv", "a,b\n1,2\n")
     done = run("train", "rows.zip", "m")
     assert done.code == 3
-    assert "zip archive ('rows.csv'); unpack it" in done.err
+    assert "zip archive of 2 files ('rows.csv', 'more.csv'); unpack it" in done.err
     assert "save_npz" not in done.err
     with zipfile.ZipFile(tmp_path / "rows.xlsx", "w") as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
@@ -180,14 +181,15 @@ def test_zip_archives_are_told_to_be_unpacked(run, tmp_path):
     assert (done.code, "zip archive" in done.err) == (3, True)
 
 
-def test_an_unnamed_index_of_pandas_is_explained(run, tmp_path):
+def test_an_unnamed_index_of_pandas_is_left_out(run, tmp_path):
     pandas = pytest.importorskip("pandas")
     X, z = rows(50)
     pandas.DataFrame(X, columns=list("abc")).assign(way=z > 0).to_csv(tmp_path / "frame.csv")
-    done = run("train", "frame.csv", "m")
-    assert done.code == 3
-    assert "index=False" in done.err
-    assert "--no-header" not in done.err.split("error:")[1]
+    done = run("train", "frame.csv", "m", "-n", 5)
+    assert done.code == 0
+    assert "column 'Unnamed: 0' is left out: the row numbers of a data frame" in done.err
+    assert kompakt.load("m").feature_names.tolist() == ["a", "b", "c"]
+    assert run("train", "frame.csv", "m", "-n", 5, "--strict").code == 3
 
 
 @pytest.mark.parametrize(("kind", "labels"), [("words", ("YES", "NO")), ("numbers", ("7", "8"))])
@@ -198,8 +200,9 @@ def test_labels_that_the_model_does_not_know_are_remarked(run, tmp_path, people,
     renamed = {"yes": labels[0], "no": labels[1], "hired": "hired"}
     (tmp_path / "other.csv").write_text("\n".join(f"{cells},{renamed[label]}" for cells, label in table))
     done = run("predict", "other.csv", "m.kompakt", "out.csv")
-    assert "accuracy 0 %" in done.out
+    assert "no row has a target to compare with" in done.out
     assert "300 of 300 targets are no labels of the model" in done.err
+    assert "are not counted" in done.err
     assert f"'{labels[0]}'" in done.err
     assert "the model knows 'no', 'yes'" in done.err
     assert run("predict", "other.csv", "m.kompakt", "--json").json["unknown_labels"] == 300

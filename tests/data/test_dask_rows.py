@@ -1,9 +1,11 @@
 """Dask arrays and DataFrames: the same machines to the last bit, with and without a cluster."""
 
+import contextlib
 import logging
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from kompakt import (
     open_rows,
 )
 from kompakt.data import dask as dask_rows
-from kompakt.data.dask import BlockError, DaskSource, _groups
+from kompakt.data.dask import BlockError, ClusterError, DaskSource, _groups
 from kompakt.data.rows import ArrayRows, sum_blocks, tree_sum
 from kompakt.run import Run
 from kompakt.train.data import prepare
@@ -370,3 +372,89 @@ def test_dask_is_imported_only_when_it_is_there():
     program = "import sys, kompakt; kompakt.CompactSVC; print('dask' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+# -- clusters that go away, and partitions that are not what they should be ------------------------------
+
+
+def odd_partitions(bad):
+    """Four partitions of 50 rows and 3 columns, the third of which is `bad`."""
+    good = [np.random.default_rng(number).normal(size=(50, 3)) for number in range(4)]
+    good[2] = bad
+    return da.concatenate([da.from_delayed(dask.delayed(one), (50, 3), float) for one in good])
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (np.ones((50, 4)), r"partition 2 of the Dask array has shape \(50, 4\); expected \(50, 3\)"),
+        (np.ones((49, 3)), r"partition 2 of the Dask array has shape \(49, 3\); expected \(50, 3\)"),
+        (np.ones((50, 3)) + 1j, "partition 2 of the Dask array holds complex numbers"),
+    ],
+    ids=["columns", "rows", "complex"],
+)
+@pytest.mark.parametrize("clustered", [False, True])
+def test_a_partition_that_is_not_as_promised_is_named(bad, said, clustered, cluster):
+    machine, y = CompactSVC(n_basis=5, refine=False, random_state=0), np.arange(200) % 2
+    client = distributed.Client(cluster) if clustered else contextlib.nullcontext()
+    with client, pytest.raises(ValueError, match=said):
+        machine.fit(odd_partitions(bad), da.from_array(y, chunks=50))
+
+
+def test_a_partition_of_a_table_that_is_not_as_promised_is_named():
+    def table(number, **more):
+        return pd.DataFrame({"a": np.arange(5.0) + number, "b": np.ones(5), "y": np.arange(5) % 2, **more})
+
+    for last, said in (
+        (table(1).drop(columns="b"), "partition 1 of the Dask DataFrame lacks the columns \\['b'\\]"),
+        (table(1, b=np.ones(5) * 1j), "partition 1 of the Dask DataFrame holds complex"),
+    ):
+        parts = [dask.delayed(one) for one in (table(0), last)]
+        frame = dd.from_delayed(parts, meta=table(0), verify_meta=False)
+        with pytest.raises(ValueError, match=said):
+            open_rows(frame, target="y").read(0, 10)
+
+
+def test_complex_numbers_are_refused_at_once():
+    with pytest.raises(ValueError, match="complex"):
+        open_rows(da.ones((10, 2), chunks=5, dtype=complex), target=np.arange(10))
+
+
+CLUSTER = """
+import sys, time
+import distributed
+if __name__ == "__main__":
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+                                  silence_logs=50) as here:
+        print(here.scheduler_address, flush=True)
+        for line in sys.stdin:
+            here.scale(0)
+            print("gone", flush=True)
+"""
+
+
+@pytest.mark.parametrize("trouble", ["no workers", "no scheduler"])
+def test_a_cluster_that_is_gone_is_an_error_that_names_it(trouble, monkeypatch):
+    monkeypatch.setattr(dask_rows, "PATIENCE", 2.0)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        address = process.stdout.readline().strip()
+        timeouts = {"distributed.comm.timeouts.connect": "2s"}
+        with dask.config.set(timeouts), distributed.Client(address, timeout=5) as client:
+            if trouble == "no workers":
+                print("scale", file=process.stdin, flush=True)
+                assert process.stdout.readline().strip() == "gone"
+            else:
+                process.kill()
+                process.wait()
+            began = time.monotonic()
+            X = da.random.default_rng(0).normal(size=(400, 3), chunks=(100, 3))
+            with pytest.raises(ClusterError, match=f"the Dask cluster at {address} .*(no worker|does not answer)"):
+                CompactSVC(n_basis=5, refine=False).fit(X, da.from_array(np.arange(400) % 2, chunks=100))
+            assert time.monotonic() - began < 30
+            client.close(timeout=1)
+    finally:
+        process.kill()
+        process.communicate()

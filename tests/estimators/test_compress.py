@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
-from kompakt import CompactSVC, compress, load, save
+from kompakt import CompactSVC, Model, compress, load, save
 from kompakt.io.fitted import model_of
+from kompakt.kernels import RBF
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +186,28 @@ def test_what_cannot_be_compressed_is_refused(machine, options, error, message, 
     machine.fit(X, y)
     with pytest.raises(error, match=message):
         compress(machine, **options)
+
+
+def test_a_model_without_vectors_is_refused_and_one_with_one_is_kept():
+    empty = Model(RBF(0.5), np.empty((0, 3)), np.empty((0, 1)), np.ones(1), "regressor", 3)
+    for more in ({"n_basis": 3}, {"tol": 0.1}):
+        with pytest.raises(ValueError, match="no vectors"):
+            compress(empty, **more)
+    one = Model(RBF(0.5), np.ones((1, 3)), np.ones((1, 1)), np.ones(1), "regressor", 3)
+    assert compress(one, n_basis=3, random_state=0).n_basis_ == 1
+
+
+def test_many_classes_in_pairs_take_bounded_memory():
+    rng, k = np.random.default_rng(0), 120
+    L = k * (k - 1) // 2
+    model = Model(
+        RBF(0.1), rng.normal(size=(60, 5)), rng.normal(size=(60, L)), rng.normal(size=L), "classifier", 5,
+        np.arange(k), "one_vs_one",
+    )  # fmt: skip
+    tracemalloc.start()
+    try:
+        smaller = compress(model, n_basis=10, X=rng.normal(size=(3000, 5)), refine=False, random_state=0)
+        assert tracemalloc.get_traced_memory()[1] < 500e6
+    finally:
+        tracemalloc.stop()
+    assert smaller.n_basis_ == 10

@@ -361,3 +361,24 @@ def test_many_short_strings_beside_a_long_one_do_not_explode(path):
 def test_constants_alone_round_trip(path):
     kompakt.save(make_model("regressor", kernel=Constant(2.0) + Constant(1.0)), path)
     assert kompakt.load(path).kernel.block(X, X[:1])[0, 0] == 3.0
+
+
+def test_what_is_checked_is_what_is_loaded(path, monkeypatch):
+    """Another process that writes into the file while it is read cannot get numbers past the checksum."""
+    kompakt.save(MODELS["everything"], path)
+    sha256 = hashlib.sha256
+
+    class Slow:
+        def __init__(self, *start):
+            self.inner = sha256(*start)
+            self.update = self.inner.update
+
+        def digest(self):
+            with open(path, "r+b") as file:  # after the last byte was read for the checksum
+                file.seek(-8 * 20, os.SEEK_END)
+                file.write(bytes(8 * 20))
+            return self.inner.digest()
+
+    whole = kompakt.load(path)
+    monkeypatch.setattr(container.hashlib, "sha256", Slow)
+    assert_same(kompakt.load(path), whole)

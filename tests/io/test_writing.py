@@ -1,5 +1,6 @@
 """How files are written: only onto regular files, never more readable than before, and cleaning up after the killed."""
 
+import errno
 import os
 import signal
 import stat
@@ -76,6 +77,66 @@ def test_the_files_beside_a_libsvm_model_are_checked_first(path):
     with pytest.raises(OSError, match="regular file"):
         kompakt.to_libsvm(scaled, path)
     assert listed(path) == [f"{path.name}.range"]
+
+
+def test_a_libsvm_model_is_written_with_all_its_files_or_not_at_all(path, monkeypatch):
+    """The disk is full at the second, or third, of the three files."""
+
+    def scaled(by):
+        scale = np.full(4, by)
+        return make_model(classes=["a", "b", "c"], kernel=Linear(), input_shift=np.ones(4), input_scale=scale)
+
+    kompakt.to_libsvm(scaled(2.0), path)
+    names = listed(path)
+    assert len(names) == 3
+    before = {name: (path.parent / name).read_bytes() for name in names}
+    fsync, calls = os.fsync, []
+    for last in (1, 2, 3):
+
+        def full(descriptor, last=last):
+            calls.append(descriptor)
+            if len(calls) == last:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            fsync(descriptor)
+
+        calls.clear()
+        monkeypatch.setattr(files.os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            kompakt.to_libsvm(scaled(3.0), path)
+        assert {name: (path.parent / name).read_bytes() for name in listed(path)} == before
+
+
+@pytest.mark.parametrize("length", [237, 238, 255])
+def test_names_as_long_as_the_file_system_takes_are_written(tmp_path, length):
+    path = tmp_path / ("ä" * 100 + "n" * (length - 200))
+    kompakt.save(MODEL, path)
+    kompakt.save(MODEL, path)
+    kompakt.load(path)
+    path.unlink()
+    kompakt.CompactSVR(3, refine=False).fit(np.arange(20.0).reshape(10, 2), np.arange(10.0), checkpoint=f"{path}")
+    kompakt.save(MODEL, path)
+    assert listed(path) == [path.name]
+
+
+def test_a_longer_name_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / ("n" * 256)
+    with pytest.raises(OSError, match="too long") as found:
+        kompakt.save(MODEL, path)
+    assert found.value.filename == str(path)
+    assert listed(path) == []
+
+
+def test_a_folder_that_cannot_be_listed_can_be_written_to(path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files.os, "listdir", refuse)
+    kompakt.save(MODEL, path)
+    kompakt.load(path)
+    monkeypatch.setattr(files.os, "open", refuse)
+    with pytest.raises(PermissionError) as found:
+        kompakt.save(MODEL, path)
+    assert found.value.filename == str(path)  # not that of a temporary file
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o000])

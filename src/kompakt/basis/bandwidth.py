@@ -184,6 +184,8 @@ def plug_in(x: Floats, w: Floats) -> PlugIn:
     x, w = x[start], np.add.reduceat(w, start)
     tied = len(x) <= n / 2
     scale = _scale(x, w)
+    if scale < 1e-30:  # most values are so near each other that powers of h would vanish
+        x, spread, scale = x / scale, spread * scale, 1.0
     reach = _CUTOFF * max(4 * PILOT_4 * scale * n ** (-1 / 7), 1.5 * PILOT_6 * scale * n ** (-1 / 9))
     step = PILOT_4 * scale * n ** (-1 / 7) / 64
     h, bound = math.nan, math.nan

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.basis.gram import forward_select
-from kompakt.basis.refine import descend
+from kompakt.basis.refine import Objective, descend
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
@@ -42,6 +42,8 @@ logger = logging.getLogger("kompakt")
 _PRECISION = 20.0  # C, in units of |f|_H^2 over the sum of f^2: rows and norm both have a say
 _OUTPUTS = 64
 _SELECT_ROWS = 6000
+_OUTPUT_VALUES = 1 << 23  # numbers in the outputs of all rows: with many pairs of classes, fewer rows are matched
+_LEAST_ROWS = 200
 _HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
 _REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
@@ -56,7 +58,7 @@ class Match:
     norm_part: float  # |f - g|_H^2
 
 
-class Matching:
+class Matching(Objective):
     """J and its derivatives with respect to the basis.
 
     Parameters
@@ -69,8 +71,6 @@ class Matching:
     square_norm : float
         |f|_H^2, summed over the outputs.
     """
-
-    learn_width = False
 
     def __init__(self, rows: ArrayRows, vectors: Array, weights: Array, C: float, square_norm: float) -> None:
         assert rows.targets is not None
@@ -184,6 +184,10 @@ class Plan:
 
 def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     """The path of machines, up to the first that agrees well enough; `X` are rows as the user has them, or None."""
+    if not model.n_basis_:
+        raise ValueError("the model has no vectors, so that there is nothing to compress: it is a constant already.")
+    most = max(_LEAST_ROWS, _OUTPUT_VALUES // model.weights.shape[1])
+    plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear):
         return _linear(model, X, plan)
     job = _Job(model, X, plan)
@@ -214,7 +218,7 @@ class _Job:
         self.original, self.kernel, self.plan = model, model.kernel, plan
         rows = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
-        outputs = plain_model(model).outputs(rows)
+        outputs = _outputs(model, rows)
         measuring, deciding, matching = _parts(rows, plan)
         self.test, self.stop = self._rows(rows, outputs, measuring), self._rows(rows, outputs, deciding)
         self.train = self._rows(rows, outputs, matching)
@@ -244,9 +248,13 @@ class _Job:
         rows, A = self.train, self.original.weights
         if T.shape[1] > 8:
             centred = T - T.mean(axis=0)
-            values, directions = np.linalg.eigh(centred.T @ centred)
+            few_rows = len(T) < T.shape[1]  # the smaller of the two matrices that have these eigenvalues
+            values, vectors = np.linalg.eigh(centred @ centred.T if few_rows else centred.T @ centred)
             left = np.cumsum(values) / max(values.sum(), 1e-300)
-            keep = directions[:, left > 1e-3][:, ::-1][:, :_OUTPUTS]
+            keep = vectors[:, left > 1e-3][:, ::-1][:, :_OUTPUTS]
+            if few_rows:
+                keep = centred.T @ keep
+                keep /= np.maximum(np.linalg.norm(keep, axis=0), 1e-300)
             T, A, at_vectors = centred @ keep, A @ keep, at_vectors @ keep
         X = rows.X
         if not rows.is_sparse:  # the descent's last digits do not matter: float32 is twice as fast
@@ -267,7 +275,9 @@ class _Job:
         share = every.n_rows / rows.n_rows
         part = Matching(rows, self.vectors, A, self.C * share, self.few.square_norm)
         A, r = part.normal_equations(self.kernel, candidates)
-        return np.asarray(candidates[forward_select(A[None], r.T, size, first=len(candidates))].astype(np.float64))
+        chosen = forward_select(A[None], r.T, size, first=len(candidates))
+        chosen = chosen if len(chosen) else np.zeros(1, dtype=np.intp)  # outputs that are constant on these rows
+        return np.asarray(candidates[chosen].astype(np.float64))
 
     def _candidates(self, count: int) -> Array:
         """Support vectors and rows in equal parts, chosen by hash; more of one where there are few of the other."""
@@ -281,10 +291,9 @@ class _Job:
         return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def refined(self, basis: Array) -> Array:
-        objective: Any = self.few  # has the same interface as the objective of a training problem
         run = self.plan.run
         with run.task("refinement", self.plan.refine_iter) as step:
-            return descend(objective, self.kernel, basis, self.plan.refine_iter, run, [], step)[1]
+            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step).basis
 
 
 def _measured(
@@ -333,6 +342,18 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
         swap = rng.random(vectors.shape) < rng.uniform(0.0, 0.5, (count, 1))
         made.append(np.where(swap, vectors[other], vectors[one]))
     return np.concatenate(made)[: plan.max_rows]
+
+
+def _outputs(model: Model, rows: Any) -> Array:
+    """Outputs of the machine on rows that are already shifted and scaled, which must be numbers to be matched."""
+    outputs = plain_model(model).outputs(rows)
+    if not np.isfinite(outputs).all():
+        wrong = int(np.sum(~np.isfinite(outputs).all(axis=1)))
+        raise ValueError(
+            f"the outputs of the model are NaN or infinite for {wrong} of {len(outputs)} rows, so that they cannot be "
+            "matched: its kernel or weights are too large. Are the rows scaled as in training?"
+        )
+    return outputs
 
 
 def plain_model(model: Model) -> Model:
@@ -395,7 +416,7 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
     rows = matching_rows(model, X, plan)
-    outputs = plain_model(model).outputs(rows)
+    outputs = _outputs(model, rows)
     test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []
     began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -49,13 +50,37 @@ class Console:
     def result(self, facts: dict[str, Any], text: str) -> None:
         """Print the outcome: `facts` with ``--json``, else `text`."""
         if self.json:
-            print(json.dumps(facts, default=lambda value: value.tolist(), allow_nan=False))  # NumPy's values
+            print(json.dumps(_json_values(facts), allow_nan=False))
         elif not self.quiet:
             print(text)
 
 
+def _json_values(value: Any) -> Any:
+    """The value as JSON has it: arrays as lists, and null for NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _json_values(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_values(one) for one in value]
+    if hasattr(value, "tolist"):  # NumPy's values
+        return _json_values(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def visible(value: Any) -> str:
+    r"""Text in which every character that a terminal would act on, or cannot show, is escaped.
+
+    Examples
+    --------
+    >>> from kompakt.cli.console import visible
+    >>> visible("blue"), visible("a" + chr(27) + "[31mb")
+    ('blue', 'a\\x1b[31mb')
+    """
+    text = str(value)
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 def two_columns(rows: list[tuple[str, Any]]) -> str:
-    """Names and values in two columns.
+    """Names and values in two columns, escaped where they would act on the terminal.
 
     Examples
     --------
@@ -64,5 +89,6 @@ def two_columns(rows: list[tuple[str, Any]]) -> str:
     rows      10
     features  3
     """
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+    shown = [(visible(name), visible(value)) for name, value in rows]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name:{width}}  {value}" for name, value in shown)

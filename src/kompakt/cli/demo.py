@@ -29,7 +29,7 @@ def bench(options: Namespace, console: Console) -> None:
     if options.data is None:
         name, (X, y) = "ringnorm (generated)", make_ringnorm(8000, random_state=options.seed)
     else:
-        name, (X, y) = options.data, open_table(options, console, options.data).training_rows(options)
+        name, (X, y) = options.data, open_table(options, console, options.data).training_rows(options, console)
     task = task_of(y, options.task)
     train, test = split(y, task, 0.25, options.seed)
     X = preparation(options, X).fit(X[train]).transform(X)

@@ -18,7 +18,7 @@ from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, Conso
 _EXAMPLES = """\
 examples:
   kompakt auto people.csv --target income            scale, tune, train and evaluate in one line
-  kompakt train people.csv model.kompakt --target income --impute median --scale
+  kompakt train people.csv model.kompakt --target income
   kompakt predict new.csv model.kompakt predictions.csv
   kompakt export model.kompakt model.onnx --to onnx
 
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kompakt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    output, data, task, seed, model, preparation = _shared_options()
+    output, data, task, seed, model, scaling, preparation = _shared_options()
 
     def command(
         name: str, run: str, help: str, *files: str, options: Sequence[argparse.ArgumentParser] = ()
@@ -126,8 +126,8 @@ def _parser() -> argparse.ArgumentParser:
         return one
 
     about = "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does."
-    one = command("auto", "train:auto", about, options=[data, model])
-    one.set_defaults(scale=True, tune=True)
+    one = command("auto", "train:auto", about, options=[data, model, scaling])
+    one.set_defaults(tune=True)
     one.add_argument("data", metavar="TRAIN")
     one.add_argument("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
     one.add_argument("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
@@ -148,8 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     one = command("predict", "predict:predict", about, "data", "model", options=[data])
     one.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
     one.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
+    one.add_argument("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
+    one.add_argument("--id", metavar="COLUMN", help="write this column of DATA before the predictions")
+    one.add_argument("--keep-columns", action="store_true", help="write all columns of DATA before the predictions")
     one.add_argument("--scores", action="store_true", help="decision values too")
     one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
+    safe = "put a ' before labels that a spreadsheet would take for a formula (those that begin with = + - @)"
+    one.add_argument("--safe-csv", action="store_true", help=safe)
 
     about = "Scale every feature to a range, as svm-scale does."
     one = command("scale", "predict:scale", about, "data", options=[data])
@@ -174,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
 
     about = "Write a page about a model, measured on a file of rows."
-    one = command("report", "models:report", about, "model", "data", options=[data])
+    one = command("report", "models:report", about, "data", "model", options=[data])
     one.add_argument("-o", "--out", metavar="PAGE", required=True)
     one.add_argument("--title")
 
@@ -198,11 +203,17 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
 
     add = data.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
+    data.set_defaults(impute=None)  # of commands without this flag
     add("--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0")
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=header)
     add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
+    add("--na", metavar="TEXT", action="append", default=[], help="means a missing value too; may be repeated")
+    add("--decimal", choices=[".", ","], help="the decimal sign; default: by the numbers of the table")
+    add(
+        "--strict", action="store_true", help="refuse columns and cells that cannot be used instead of leaving them out"
+    )
     add("--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)")
 
     model = argparse.ArgumentParser(add_help=False, parents=[task, seed])
@@ -219,17 +230,20 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     weight = "weight of a class; LIBSVM's -wi too"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
+    add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
     add("--jobs", type=int, help="threads")
     add("--max-time", type=_positive, help="seconds after which training stops")
     add("--max-iter", type=int, help="iterations of the solver at most")
     add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
 
-    preparation = argparse.ArgumentParser(add_help=False)
+    scaling = argparse.ArgumentParser(add_help=False)
     about = "preparation (stored in the model, applied by predict and by every export)"
-    add = preparation.add_argument_group(about).add_argument
-    add("--scale", action="store_true", help="standardise the features")
-    add("--impute", choices=["median"], help="replace missing values by the column's median")
-    return [output, data, task, seed, model, preparation]
+    add = scaling.add_argument_group(about).add_argument
+    add("--scale", action=argparse.BooleanOptionalAction, default=True, help="standardise the features (default)")
+    preparation = argparse.ArgumentParser(add_help=False, parents=[scaling])
+    add = preparation.add_argument_group("gaps").add_argument
+    add("--impute", choices=["median"], help="gaps become medians, and no column tells of them; also for npy and npz")
+    return [output, data, task, seed, model, scaling, preparation]
 
 
 # -- the program -------------------------------------------------------------------------------------------

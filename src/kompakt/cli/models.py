@@ -41,11 +41,13 @@ def inspect(options: Namespace, console: Console) -> None:
             ("outputs", model.weights.shape[1]),
             ("classes", classes),
             ("features", names),
+            ("table", None if model.schema is None else f"{len(model.schema.names)} columns, as below"),
             ("coding", model.coding if len(classes or ()) > 2 else None),
             ("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
             *((str(name), value) for name, value in model.meta.items()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
+            *(("column", f"{one.name}: {one.describe()}") for one in (model.schema.columns if model.schema else ())),
         ]
     console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
 
@@ -110,7 +112,9 @@ def compress(options: Namespace, console: Console) -> None:
 
 
 def report(options: Namespace, console: Console) -> None:
-    """``kompakt report MODEL DATA -o PAGE``."""
+    """``kompakt report DATA MODEL -o PAGE``."""
+    if is_model(options.data):  # the order of earlier versions
+        options.data, options.model = options.model, options.data
     check_output(options.out, options.model, options.data, target_file(options))
     model = load_model(options.model)
     table = open_table(options, console, options.data, model=model)
@@ -118,6 +122,7 @@ def report(options: Namespace, console: Console) -> None:
         raise UsageError(f"{options.data} has no target to measure against; name its column with --target.")
     raw = table.read()
     table.check(raw.X, impute=model.input_fill is not None)
+    table.warn_of_other_cells(console)
     assert raw.y is not None
     known = ~missing_targets(raw.y)
     X, y = dense_if_small(raw.X)[known], comparable(raw.y[known], model.classes)

@@ -26,6 +26,8 @@ from kompakt.run.bar import showing
 
 Array = np.ndarray
 
+#: beginnings of a cell that spreadsheets run as a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: labels shown as examples
 _SHOWN = 5
 
@@ -45,14 +47,25 @@ def predict(options: Namespace, console: Console) -> None:
         out = None  # the measures alone were asked for
     check_output(out, options.data, options.model, target_file(options), stream=True)
     table = open_table(options, console, options.data, model=model)
+    if (options.id or options.keep_columns) and table.kind.format not in ("csv", "parquet"):
+        raise UsageError(f"--id and --keep-columns are for tables; {options.data} is {table.kind.format}.")
+    kept = list(table.kind.names) if options.keep_columns else []
+    if options.id and options.id not in table.kind.names:
+        known = ", ".join(map(repr, table.kind.names[:20]))
+        raise DataError(f"{options.data} has no column {options.id!r} for --id; it has {known}.")
+    if options.id:
+        kept = [options.id, *(name for name in kept if name != options.id)]
+    beside = (kept, ([columns[name] for name in kept] for columns in table.cells())) if kept else None
     style = options.to or ("libsvm" if table.kind.format == "svmlight" else "csv")
     with showing("predict") as bar:
         parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
         probability = bool(options.probability)
-        measures = write_predictions(model, parts, out, style, probability=probability, scores=options.scores)
+        more = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
+        measures = write_predictions(model, parts, out, style, **more, beside=beside)
+    table.warn_of_other_cells(console)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
-    if measures.n:
+    if measures.n or measures.n_unknown:
         facts |= measures.facts
         text = str(measures)
     elif table.target is not None:
@@ -111,18 +124,27 @@ def write_predictions(
     *,
     probability: bool = False,
     scores: bool = False,
+    safe: bool = False,
+    beside: tuple[list[str], Iterable[list[Array]]] | None = None,
 ) -> Measures:
     """Predict rows part by part, write the predictions where there is a file for them, and measure their errors.
 
-    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.
+    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.  `safe`
+    labels have a ' in front where a spreadsheet would take them for a formula.  `beside` are names of columns to write
+    before the predictions, and their cells for every part.
     """
-    if scores and style == "libsvm":
-        raise UsageError("LIBSVM's format has no place for decision values; use --to csv.")
-    classes = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
+    if style == "libsvm" and (scores or safe):
+        flag = "decision values" if scores else "quoted labels"
+        raise UsageError(f"LIBSVM's format has no place for {flag}; use --to csv.")
+    quoted: dict[Any, str] = {}
+    if safe and model.classes is not None:
+        quoted = {one: f"'{one}" for one in model.classes.tolist() if isinstance(one, str) and one.startswith(_FORMULA)}
+    classes = [] if model.classes is None else [str(quoted.get(label, label)) for label in model.classes.tolist()]
     if style == "libsvm":
         header = ["labels", *classes] if probability else []
     else:
-        header = ["prediction", *(f"probability {label}" for label in classes if probability)]
+        header = [*(beside[0] if beside else []), "prediction"]
+        header += [f"probability {label}" for label in classes if probability]
         if scores:
             header += [f"score {label}" for label in classes] if len(classes) > 2 else ["score"]
     measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
@@ -130,6 +152,7 @@ def write_predictions(
         rows = None if file is None else csv.writer(file, delimiter="," if style == "csv" else " ", lineterminator="\n")
         if rows is not None and header:
             rows.writerow(header)
+        cells = iter(beside[1]) if beside else None
         for raw in parts:
             values = model.scores(model.outputs(raw.X))
             predicted = model.labels(values)
@@ -137,7 +160,10 @@ def write_predictions(
                 measures.add(raw.y, predicted)
             if rows is None:
                 continue
-            columns = np.atleast_2d(predicted.T).tolist()  # several for several values per row
+            answers = np.atleast_2d(predicted.T).tolist()  # several for several values per row
+            if quoted:
+                answers = [[quoted.get(label, label) for label in column] for column in answers]
+            columns = ([] if cells is None else [one.tolist() for one in next(cells)]) + answers
             if probability:
                 columns += model.probabilities(values).T.tolist()
             if scores and model.kind == "classifier":
@@ -175,18 +201,24 @@ class Measures:
         """Take in some rows; those without a target do not count."""
         known = ~missing_targets(truth)
         truth, predicted = truth[known], predicted[known]
-        self.n += truth.size
         if self.task == "regress":
+            if truth.dtype.kind in "US":  # words where a quantity is expected
+                self.n_unknown += len(truth)
+                self.unknown = list(dict.fromkeys([*self.unknown, *truth[:_SHOWN].tolist()]))[:_SHOWN]
+                return
+            self.n += truth.size
             t = np.asarray(truth, dtype=np.float64)
             self.squared_errors += float(np.sum((t - predicted) ** 2))
             self.total += float(np.sum(t))
             self.total_squares += float(np.sum(t**2))
             return
         labels = comparable(truth, self.classes)
+        self.n += truth.size
         self.n_right += int(np.sum(labels == predicted))
         if self.classes is not None:
             other = ~np.isin(labels, self.classes)
             self.n_unknown += int(other.sum())
+            self.n -= int(other.sum())
             examples = [str(label) for label in np.unique(truth[other])[:_SHOWN].tolist()]
             self.unknown = list(dict.fromkeys(self.unknown + examples))[:_SHOWN]
 
@@ -195,7 +227,7 @@ class Measures:
         """For JSON."""
         n = max(1, self.n)
         if self.task == "classify":
-            share = self.n_right / n
+            share = self.n_right / n if self.n else None
             return {"n": self.n, "right": self.n_right, "accuracy": share, "unknown_labels": self.n_unknown}
         spread = self.total_squares - self.total**2 / n
         r2 = 1.0 - self.squared_errors / spread if spread > 0 else None  # None where the targets do not vary
@@ -203,6 +235,8 @@ class Measures:
 
     def __str__(self) -> str:
         facts = self.facts
+        if not self.n:
+            return "no row has a target to compare with"
         if self.task == "classify":
             return f"accuracy {100 * facts['accuracy']:.6g} % ({self.n_right} of {self.n})"
         r2 = "" if facts["r2"] is None else f", R2 {facts['r2']:.4f}"
@@ -210,13 +244,17 @@ class Measures:
 
     def warn_of_unknown_labels(self, console: Console) -> None:
         """Warn of targets that are none of the model's labels."""
-        if not self.unknown or self.classes is None:
+        if not self.unknown:
             return
-        known = [repr(str(label)) for label in self.classes.tolist()]
+        no, knows = "numbers", "it predicts numbers"
+        if self.classes is not None:
+            known = [repr(str(label)) for label in self.classes.tolist()]
+            no = "labels of the model"
+            knows = f"the model knows {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}"
         console.warn(
-            f"{self.n_unknown:,} of {self.n:,} targets are no labels of the model, such as "
-            f"{', '.join(map(repr, self.unknown))}, and count as wrong; the model knows {', '.join(known[:10])}"
-            f"{', ...' if len(known) > 10 else ''}. Is this the target column (--target), and are labels named alike?"
+            f"{self.n_unknown:,} of {self.n + self.n_unknown:,} targets are no {no}, such as "
+            f"{', '.join(map(repr, self.unknown))}, and are not counted; {knows}. Is this the target column "
+            "(--target), and are labels named alike?"
         )
 
 
@@ -246,14 +284,14 @@ def scale(options: Namespace, console: Console) -> None:
         raise UsageError("-s saves ranges and -r uses saved ones; give one of them.")
     check_output(options.out, options.data, options.save, options.restore, stream=True)
     check_output(options.save, options.data)
-    table = open_table(options, console, options.data)
+    table = open_table(options, console, options.data, numbers=True)
     if table.kind.format not in ("svmlight", "csv"):
         raise DataError(f"{options.data} is {table.kind.format}; scale writes text, and reads svmlight or CSV.")
     with showing("scale") as bar:
         run = Run(listener=bar)
         if options.restore:
             ranges = read_range(options.restore)
-            known = np.searchsorted(ranges.index, table.source.n_features)  # the file may have fewer features
+            known = np.searchsorted(ranges.index, table.n_features)  # the file may have fewer features
             parts = ranges.index[:known], ranges.minimum[:known], ranges.maximum[:known]
             ranges = RangeFile(ranges.lower, ranges.upper, *parts)
         else:
@@ -271,8 +309,8 @@ def scale(options: Namespace, console: Console) -> None:
 
 def _ranges(table: Table, lower: float, upper: float, run: Run) -> RangeFile:
     """Ranges of the features that vary, absent entries of a sparse file being 0; missing values do not count."""
-    minimum = np.full(table.source.n_features, np.inf)
-    maximum = np.full(table.source.n_features, -np.inf)
+    minimum = np.full(table.n_features, np.inf)
+    maximum = np.full(table.n_features, -np.inf)
     for raw in table.parts(run, impute=True):
         if sparse.issparse(raw.X):
             low, high = raw.X.min(axis=0).toarray().ravel(), raw.X.max(axis=0).toarray().ravel()
@@ -284,7 +322,8 @@ def _ranges(table: Table, lower: float, upper: float, run: Run) -> RangeFile:
 
 
 def _write_scaled(out: TextIO, table: Table, ranges: RangeFile, run: Run) -> None:
-    rows = csv.writer(out, delimiter=table.kind.delimiter, lineterminator="\n")
+    delimiter = "," if table.kind.text is None else table.kind.text.delimiter
+    rows = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     if table.kind.header and table.names:
         rows.writerow([*table.names, table.target])
     for raw in table.parts(run, impute=True):

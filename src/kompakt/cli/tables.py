@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
-import shlex
+import tempfile
 import zipfile
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
@@ -18,36 +19,41 @@ from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.checks import missing
-from kompakt.data.files import pyarrow_module
+from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
+from kompakt.data.table import (
+    MISSING,
+    Category,
+    Column,
+    Number,
+    TableSchema,
+    Unused,
+    columns_of,
+    is_missing,
+    is_regression,
+    target_values,
+)
+from kompakt.data.text import TextTable, beginning, packing
 from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import Run
 
 Array = np.ndarray
 
-#: cells that the reader of CSV files takes for missing values
-MISSING = frozenset({
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
-    "NaN", "n/a", "nan", "null",
-})  # fmt: skip
-#: cells by which people mean a missing value
-LIKE_MISSING = frozenset({"?", "-", "--", ".", "none", "None", "missing", "*", "x", "X"})
-#: names that a target column often has
-_TARGET_NAMES = ("target", "label", "class", "y")
-#: share of numbers that makes a column one of numbers, so that text among them can be reported by its line
-_MOSTLY = 0.9
-#: rows without which the labels of a column are no evidence
-_FEW_ROWS = 10
-#: bytes from the beginning of a file by which its format is recognised
-_LOOKED_AT = 1 << 16
+#: names that a target column often has, the surer ones first
+_TARGET_NAMES = (
+    ("target", "label", "labels", "class", "y"),
+    ("outcome", "response", "diagnosis", "species", "classes", "survived"),
+)
+#: rows by which the columns of a table are recognised
+SCHEMA_ROWS = 100_000
 #: rows that `Table.parts` reads at once
 PART_ROWS = 20_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
 _DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
-#: whole numbers are labels while there are at most so many different ones, or so large a share of the rows
-_FEW_LABELS, _LABEL_SHARE = 10, 0.05
+#: columns that are told of one by one
+_SHOWN = 40
 
 
 # -- formats -----------------------------------------------------------------------------------------------
@@ -55,12 +61,12 @@ _FEW_LABELS, _LABEL_SHARE = 10, 0.05
 
 @dataclass(frozen=True)
 class FileKind:
-    """A format, and for tables the names of their columns and whether the file gives them; the delimiter of CSV."""
+    """A format, and for tables the names of their columns and whether the file gives them; how text is written."""
 
     format: str
-    delimiter: str = ","
     header: bool = False
     names: tuple[str, ...] = ()
+    text: TextTable | None = field(default=None, repr=False)
 
 
 def recognise(path: str, *, header: bool | None = None, format: str | None = None) -> FileKind:
@@ -84,7 +90,7 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
     ...     one = recognise(str(path)).format
     ...     _ = path.write_text("age;city\n31;2\n")
     ...     one, recognise(str(path))
-    ('svmlight', FileKind(format='csv', delimiter=';', header=True, names=('age', 'city')))
+    ('svmlight', FileKind(format='csv', header=True, names=('age', 'city')))
     """
     start = _beginning(path)
     format = format or _binary_format(path, start)
@@ -96,24 +102,17 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
         return FileKind(format, header=True, names=names)
     if format not in (None, "csv"):
         return FileKind(format)
-    try:
-        text = start.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if error.start < len(start) - 4:  # else only the last letter is cut
-            line = start[: error.start].count(b"\n") + 1
-            raise DataError(f"{path}, line {line}: this is no UTF-8 text; convert the file to UTF-8.") from None
-        text = start[: error.start].decode("utf-8-sig")
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise DataError(f"{path} holds blank lines only; expected rows.")
+    start, packed = beginning(path)
     if format is None:
-        rows = [row for row in (line.split("#", 1)[0].split() for line in lines[:20]) if row]
+        lines = start.decode("latin-1").splitlines()[:20]
+        rows = [row for row in (line.split("#", 1)[0].split() for line in lines) if row]
         pairs = [pair for _, *row in rows for pair in row]
-        if pairs and all(re.match(r"(\d+|qid):\S+$", pair) for pair in pairs):
+        if pairs and all(re.match(r"(\d+|qid):[^\s,;]+$", pair) for pair in pairs):
+            if packed:
+                raise DataError(f"{path} is svmlight, but packed; unpack it first.")
             return FileKind("svmlight")
-    if len(start) == _LOOKED_AT and len(lines) > 1:
-        lines.pop()  # it may be cut
-    return _recognise_csv(path, lines, header)
+    text = TextTable.recognise(path, header=header)
+    return FileKind("csv", text.header, text.names, text)
 
 
 def is_model(path: str) -> bool:
@@ -127,85 +126,35 @@ def _beginning(path: str) -> bytes:
     if is_stream(path):  # what is read here would be missing later
         raise DataError(f"{path} is a pipe or a device, and files are read more than once; write it to a file first.")
     with open(path, "rb") as file:
-        start = file.read(_LOOKED_AT)
+        start = file.read(4096)
     if not start:
         raise DataError(f"{path} is empty; expected rows.")
     return start
 
 
 def _binary_format(path: str, start: bytes) -> str | None:
-    """The format of a file that is no text, by its first bytes; None for text."""
+    """The format of a file that is no text, by its first bytes; None for text, packed or not."""
     if start.startswith(b"\x93NUMPY"):
         return "npy"
     if start.startswith(b"PAR1"):
         return "parquet"
     if start.startswith(b"\x89KMPKT"):
         raise DataError(f"{path} is a kompakt model, but a file of rows is expected here. Is the order of files right?")
-    if start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
-        raise DataError(f"{path} is compressed; unpack it first.")
-    if not start.startswith((b"PK\x03\x04", b"PK\x05\x06")):  # the second of an empty zip archive
-        if b"\0" in start:
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):  # the second of an empty zip archive
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise DataError(f"{path} begins as a zip archive, but cannot be read as one: {error}.") from error
+        if any(name.endswith(".npy") for name in names):
+            return "npz"
+        if not names:
+            raise DataError(f"{path} is an empty zip archive; expected rows.")
+    elif packing(start) is None and b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        zeros = max(start[::2].count(0), start[1::2].count(0))
+        if zeros < 0.4 * len(start) / 2 or min(start[::2].count(0), start[1::2].count(0)):  # else UTF-16 without a mark
             raise DataError(f"{path} is neither text nor Parquet, npy or npz: it holds bytes that no text has.")
-        return None
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{path} begins as a zip archive, but cannot be read as one: {error}.") from error
-    if any(name.endswith(".npy") for name in names):
-        return "npz"
-    if "[Content_Types].xml" in names:
-        raise DataError(f"{path} is a workbook or a document; save its table as CSV first.")
-    content = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    raise DataError(f"{path} is a zip archive ({content or 'empty'}); unpack it and give the file inside.")
-
-
-def _recognise_csv(path: str, lines: list[str], header: bool | None) -> FileKind:
-    delimiter = max(",;\t|", key=lines[0].count)
-    if not lines[0].count(delimiter):
-        raise DataError(
-            f"{path}, line 1: {lines[0][:60]!r} holds no comma, semicolon, tab or bar, nor pairs like 3:0.5; expected "
-            "CSV, svmlight, Parquet, npy or npz."
-        )
-    try:
-        cells, *below = csv.reader(lines, delimiter=delimiter)
-    except csv.Error as error:
-        raise DataError(f"{path} cannot be read as CSV: {error}.") from None
-    if header is None:
-        header = _names_columns(cells, below)
-    names = cells if header else [str(number) for number in range(len(cells))]
-    for number, name in enumerate(names):
-        if not name.strip():
-            raise DataError(
-                f"{path}, line 1: column {number} has no name. Write one there; if it is the index of a pandas frame, "
-                "write the file without it: to_csv(path, index=False)."
-            )
-        if name in names[:number]:
-            raise DataError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")
-    return FileKind("csv", delimiter, header, tuple(names))
-
-
-def _names_columns(first: list[str], below: list[list[str]]) -> bool:
-    """Whether the first line of a table names its columns, by what stands below each of its cells.
-
-    Text above numbers is a name, whatever the other cells are: headers may hold years or numbers.  Where no column
-    of numbers begins with text, the columns of labels decide: a label of the first row comes again below, a name
-    does not.
-    """
-    first = [cell.strip() for cell in first]
-    rows = [[cell.strip() for cell in row] for row in below if len(row) == len(first)]
-    new = []  # for every column of labels, whether the cell above it is none of them
-    for cell, column in zip(first, zip(*rows, strict=True), strict=False):
-        known = [value for value in column if value not in MISSING and value not in LIKE_MISSING]
-        if known and sum(map(is_number, known)) >= _MOSTLY * len(known):
-            if not is_number(cell) and cell not in MISSING and re.search(r"[^\W\d_]", cell):
-                return True
-        elif len(known) >= _FEW_ROWS and len(set(known)) <= len(known) // 2:
-            new.append(cell not in known)
-    numbers = [cell for cell in first if is_number(cell)]
-    if not all(new) or not numbers:
-        return all(new)
-    return bool(new) and all(number.isdigit() for number in numbers) and len(set(first)) == len(first)
+    return None
 
 
 def is_number(text: str) -> bool:
@@ -229,10 +178,8 @@ def is_number(text: str) -> bool:
 
 def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every row of a CSV or svmlight file."""
-    if kind.format == "csv":
-        with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(file, delimiter=kind.delimiter)
-            yield from islice(((reader.line_num, cells) for cells in reader if cells), int(kind.header), None)
+    if kind.text is not None:
+        yield from kind.text.rows()
     elif kind.format == "svmlight":
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
@@ -240,37 +187,23 @@ def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]
                     yield number, cells
 
 
-def _data_error(path: str, kind: FileKind, features: Sequence[str] | None, error: Exception) -> DataError:
+def _data_error(path: str, kind: FileKind, error: Exception) -> DataError:
     """The error of a reader, with line and column as far as they can be found."""
-    wanted = [(name, kind.names.index(name)) for name in features or () if name in kind.names]
     for line, cells in _numbered_rows(path, kind):
-        fault = _fault_of_pairs(cells) if kind.format == "svmlight" else _fault_of_cells(cells, kind, wanted)
+        fault = _fault_of_pairs(cells) if kind.format == "svmlight" else _fault_of_cells(cells, kind)
         if fault:
             return DataError(f"{path}, line {line}{fault}")
     text = str(error) if path in str(error) else f"{path}: {error}"
     return DataError(text.replace("columns=[...]", "--ignore"))
 
 
-def _fault_of_cells(cells: list[str], kind: FileKind, wanted: list[tuple[str, int]]) -> str | None:
-    if len(cells) != len(kind.names):
-        return (
-            f": {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs one cell per column; "
-            "put text that holds the delimiter in double quotes."
-        )
-    wrong = [(name.strip(), cells[number].strip()) for name, number in wanted]
-    wrong = [(name, cell) for name, cell in wrong if cell not in MISSING and not is_number(cell)]
-    if not wrong:
+def _fault_of_cells(cells: list[str], kind: FileKind) -> str | None:
+    if len(cells) == len(kind.names):
         return None
-    name, cell = wrong[0]
-    if cell in LIKE_MISSING:
-        remedy = "If it stands for a missing value, leave the cell empty or write NA, and train with --impute median."
-    else:
-        names = shlex.quote(",".join(name for name, cell in wrong if cell not in LIKE_MISSING))
-        remedy = (
-            f"Columns of words or dates cannot be used as they are: leave them out with --ignore {names}, or replace "
-            "them by numbers, for example one column of 0 and 1 per word."
-        )
-    return f", column {name!r}: {cell!r} is no number. {remedy}"
+    return (
+        f": {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs one cell per column; "
+        "put text that holds the delimiter in double quotes."
+    )
 
 
 def _fault_of_pairs(cells: list[str]) -> str | None:
@@ -305,58 +238,161 @@ class Table:
     ----------
     path : str
     kind : FileKind
-    source : Source
+    source : Source or None
+        None for a table whose cells become numbers by `reader`.
     target : str or None
         Name of the target column, "" where the format has a place of its own for it, None without target.
     names : tuple of str or None
         Names of the features.
+    reader : TableSchema or None
+    schema : TableSchema or None
+        What a model trained on the table must keep of the reader: all but a list of plain numbers.
+    missing : tuple of str
+        Texts that mean a missing value besides the usual ones.
+    decimal : str or None
+        The decimal sign, where it is known.
     """
 
     path: str
     kind: FileKind
-    source: Source
+    source: Source | None
     target: str | None
     names: tuple[str, ...] | None
+    reader: TableSchema | None = None
+    schema: TableSchema | None = None
+    missing: tuple[str, ...] = ()
+    decimal: str | None = None
+    #: what was found in cells that the schema does not know, by description
+    counts: Counter[str] = field(default_factory=Counter)
+    _n_read: int = 0
+    _folder: Any = None
 
     @property
     def n_rows(self) -> int:
-        return self.source.n_rows
+        """The number of rows; of a table without source, of those that were read last."""
+        return self._n_read if self.source is None else self.source.n_rows
+
+    @property
+    def n_features(self) -> int:
+        if self.source is not None:
+            return self.source.n_features
+        assert self.reader is not None
+        return self.reader.n_features
 
     @property
     def first_feature(self) -> int:
         """The number of the first feature: 0 in svmlight files that count from 0, else 1."""
         return int(getattr(self.source, "_first", 1))
 
+    @property
+    def is_sparse(self) -> bool:
+        return self.source is not None and self.source.is_sparse
+
+    def is_larger_than(self, megabytes: float) -> bool:
+        """Whether the rows take more memory than that, by the size of their file."""
+        packed = self.kind.text is not None and self.kind.text.packed
+        return os.path.getsize(self.path) * (5 if packed else 1) > megabytes * 1e6
+
     def read(self, start: int = 0, stop: int | None = None) -> Raw:
         """Rows as they are stored; what cannot be read is an error with line and column."""
+        if self.source is None:
+            assert start == 0
+            return self._joined(self._encoded(stop))
         try:
             raw = self.source.read(start, self.n_rows if stop is None else min(stop, self.n_rows))
         except ValueError as error:
-            raise _data_error(self.path, self.kind, self.names, error) from error
+            raise _data_error(self.path, self.kind, error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
+
+    def cells(self, n_rows: int = PART_ROWS) -> Iterator[dict[str, Array]]:
+        """The columns of a table as they are stored, `n_rows` rows at a time."""
+        yield from _blocks(self.path, self.kind, n_rows)
+
+    def _encoded(self, n_rows: int | None = None) -> Iterator[Raw]:
+        """Rows by `reader`, in parts; targets as they are stored."""
+        assert self.reader is not None
+        self._n_read = 0
+        self.counts.clear()
+        for columns in self.cells(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
+            if n_rows is not None and self._n_read >= n_rows:
+                return
+            X = self.reader.encode(columns)
+            for text, count in self.reader.counts.items():
+                told = next((known for known in self.counts if known.startswith(text.split(" (such as ")[0])), text)
+                self.counts[told] += count
+            self._n_read += len(X)
+            yield Raw(X, columns[self.target] if self.target is not None else None)
+
+    def _joined(self, parts: Iterator[Raw]) -> Raw:
+        found = list(parts)
+        if not found:
+            raise DataError(f"{self.path} has a header and no rows.")
+        y = None
+        if found[0].y is not None:
+            y = self._targets(np.concatenate([raw.y for raw in found if raw.y is not None]))
+        return Raw(np.concatenate([raw.X for raw in found]), y)
+
+    def _targets(self, cells: Array) -> Array:
+        return as_labels(target_values(cells, missing=self.missing, decimal=self.decimal))
 
     def parts(self, run: Run, *, impute: bool) -> Iterator[Raw]:
         """All rows in parts, checked."""
+        if self.source is None:
+            start = 0
+            for raw in run.tracked(self._encoded(), "rows"):
+                self.check(raw.X, impute=impute, start=start)
+                start += len(raw)
+                yield Raw(raw.X, None if raw.y is None else self._targets(raw.y))
+            return
         starts = range(0, self.n_rows, PART_ROWS)
         for start in run.tracked(starts, "rows", len(starts)):
             raw = self.read(start, start + PART_ROWS)
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def training_rows(self, options: Namespace, n_rows: int | None = None) -> tuple[Any, Array]:
+    def spool(self, scale: bool) -> None:
+        """Write the encoded rows to a file beside the memory, and read them from there: they need not fit in it."""
+        self._folder = tempfile.TemporaryDirectory(prefix="kompakt-")  # goes with the table
+        path = os.path.join(self._folder.name, "X.npy")
+        targets = []
+        with open(path, "wb") as file:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, self.n_features)}
+            np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
+            length = file.tell()
+            for raw in self._encoded():
+                self.check(raw.X, impute=False, start=self._n_read - len(raw))
+                file.write(np.ascontiguousarray(raw.X, dtype="<f8").tobytes())
+                assert raw.y is not None
+                targets.append(raw.y)
+            file.seek(0)
+            np.lib.format.write_array_header_2_0(file, header | {"shape": (self._n_read, self.n_features)})
+            assert file.tell() == length
+        y = self._targets(np.concatenate(targets))
+        self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
+
+    def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
         raw = self.read(0, n_rows)
         if raw.y is None:
             raise UsageError(f"{self.path} has no target; name its column with --target.")
         lacking = missing_targets(raw.y)
+        X, y = dense_if_small(raw.X), raw.y
         if lacking.any():
-            raise DataError(
-                f"{self.place(int(np.argmax(lacking)), None)}: the target is missing. Drop such rows "
-                f"({int(lacking.sum())} here) before training; they can be predicted afterwards."
-            )
-        X = dense_if_small(raw.X)
+            place, count = self.place(int(np.argmax(lacking)), None), int(lacking.sum())
+            if options.strict or n_rows is not None or count == len(y):
+                raise DataError(
+                    f"{place}: the target is missing. Drop such rows ({count} here) before training; they can be "
+                    "predicted afterwards."
+                )
+            console.warn(f"{place}: the target is missing; {count:,} such row(s) are left out")
+            X, y = X[~lacking], as_labels(y[~lacking])
         self.check(X, impute=options.impute is not None)
-        return X, raw.y
+        strange = [f"column {text}: {count:,} cell(s)" for text, count in self.counts.items() if ": not a " in text]
+        if strange and options.strict:
+            raise DataError(f"{self.path}, {strange[0]}. Mend them, name them with --na, or run without --strict.")
+        for text in strange:
+            console.warn(text)
+        return X, y
 
     def check(self, X: Any, *, impute: bool, start: int = 0) -> None:
         """Refuse missing (unless they are imputed) and infinite values, by line and column, and say what to do."""
@@ -386,14 +422,36 @@ class Table:
             return f"{where}, feature '{column + self.first_feature}'"
         return f"{where}, column {self.names[column] if self.names else str(column)!r}"
 
+    def warn_of_other_cells(self, console: Console) -> None:
+        """Tell what the rows contained that training did not."""
+        for text, count in self.counts.items():
+            console.warn(f"column {text}: {count:,} cell(s)")
+
+
+def _blocks(path: str, kind: FileKind, n_rows: int) -> Iterator[dict[str, Array]]:
+    if kind.text is not None:
+        yield from kind.text.blocks(n_rows)
+        return
+    arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=n_rows):
+            yield columns_of(arrow.Table.from_batches([batch]))
+
 
 def open_table(
-    options: Namespace, console: Console, path: str, *, model: Model | None = None, scale: bool = False
+    options: Namespace,
+    console: Console,
+    path: str,
+    *,
+    model: Model | None = None,
+    scale: bool = False,
+    numbers: bool = False,
 ) -> Table:
     """Open a file of rows for training, or for a model.
 
-    For training it must have a target: the one that ``--target`` names, or a column with a usual name, or the last.
-    For a model its features are those of the model, and it may lack the target.
+    For training it must have a target: the one that ``--target`` names, or a column with a usual name, or the last, or
+    the first where that holds labels. Its columns become features by a `TableSchema`; with `numbers`, and where all
+    are numbers without gaps, as they are. For a model its features are those of the model, and it may lack the target.
     """
     kind = recognise(path, header=options.header, format=options.format)
     if kind.format == "csv" and options.header is None:
@@ -401,53 +459,209 @@ def open_table(
             console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
         else:
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
-    target, features = options.target, None
+    if kind.format in ("csv", "parquet"):
+        missing, decimal = tuple(options.na), options.decimal
+        if model is not None and model.schema is not None:
+            return _table_for_schema(options, path, kind, model, model.schema)
+        if model is not None:
+            target = _known_target(options, path, kind, model)
+            features = _feature_columns(options, path, kind.names, target, model)
+            if len(features) != model.n_features:
+                raise _wrong_width(path, len(features), model)
+            reader, schema = TableSchema(tuple(Number(name, np.nan) for name in features), missing), None
+            plain = True
+        else:
+            first = next(_blocks(path, kind, SCHEMA_ROWS), None)
+            if first is None:
+                raise DataError(f"{path} has a header and no rows.")
+            inferred = TableSchema.infer(first, missing=missing, decimal=decimal)
+            target = _target_column(options, console, path, kind, first, inferred)
+            features = _feature_columns(options, path, kind.names, target, None)
+            reader = TableSchema(tuple(one for one in inferred.columns if one.name in features), missing)
+            if not reader.n_features:  # a column that counts the rows may be all there is
+                reader = TableSchema.infer({name: first[name] for name in features}, missing=missing, decimal=decimal)
+            numeric = all(isinstance(column, Number) for column in reader.columns)
+            coded = any(np.isin(first[name].astype(str), missing).any() for name in features) if missing else False
+            impute = options.impute is not None
+            plain = numeric and not coded and all(_is_plain(first[name], impute) for name in features)
+            plain = plain or numbers
+            if options.impute:
+                reader = TableSchema(tuple(_without_indicator(one) for one in reader.columns), missing)
+            schema = None if plain else reader
+            if schema is not None:
+                _tell_schema(options, console, path, schema)
+        if plain and (kind.text is None or (kind.text.is_simple and find_spec("pyarrow"))):
+            settings: dict[str, Any] = {"format": kind.format, "scale": scale, "target": target}
+            if kind.text is not None:
+                settings |= {"delimiter": kind.text.delimiter, "header": kind.header}
+            try:
+                source = open_rows(path, columns=list(features), **settings)
+            except (ValueError, KeyError) as error:
+                raise _data_error(path, kind, error) from error
+            return Table(path, kind, source, target, features)
+        if plain and options.impute:  # gaps stay gaps: the model keeps the medians
+            reader = TableSchema(tuple(Number(name, np.nan) for name in features), missing)
+        names = tuple(reader.feature_names)
+        return Table(path, kind, None, target, names, reader, schema, missing, decimal)
+    return _open_numbers(options, path, kind, model, scale)
+
+
+def _open_numbers(options: Namespace, path: str, kind: FileKind, model: Model | None, scale: bool) -> Table:
+    """A file of numbers without names of columns."""
+    target = options.target
     settings: dict[str, Any] = {"format": kind.format, "scale": scale}
     if kind.format == "svmlight":
         if model is not None:
-            zero_based = bool(model.meta["zero_based"]) if "zero_based" in model.meta else "auto"
+            known = model.meta.get("zero_based")
+            zero_based = bool(known) if known in (0, 1) else "auto"
             settings |= {"n_features": model.n_features, "zero_based": zero_based}
         elif target is not None:
             raise UsageError("--target is for tables; svmlight files have the label first in each line.")
-    elif kind.format in ("npy", "npz"):
+    else:
         is_column = target is not None and kind.format == "npy" and target.lstrip("-").isdigit()
         settings["target"] = int(target) if is_column else target
-    else:
-        target = _target_column(options, console, path, kind, model)
-        features = _feature_columns(options, path, kind.names, target, model)
-        settings |= {"target": target, "columns": list(features)}
-        if kind.format == "csv":
-            settings |= {"delimiter": kind.delimiter, "header": kind.header}
     try:
         source = open_rows(path, **settings)
     except (ValueError, KeyError) as error:
-        raise _data_error(path, kind, features, error) from error
-    if features is None:
-        target = "" if source.n_targets else None
-    if model is None and target is None:
+        raise _data_error(path, kind, error) from error
+    if model is None and not source.n_targets:
         raise UsageError(
             f"{path} holds no target: name a column by its number (--target -1) or a file (--target labels.npy), or "
             "save both as numpy.savez(path, X=X, y=y)."
         )
     if model is not None and source.n_features != model.n_features:
-        known = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
+        raise _wrong_width(path, source.n_features, model)
+    return Table(path, kind, source, "" if source.n_targets else None, None)
+
+
+def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
+    known = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
+    return DataError(
+        f"{path} has {n_features} features, but the model was trained on {model.n_features}{known}. Leave "
+        "columns out with --ignore, or name the target with --target."
+    )
+
+
+# -- columns -----------------------------------------------------------------------------------------------
+
+
+def _table_for_schema(options: Namespace, path: str, kind: FileKind, model: Model, schema: TableSchema) -> Table:
+    """A table whose columns a model knows."""
+    target = _known_target(options, path, kind, model)
+    names = [name for name in kind.names if name != target]
+    by_place = not kind.header and len(names) == len(schema.names) and all(name.isdigit() for name in schema.names)
+    if by_place and names != schema.names and kind.text is not None:  # a file without header, and without the target
+        text = replace(kind.text, names=tuple(schema.names))
+        kind = replace(kind, names=text.names, text=text)
+    used = [column.name for column in schema.columns if not isinstance(column, Unused)]
+    _refuse_absent(path, kind.names, used)
+    missing = (*schema.missing, *options.na)
+    reader = TableSchema(schema.columns, missing)
+    return Table(path, kind, None, target, tuple(reader.feature_names), reader, schema, missing, options.decimal)
+
+
+def _refuse_absent(path: str, names: tuple[str, ...], wanted: list[str]) -> None:
+    absent = [name for name in wanted if name not in names]
+    if absent:
         raise DataError(
-            f"{path} has {source.n_features} features, but the model was trained on {model.n_features}{known}. Leave "
-            "columns out with --ignore, or name the target with --target."
+            f"{path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
+            f"it has {', '.join(map(repr, names[:20]))}."
         )
-    return Table(path, kind, source, target, features)
 
 
-def _target_column(options: Namespace, console: Console, path: str, kind: FileKind, model: Model | None) -> str | None:
+def _known_target(options: Namespace, path: str, kind: FileKind, model: Model) -> str | None:
+    """The target of a file for a model, where it has one."""
     if options.target is not None:
         return _column(path, kind.names, options.target, "--target")
-    if model is not None:
-        target = model.meta.get("target")
-        return target if target in kind.names and (kind.header or len(kind.names) > model.n_features) else None
-    usual = [name for name in kind.names if name.strip().lower() in _TARGET_NAMES]
-    target = usual[0] if len(usual) == 1 else kind.names[-1]
-    console.remark(f"target: column {target!r} of {path} (choose another with --target)")
+    target = model.meta.get("target")
+    n_columns = model.n_features if model.schema is None else len(model.schema.names)
+    return target if target in kind.names and (kind.header or len(kind.names) > n_columns) else None
+
+
+def _target_column(
+    options: Namespace, console: Console, path: str, kind: FileKind, first: dict[str, Array], schema: TableSchema
+) -> str:
+    """The target of a table to train on: by flag, by name, or by place."""
+    if options.target is not None:
+        return _column(path, kind.names, options.target, "--target")
+    by_name = [[name for name in kind.names if name.strip().lower() in usual] for usual in _TARGET_NAMES]
+    usual = next((names for names in by_name if len(names) == 1), None)
+    about = ""
+    if usual is not None:
+        target = usual[0]
+    else:
+        known = {column.name: column for column in schema.columns}
+        can_be = [name for name in kind.names if _can_be_target(known[name], first[name])] or list(kind.names)
+        target, others = can_be[-1], can_be[1:]
+        if len(can_be) > 1 and _holds_labels(known[can_be[0]], first[can_be[0]]) and kind.names[0] == can_be[0]:
+            quantities = all(is_quantity(known[name], first[name]) for name in others)
+            words = isinstance(known[can_be[0]], Category)
+            numeric = all(isinstance(known[name], Number) for name in others)
+            if quantities and len(others) >= 3 if kind.header else quantities or (words and numeric):
+                target = can_be[0]
+                about = f", the first, as it holds labels; --target {can_be[-1]} if it is the last"
+            elif is_quantity(known[target], first[target]):
+                about = f", the last; the first holds labels: --target {can_be[0]} if it is that"
+    console.remark(f"target: column {target!r} of {path}{about} (choose another with --target)")
     return target
+
+
+def _can_be_target(column: Column, cells: Array) -> bool:
+    """Whether a column holds labels or quantities, and no dates, identifiers or texts."""
+    if isinstance(column, Category):
+        n_distinct = len(set(map(str, cells)))
+        return n_distinct <= max(2, 0.5 * len(cells))
+    return isinstance(column, Number)
+
+
+def is_quantity(column: Column, cells: Array) -> bool:
+    """Whether a column holds numbers that are no labels."""
+    return isinstance(column, Number) and is_regression(target_values(cells, decimal=column.decimal))
+
+
+def _holds_labels(column: Column, cells: Array) -> bool:
+    counts = Counter(str(cell) for cell in cells if not is_missing(cell))
+    repeated = len(counts) > 1 and min(counts.values()) > 1 and len(counts) <= 30
+    return repeated and isinstance(column, Category | Number) and not is_quantity(column, cells)
+
+
+def _is_plain(cells: Array, impute: bool) -> bool:
+    """Whether the cells are numbers as every reader takes them, without gaps unless they are imputed."""
+    if cells.dtype.kind == "f":
+        return impute or not np.isnan(cells).any()
+    if cells.dtype.kind != "O":
+        return cells.dtype.kind in "iu"
+    gaps = {cell for cell in cells if is_missing(cell)}
+    if gaps and not (impute and gaps <= _EMPTY):
+        return False
+    return all(isinstance(cell, str) and is_number(cell) for cell in cells if cell not in gaps)
+
+
+#: missing values that every reader of CSV files takes for such
+_EMPTY = frozenset({"", "NA", "NaN", "nan", "NULL", "null", "n/a", "N/A"})
+
+
+def _without_indicator(column: Column) -> Column:
+    return column if isinstance(column, Unused) else replace(column, indicator=False)
+
+
+def _tell_schema(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
+    """Print what the columns are taken for; warn of those that are left out, or refuse them."""
+    unused = [column for column in schema.columns if isinstance(column, Unused)]
+    if unused and options.strict:
+        name, why = unused[0].name, unused[0].why
+        raise DataError(
+            f"{path}: column {name!r} cannot be used: {why}. Leave it out with --ignore, or run without --strict."
+        )
+    if not schema.n_features:
+        reasons = "; ".join(f"{column.name!r}: {column.why}" for column in unused[:5])
+        raise DataError(f"{path} has no column beside the target that can be used ({reasons}).")
+    used = TableSchema(tuple(column for column in schema.columns if not isinstance(column, Unused)))
+    lines = used.describe().splitlines()
+    more = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
+    console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + more)
+    for column in unused[:_SHOWN]:
+        console.warn(f"column {column.name!r} is left out: {column.why}")
 
 
 def _feature_columns(
@@ -458,12 +672,7 @@ def _feature_columns(
         known = tuple(str(name) for name in model.feature_names)
         numbered = all(name.isdigit() for name in known)
         if not numbered or (len(names) != model.n_features and set(known) <= set(names)):
-            absent = [name for name in known if name not in names]
-            if absent:
-                raise DataError(
-                    f"{path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
-                    f"it has {', '.join(map(repr, names[:20]))}."
-                )
+            _refuse_absent(path, names, list(known))
             return known
     left_out = [_column(path, names, name, "--ignore") for given in options.ignore for name in given.split(",")]
     if target is not None and target in left_out:
@@ -518,7 +727,7 @@ def missing_targets(y: Array) -> Array:
     >>> missing_targets(np.array(["yes", ""])).tolist()
     [False, True]
     """
-    return np.isin(np.char.strip(y), list(MISSING)) if y.dtype.kind in "US" else missing(y)
+    return np.isin(np.char.lower(np.char.strip(y)), list(MISSING)) if y.dtype.kind in "US" else missing(y)
 
 
 def task_of(y: Array, given: str | None) -> str:
@@ -537,11 +746,9 @@ def task_of(y: Array, given: str | None) -> str:
         raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
     if given is not None:
         return given
-    if y.dtype.kind == "f":
-        return "regress"
+    if y.dtype.kind in "fiu":
+        return "regress" if is_regression(y) else "classify"
     n_distinct = len(np.unique(y))
-    if y.dtype.kind in "iu":
-        return "classify" if n_distinct <= max(_FEW_LABELS, _LABEL_SHARE * len(y)) else "regress"
     if len(y) > 20 and n_distinct > 0.5 * len(y):
         raise DataError(
             f"the target has {n_distinct} different words in {len(y)} rows, such as {str(y[0])!r}: these are no "

@@ -35,6 +35,8 @@ Steps = list[tuple[str, Any]]
 
 #: rows by which the task of a streamed file is decided, and its medians are estimated
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
+#: rows of a class without which it cannot be split into rows to train on and rows held out
+_LEAST_OF_A_CLASS = 2
 
 
 @dataclass
@@ -56,13 +58,14 @@ def train(options: Namespace, console: Console) -> int:
         raise UsageError("train needs a file for the model: kompakt train DATA MODEL (or -v N to cross-validate only).")
     check_output(options.model, options.data, target_file(options))
     table = open_table(options, console, options.data, scale=options.scale)
-    is_large = os.path.getsize(table.path) > options.memory * 1e6
+    is_large = table.is_larger_than(options.memory)
     if is_large and options.folds is not None:
         raise UsageError(f"{table.path} is larger than --memory; cross-validation needs the rows in memory.")
     if is_large:
         return _finish(options, console, _train_streamed(options, console, table))
-    X, y = table.training_rows(options)
+    X, y = table.training_rows(options, console)
     task = task_of(y, options.task)
+    X, y = without_rare_classes(options, console, task, X, y)
     if options.folds is not None:
         return _cross_validate(options, console, table, task, X, y)
     return _finish(options, console, _train(options, console, table, task, X, y))
@@ -76,22 +79,25 @@ def auto(options: Namespace, console: Console) -> int:
     check_output(options.model, *files)
     check_output(options.predictions, *files, options.model, stream=True)
     table = open_table(options, console, options.data)
-    if os.path.getsize(table.path) > options.memory * 1e6:
-        raise UsageError(f"{table.path} is larger than --memory; use `kompakt train --scale --tune`, which streams.")
-    options.impute = None if table.source.is_sparse else "median"
-    X, y = table.training_rows(options)
+    if table.is_larger_than(options.memory):
+        raise UsageError(f"{table.path} is larger than --memory; use `kompakt train --tune`, which streams.")
+    options.impute = None if table.is_sparse else "median"
+    X, y = table.training_rows(options, console)
     if options.impute and np.isnan(X).any():
         console.remark("missing values are replaced by the medians of their columns")
     else:
         options.impute = None
     task = task_of(y, options.task)
+    X, y = without_rare_classes(options, console, task, X, y)
     if options.test is None:
         index, test = split(y, task, 0.2, options.seed)
         training = _train(options, console, table, task, X[index], y[index])
         rows, where = Raw(X[test], y[test]), "a fifth of the rows, held out"
     else:
         training = _train(options, console, table, task, X, y)
-        rows, where = open_table(options, console, options.test, model=training.model).read(), options.test
+        test_table = open_table(options, console, options.test, model=training.model)
+        rows, where = test_table.read(), options.test
+        test_table.warn_of_other_cells(console)
         if rows.y is None:
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
@@ -117,7 +123,28 @@ def preparation(options: Namespace, X: Any) -> Pipeline:
 def split(y: Array, task: str, share: float, seed: int) -> tuple[Array, Array]:
     """Rows to train on and rows to test on."""
     codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
-    return holdout(codes, share, classifier=task == "classify", random_state=seed)
+    n_held = int(np.ceil(share * len(y)))
+    stratified = task == "classify" and min(n_held, len(y) - n_held) > codes.max()  # each part has a row of each class
+    return holdout(codes, share, classifier=stratified, random_state=seed)
+
+
+def without_rare_classes(options: Namespace, console: Console, task: str, X: Any, y: Array) -> tuple[Any, Array]:
+    """Rows without those of classes that are too few to be split, each of which is named."""
+    if task != "classify":
+        return X, y
+    labels, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    rare = counts < _LEAST_OF_A_CLASS
+    if not rare.any() or np.sum(~rare) < 2:
+        return X, y
+    names = ", ".join(f"{label!s} ({count})" for label, count in zip(labels[rare][:10], counts[rare][:10], strict=True))
+    more = ", ..." if rare.sum() > 10 else ""
+    text = f"{rare.sum()} classes have fewer than {_LEAST_OF_A_CLASS} rows, too few to learn: {names}{more}"
+    flag = "; -s regress if the target is a quantity" if y.dtype.kind in "iuf" else ""
+    if options.strict:
+        raise DataError(f"{text}. Leave them out, or run without --strict{flag}.")
+    console.warn(f"{text}. Their rows are left out{flag}")
+    kept = ~rare[codes]
+    return X[kept], y[kept]
 
 
 def _train(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> Training:
@@ -130,8 +157,11 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
+    if table.source is None:
+        table.spool(options.scale)
     source, steps = table.source, []
-    _, y = table.training_rows(options, _FIRST_ROWS)
+    assert source is not None
+    _, y = table.training_rows(options, console, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
         step = max(1, -(-table.n_rows // _MEDIAN_ROWS))
         parts = enumerate(table.parts(Run(), impute=True))
@@ -206,7 +236,8 @@ def _fit(
         meta["target"] = table.target
     if table.kind.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
-    model = replace(model, meta=meta, feature_names=None if table.names is None else np.array(table.names))
+    names = None if table.names is None else np.array(table.names)
+    model = replace(model, meta=meta, feature_names=names, schema=table.schema)
     return Training(model, estimator, seconds, code)
 
 

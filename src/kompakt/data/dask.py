@@ -35,8 +35,12 @@ from kompakt.parallel import block_threads
 
 #: partial sums that one task adds up; a power of two keeps the tree that of rows in memory
 FAN_IN = 8
+#: seconds without any worker, or without the scheduler, after which a pass is given up
+PATIENCE = 60.0
 #: how often reading a partition is tried again
 RETRIES = 5
+#: seconds between two looks at the state of the cluster
+_GLANCE = 1.0
 #: ranges in flight per thread of the cluster, where results come back one by one
 _WAITING = 4
 
@@ -48,6 +52,28 @@ class BlockError(RuntimeError):
     --------
     >>> from kompakt.data.dask import BlockError
     >>> issubclass(BlockError, RuntimeError)
+    True
+    """
+
+
+class PartitionError(ValueError):
+    """A partition that holds something else than its collection promises.
+
+    Examples
+    --------
+    >>> from kompakt.data.dask import PartitionError
+    >>> issubclass(PartitionError, ValueError)
+    True
+    """
+
+
+class ClusterError(RuntimeError):
+    """A cluster that does not answer any more, or has had no worker for too long.
+
+    Examples
+    --------
+    >>> from kompakt.data.dask import ClusterError
+    >>> issubclass(ClusterError, RuntimeError)
     True
     """
 
@@ -113,13 +139,16 @@ class DaskSource(ChunkedSource):
         if np.isnan(X.shape[0]):
             X, self.n_index_passes = X.compute_chunk_sizes(), 1
         self.n_features, self.is_sparse = int(X.shape[1]), sparse.issparse(X._meta)
+        if X.dtype.kind == "c":
+            raise ValueError(f"{self.name} holds complex numbers; expected real ones.")
         self.dtype = np.dtype(X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
         y, w = (_aligned(values, X, role) for values, role in ((target, "target"), (weight, "weight")))
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
         sizes = [int(size) for size in X.chunks[0]]
         blocks = [[None] * len(sizes) if one is None else list(one.to_delayed().ravel()) for one in (X, y, w)]
-        make = delayed(partial(_raw_of_arrays, self.dtype), pure=True)
-        return [make(*block) for block in zip(*blocks, strict=True)], sizes
+        make = delayed(partial(_raw_of_arrays, self.dtype, self.name, self.n_features), pure=True)
+        numbered = enumerate(zip(sizes, *blocks, strict=True))
+        return [make(chunk, *block) for chunk, block in numbered], sizes
 
     def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
         from dask import compute, delayed
@@ -148,8 +177,9 @@ class DaskSource(ChunkedSource):
         frames = frame.to_delayed()
         others = [one.to_delayed() if is_dask(one) else [None] * len(frames) for one in (target, weight)]
         make, count = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True), delayed(len, pure=True)
-        parts = [make(*one) for one in zip(frames, *others, strict=True)]
-        return parts, list(compute(*[count(one) for one in frames]))
+        sizes = list(compute(*[count(one) for one in frames]))
+        numbered = enumerate(zip(sizes, frames, *others, strict=True))
+        return [make(chunk, *one) for chunk, one in numbered], sizes
 
     def where(self, row: int) -> str:
         chunk, number = locate(self.starts, row)
@@ -162,6 +192,8 @@ class DaskSource(ChunkedSource):
             try:
                 raw: Raw = self.parts[chunk].compute()
                 break
+            except PartitionError:
+                raise
             except Exception as error:
                 if attempt == RETRIES:
                     raise self.block_error(chunk, error) from error
@@ -209,13 +241,34 @@ def _aligned(values: Any, X: Any, role: str) -> Any:
     return values.rechunk((X.chunks[0], *((-1,) * (values.ndim - 1))))
 
 
-def _raw_of_arrays(dtype: np.dtype, X: Any, y: Any, w: Any) -> Raw:
+def _raw_of_arrays(dtype: np.dtype, name: str, n_features: int, chunk: int, size: int, X: Any, y: Any, w: Any) -> Raw:
+    X = X if sparse.issparse(X) else np.asarray(X)
+    if X.shape != (size, n_features):
+        raise PartitionError(f"partition {chunk} of {name} has shape {X.shape}; expected {(size, n_features)}.")
+    for what, values in (("X", X), ("the target", y), ("the weights", w)):
+        values = values if values is None or sparse.issparse(values) else np.asarray(values)
+        if values is not None and values.dtype.kind == "c":
+            raise PartitionError(f"partition {chunk} of {name} holds complex numbers in {what}; expected real ones.")
+        if values is not None and values.shape[:1] != (size,):
+            raise PartitionError(f"partition {chunk} of {name} has {size} rows, but {what} has {values.shape[:1]}.")
     X = X.tocsr().astype(dtype, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
     return Raw(X, None if y is None else np.asarray(y), None if w is None else np.asarray(w, dtype=np.float64))
 
 
-def _raw_of_frame(wanted: TableColumns, dtype: np.dtype, frame: Any, target: Any, weight: Any) -> Raw:
+def _raw_of_frame(
+    wanted: TableColumns, dtype: np.dtype, chunk: int, size: int, frame: Any, target: Any, weight: Any
+) -> Raw:
+    place = f"partition {chunk} of {wanted.what}"
+    if lacking := [name for name in wanted.all if name not in frame.columns]:
+        raise PartitionError(f"{place} lacks the columns {lacking}; it has {[str(name) for name in frame.columns]}.")
+    for values in (frame, target, weight):
+        if values is not None and len(values) != size:
+            raise PartitionError(f"{place} has {len(values)} rows in one of its parts; expected {size} in all of them.")
+
     def numbers(columns: Any, dtype: np.dtype | type = np.float64) -> np.ndarray:
+        kinds = columns.dtypes if columns.ndim == 2 else [columns.dtype]
+        if any(getattr(kind, "kind", "O") == "c" for kind in kinds):
+            raise PartitionError(f"{place} holds complex numbers; expected real ones.")
         return np.ascontiguousarray(columns.to_numpy(dtype=dtype, na_value=np.nan))
 
     if target is None and wanted.targets:
@@ -262,7 +315,10 @@ class ClusterPasses:
         yield from self._computed(nodes)
 
     def _threads(self) -> int:
-        return max(1, int(sum(self.client.nthreads().values())))
+        try:
+            return max(1, int(sum(self.client.nthreads().values())))
+        except OSError as error:
+            raise self._lost(error) from error
 
     def _per_task(self, bounds: list[Bounds]) -> int:
         """Ranges that make up about a partition."""
@@ -295,17 +351,60 @@ class ClusterPasses:
         return node
 
     def _computed(self, nodes: list[Any]) -> list[Any]:
-        futures = self.client.compute(nodes, retries=RETRIES)
+        futures: list[Any] = []
         try:
+            futures = self.client.compute(nodes, retries=RETRIES)
+            self._wait(futures)
             return list(self.client.gather(futures))
         except (KeyboardInterrupt, SystemExit):
             self.client.cancel(futures)
             raise
+        except (PartitionError, ClusterError):
+            raise
         except Exception as error:
-            chunk = self._blamed([future.key for future in futures if future.status == "error"])
+            failed = [future.key for future in futures if future.status == "error"]
+            if not failed or self.client.status != "running":  # not the tasks, but what should have run them
+                raise self._lost(error) from error
+            chunk = self._blamed(failed)
             if chunk is None:
                 raise
             raise self.source.block_error(chunk, error) from error
+
+    def _wait(self, futures: list[Any]) -> None:
+        """Until the tasks have ended; no longer than `PATIENCE` on a cluster without workers or scheduler."""
+        from distributed import wait
+
+        alive = time.monotonic()
+        while True:
+            try:
+                wait(futures, timeout=_GLANCE)
+                return
+            except TimeoutError:
+                pass
+            if self._has_workers():
+                alive = time.monotonic()
+            elif time.monotonic() - alive > PATIENCE:
+                raise self._lost(None)
+
+    def _has_workers(self) -> bool:
+        if self.client.status != "running":
+            return False
+        try:
+            return bool(self.client.sync(self.client.scheduler.ncores, callback_timeout=PATIENCE))
+        except OSError:  # timed out, or the connection is gone
+            return False
+
+    def _lost(self, error: BaseException | None) -> ClusterError:
+        """What to say of a cluster that is gone."""
+        address = getattr(self.client.scheduler, "address", "unknown")
+        what = f"has had no worker for {PATIENCE:g} seconds"
+        if error is not None or self.client.status != "running":
+            reason = "" if error is None else f" ({type(error).__name__}: {error})"
+            what = f"does not answer: its scheduler is gone or cannot be reached{reason}"
+        return ClusterError(
+            f"the Dask cluster at {address} {what}. Start workers or the cluster again and fit again; a fit with "
+            "checkpoint=... goes on where it was."
+        )
 
     def _blamed(self, keys: list[Any]) -> int | None:
         """The partition whose reading failed, if it was that."""

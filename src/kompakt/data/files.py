@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import glob
 import io
 import math
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -145,8 +147,10 @@ def _array_in(file: BinaryIO, path: str, end: int, name: str) -> NpyArray:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read(file)
-    except ValueError as error:
-        raise ValueError(f"{name} is no .npy file that can be read: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:  # NumPy evaluates the header as Python text: damage may raise almost anything
+        raise ValueError(f"{name} is no .npy file that can be read: {error}. Write it again.") from error
     return _checked(NpyArray(path, dtype, shape, file.tell()), fortran, end, name)
 
 
@@ -171,8 +175,20 @@ def _checked(array: NpyArray, fortran: bool, end: int, name: str) -> NpyArray:
 
 def npz_arrays(path: str) -> dict[str, NpyArray]:
     """The arrays of an uncompressed .npz file, by their place in it."""
+    with open(path, "rb") as file:
+        try:
+            return _arrays_in(file, path)
+        except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
+            raise ValueError(f"{path} is a damaged .npz file: {error}. Write it again.") from error
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # that of a place before the file's beginning
+                raise
+            raise ValueError(f"{path} is a damaged .npz file: its directory points outside. Write it again.") from error
+
+
+def _arrays_in(file: BinaryIO, path: str) -> dict[str, NpyArray]:
     arrays = {}
-    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+    with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if info.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(
@@ -196,7 +212,8 @@ def csr_arrays(path: str) -> dict[str, NpyArray]:
     if missing:
         raise ValueError(f"{path} is no CSR matrix: {sorted(missing)} is missing among {sorted(arrays)}.")
     kind = arrays.get("format")
-    if kind is not None and np.fromfile(kind.path, kind.dtype, 1, offset=kind.offset)[0] not in (b"csr", "csr"):
+    stored = ["csr"] if kind is None else np.fromfile(kind.path, kind.dtype, 1, offset=kind.offset).tolist()
+    if stored not in (["csr"], [b"csr"]):
         raise ValueError(f"{path} holds a sparse matrix of another format; expected CSR. Save X.tocsr().")
     return arrays
 
@@ -207,6 +224,8 @@ class NpyFiles:
     def __init__(self, parts: list[NpyArray]) -> None:
         self.parts, first = parts, parts[0]
         for part in parts:
+            if not part.shape:
+                raise ValueError(f"{part.path} holds a single number, an array without dimensions; expected rows.")
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
                 raise ValueError(
                     f"{part.path} holds {part.dtype} of shape {part.shape}; expected rows of shape {first.shape[1:]} "
@@ -243,8 +262,9 @@ class _WithArrays(ChunkedSource):
     def _set_targets(self, target: Any, weight: Any) -> None:
         self._y, self._w = per_row(target), per_row(weight)
         for what, values in (("target", self._y), ("weight", self._w)):
-            if values is not None and values.shape[0] != self.n_rows:
-                raise ValueError(f"{self.name} has {self.n_rows} rows, but its {what} has {values.shape[0]}.")
+            if values is not None and values.shape[:1] != (self.n_rows,):
+                found = f"{values.shape[0]} rows" if values.shape else "no dimensions: it is a single value"
+                raise ValueError(f"{self.name} has {self.n_rows} rows, but its {what} has {found}.")
         self.n_targets, self.has_weight = _n_targets(self._y), self._w is not None
 
     def _with_targets(self, X: Any, start: int, stop: int) -> Raw:
@@ -623,7 +643,7 @@ class SvmlightSource(_FileChunks):
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
             )
         self._first = 0 if zero_based is True or (zero_based == "auto" and least == 0) else 1
-        needed = largest + 1 - self._first
+        needed = max(1, largest + 1 - self._first)  # rows of labels alone have one feature, which is zero
         if n_features is not None and n_features < needed:
             raise ValueError(f"n_features={n_features}, but {self.name} has a feature number {needed}.")
         self.n_features = needed if n_features is None else int(n_features)
@@ -639,10 +659,17 @@ class SvmlightSource(_FileChunks):
 def _parse_svmlight(part: Part) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
+    text = part.read()
+    if b"_" in text:  # Python reads 1_0 as 10, and so does the reader
+        for line in text.splitlines():
+            wrong = [word for word in line.split(b"#", 1)[0].split() if b"_" in word]
+            if wrong:
+                shown = wrong[0][:40].decode("utf-8", "replace")
+                raise ValueError(f"{part.path}: {shown!r} is no number, nor a pair like 3:0.5: it holds an underscore.")
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
     # next row to both sides.
     try:
-        X, y = load_svmlight_file(io.BytesIO(part.read()), zero_based=True)
+        X, y = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
             f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "

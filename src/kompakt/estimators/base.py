@@ -29,7 +29,7 @@ from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.train.data import LEARNED, check_rows, prepare
+from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
 from kompakt.train.pipeline import Fit, train
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
@@ -122,30 +122,32 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
 
     model_: Model
 
-    def _outputs(self, X: Any) -> Array:
-        """Raw outputs of the fitted model for validated rows, (n, L)."""
+    def _collected(self, X: Any, finish: Callable[[Model, Array], Array]) -> Array:
+        """`finish(model, outputs)` of the fitted model for validated rows, block by block; see `Model.collect`."""
         check_is_fitted(self, "model_")
+        of_model = partial(finish, self.model_)
         if isinstance(X, Source):
-            return self._streamed_outputs(X)
+            return self._collected_streamed(X, of_model)
         X, _ = check_rows(self, X, reset=False)
         with block_threads(getattr(self, "n_jobs", None)):
-            return self.model_.outputs(X)
+            return self.model_.collect(X, of_model)
 
-    def _streamed_outputs(self, source: Source) -> Array:
-        """Outputs of rows that are read some thousand at a time."""
+    def _collected_streamed(self, source: Source, finish: Callable[[Array], Array]) -> Array:
+        """The same of rows that are read some thousand at a time."""
         known = getattr(self, "feature_names_in_", None)
         if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
             raise ValueError(
                 f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
             )
-        outputs = np.empty((source.n_rows, self.model_.weights.shape[1]))
+        entry = finish(np.zeros((1, self.model_.weights.shape[1])))
+        collected = np.empty((source.n_rows, *entry.shape[1:]), entry.dtype)
         with block_threads(getattr(self, "n_jobs", None)):
             for start in range(0, source.n_rows, 8 * READ_ROWS):
                 stop = min(start + 8 * READ_ROWS, source.n_rows)
                 X = source.read(start, stop).X
                 refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
-                outputs[start:stop] = self.model_.outputs(X)
-        return outputs
+                collected[start:stop] = self.model_.collect(X, finish)
+        return collected
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,6 +178,8 @@ class KernelMachine(Predictor):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), or rows from `kompakt.open_rows`
+            A data frame (pandas, polars, pyarrow) with words, dates or gaps becomes standardised numbers by a schema,
+            which is kept in ``schema_`` and in the model.
         y : array-like of shape (n_samples,), or (n_samples, n_outputs) for regression
             None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -257,10 +261,9 @@ class KernelMachine(Predictor):
         assert fit.model is not None
         assert fit.machine is not None
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
-        unfit(self, keep=("n_features_in_", "feature_names_in_"))
-        names = getattr(self, "feature_names_in_", None)
+        unfit(self, keep=("n_features_in_", "feature_names_in_", "schema_"))
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
-        model = fit.model if names is None else replace(fit.model, feature_names=np.asarray(names, dtype=str))
+        model = with_columns(self, fit.model)
         self.model_ = model
         mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
         self.kernel_ = fit.machine.spec.kernel if mapped else model.kernel
@@ -352,8 +355,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         if is_dask(X):
             lazy: Array = lazily(self, "decision_function", X)
             return lazy
-        outputs = self._outputs(X)
-        return self.model_.scores(outputs)
+        return self._collected(X, Model.scores)
 
     def predict(self, X: Any) -> Array:
         """Predicted labels.
@@ -369,8 +371,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         if is_dask(X):
             lazy: Array = lazily(self, "predict", X)
             return lazy
-        scores = self.decision_function(X)
-        return self.model_.labels(scores)
+        return self._collected(X, lambda model, F: model.labels(model.scores(F)))
 
 
 class MachineClassifier(ClassPredictor, KernelMachine):
@@ -398,8 +399,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         if is_dask(X):
             lazy: Array = lazily(self, "predict", X)
             return lazy
-        outputs = self._outputs(X)
-        return self.model_.scores(outputs)
+        return self._collected(X, Model.scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -38,15 +38,17 @@ from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, holdout
+from kompakt.validation import AutoSize, holdout, shuffled_folds
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
-_LARGEST_AUTO, _SIZE_TO_TUNE = 256, 64
+_LARGEST_AUTO, _SIZE_TO_TUNE = 256, 100
+#: beyond so many rows one held-out part is as good as folds
+_MOST_ROWS_FOR_FOLDS = 20_000
 
 
 @shared
 class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
-    """What both do: select by any selector, search by successive halving, refine, choose a size on a path.
+    """What both do: select by any selector, search by cross-validation, refine, choose a size on a path.
 
     Parameters
     ----------
@@ -58,14 +60,15 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
         inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
     refine
-        Never worse than the start on the training objective or on held-out rows.
+        As far as the loss of held-out rows falls.
     validation_fraction
         Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over
         three folds, below 200 over five. Below 100 rows, and with 0, refinement goes all the way.
     tune
-        By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.
+        By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`.
     cv
-        For `tune` and n_basis="auto"; None holds out a fifth of the rows once.
+        For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and a
+        tenth of more; n_basis="auto" holds out one of them.
     """
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
@@ -123,12 +126,14 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         best = trials.best.params
         fit.spec = spec_of(best)
         fit.n_kernel_evals += spent
-        fit.attributes["cv_results_"] = trials.as_dict() | {"error": trials.errors}
-        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=trials.best.error)
+        results = fit.attributes["cv_results_"] = trials.as_dict()
+        error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
+        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error)
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
         splits, auto = self._splits(fit), auto_size(self.n_basis)
+        splits = splits[:1] if self.cv is None else splits  # machines of many sizes: folds would cost too much
         tol = None if auto is None else auto.tol
         largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
         path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), tol)
@@ -145,13 +150,17 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
-        """The user's validation splits, or one held-out fifth."""
+        """The user's validation splits, or by cost: five folds of few rows, one held-out part of many."""
         data, seed = fit.data, fit.run.key % 2**31
-        if self.cv is None:
-            target = np.zeros(data.rows.n_rows) if data.labels is None else data.labels
-            fraction = min(0.2, 20_000 / data.rows.n_rows)
-            return [holdout(target, fraction, classifier=data.classifier, random_state=seed)]
-        return splits_of(data, self.cv, seed)
+        if self.cv is not None:
+            return splits_of(data, self.cv, seed)
+        n_rows = data.rows.n_rows
+        if n_rows > _MOST_ROWS_FOR_FOLDS or (data.labels is not None and np.min(np.bincount(data.labels)) < 2):
+            target = np.zeros(n_rows) if data.labels is None else data.labels
+            return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
+        fold = shuffled_folds(n_rows, 5, labels=data.labels, random_state=seed)
+        n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
+        return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
     def _warm_start(self, data: Data) -> Array | None:
         """Vectors of the last fit, for `warm_start`."""
@@ -229,8 +238,7 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         if is_dask(X):
             lazy: Array = lazily(self, "predict_proba", X)
             return lazy
-        scores = self.decision_function(X)
-        return self.model_.probabilities(scores)
+        return self._collected(X, lambda model, F: model.probabilities(model.scores(F)))
 
 
 @estimator

@@ -52,7 +52,7 @@ from kompakt.reduce import (
 )
 from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
 from kompakt.run import Run
-from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma
+from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma, with_columns
 from kompakt.train.running import running
 from kompakt.validation import holdout
 
@@ -382,7 +382,8 @@ class ReducedSVC(
         self.validation_error_ = sample.error
         self.history_ = sample.history
         self.phase_seconds_ = seconds
-        self.model_ = _model_of(machine)
+        model = _model_of(machine)
+        self.model_ = None if model is None else with_columns(self, model)
         self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
         if self.model_ is not None:
             self.kernel_ = self.model_.kernel

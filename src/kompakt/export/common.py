@@ -342,6 +342,10 @@ def _plain_classes(classes: Array) -> Array:
         raise UnsupportedModelError(
             f"labels of dtype {labels.dtype} cannot be exported; expected text, whole numbers, floats or booleans."
         )
+    if labels.dtype.kind == "U" and any(0xD800 <= ord(one) <= 0xDFFF for label in labels.tolist() for one in label):
+        raise UnsupportedModelError(
+            "a label holds half of a surrogate pair, which no encoding can write; decode the labels anew, as UTF-8."
+        )
     if labels.dtype.kind == "u" and np.any(labels > np.uint64(2**63 - 1)):
         raise UnsupportedModelError("a label is beyond the 64-bit integers of the other side.")
     return labels

@@ -14,7 +14,7 @@ import numpy as np
 from kompakt.codings import class_pairs
 from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.files import check_writable, write_atomically
+from kompakt.io.files import write_together
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
 from kompakt.model import Model
@@ -86,10 +86,7 @@ def to_libsvm(
         labels = np.where(tied, expected.labels, labels)  # LIBSVM's rule for ties is another one
     largest, relative, _ = compare(expected, scores, labels, "the LIBSVM model")
     files = {suffix: Path(f"{os.fspath(path)}{suffix}") for suffix in texts}
-    for file in files.values():
-        check_writable(file)  # all or nothing
-    for suffix in reversed(texts):  # the model itself last
-        write_atomically(files[suffix], texts[suffix])
+    write_together({files[suffix]: texts[suffix] for suffix in texts})
     notes = []
     if ".range" in files:
         notes.append(f"scale data first: svm-scale -r {files['.range'].name} DATA")

@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -129,8 +129,26 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[bytes | 
 # -- reading ---------------------------------------------------------------------------------------------
 
 
-def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[Entry], int]:
-    """Header without its table, the table, and where the arrays begin; the whole file has been checked."""
+def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[Entry]]:
+    """Header without its table, and the table; the whole file has been checked, and its arrays are not kept."""
+    header, entries, _ = _read(file, actual_size, keep=False)
+    return header, entries
+
+
+def read(
+    file: BinaryIO, actual_size: int, check: Callable[[dict[str, Any]], None]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header without its table, and the arrays by name: the very bytes that the checksum was computed of.
+
+    `check` is called on the header before the arrays are looked at.
+    """
+    header, entries, body = _read(file, actual_size, keep=True)
+    check(header)
+    return header, dict(_arrays(body, entries))
+
+
+def _read(file: BinaryIO, actual_size: int, keep: bool) -> tuple[dict[str, Any], list[Entry], np.ndarray]:
+    """Header, table and, to `keep`, all that follows the header; every byte is read once."""
     preamble = file.read(_PREAMBLE.size)
     require(
         len(preamble) == _PREAMBLE.size,
@@ -148,14 +166,21 @@ def read_header(file: BinaryIO, actual_size: int) -> tuple[dict[str, Any], list[
     begin = padded(_PREAMBLE.size + length)
     fits = length <= MAX_HEADER and begin <= size
     require(fits, f"header length {length} does not fit: at most {MAX_HEADER}, in a file of {size} bytes.")
-    text = file.read(length)
+    text = file.read(begin - _PREAMBLE.size)
     found = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :] + text)
-    while chunk := file.read(_CHUNK):
-        found.update(chunk)
+    text = text[:length]
+    body = np.empty(size - begin if keep else 0, dtype=np.uint8)
+    if keep:
+        read = file.readinto(body.data) if body.size else 0  # type: ignore[attr-defined]
+        require(read == body.size and not file.read(1), "the file changed while it was read.")
+        found.update(body.data)
+    else:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
     require(found.digest() == digest, "the checksum does not match: the file was damaged after it was written.")
     header = _parse_json(text)
     require(isinstance(header, dict), "the header must be a JSON object.")
-    return header, _check_table(header.pop("arrays", None), size - begin), begin
+    return header, _check_table(header.pop("arrays", None), size - begin), body
 
 
 def _parse_json(raw: bytes) -> Any:
@@ -207,14 +232,11 @@ def _check_table(table: Any, available: int) -> list[Entry]:
     return entries
 
 
-def read_arrays(file: BinaryIO, entries: list[Entry], begin: int) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays in native byte order; their sizes have been checked against the file."""
+def _arrays(body: np.ndarray, entries: list[Entry]) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays in native byte order, parts of `body`; their sizes have been checked against it."""
     for entry in entries:
-        values = np.empty(entry.shape, dtype=entry.dtype)
-        if values.size:
-            file.seek(begin + entry.offset)
-            read = file.readinto(values.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]
-            require(read == values.nbytes, f"array {entry.name!r} could not be read whole: the file changed meanwhile.")
+        end = entry.offset + math.prod(entry.shape) * entry.dtype.itemsize
+        values = body[entry.offset : end].view(entry.dtype).reshape(entry.shape)
         truths = entry.dtype.kind != "b" or np.all(values.view(np.uint8) <= 1)
         require(truths, f"array {entry.name!r} holds bytes that are neither true nor false.")
         yield entry.name, values.astype(entry.dtype.newbyteorder("="), copy=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from kompakt.io.container import ModelFileError
@@ -26,6 +27,8 @@ _KINDS = {
 }  # fmt: skip
 #: seconds after which a temporary file is a leftover, where files cannot be locked
 _OLD = 3600.0
+#: bytes of the longest name that is used as it is in the names of files beside it
+_LONG_NAME = 200
 
 
 @contextlib.contextmanager
@@ -54,10 +57,71 @@ def check_writable(path: PathLike) -> None:
         raise OSError(f"cannot write {os.fspath(path)}: it is {kind}, not a regular file. Give another name.")
 
 
+@contextlib.contextmanager
+def _held(name: str, descriptor: int) -> Iterator[None]:
+    """A lock that is held; the file that stands for it is gone afterwards."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        os.close(descriptor)
+
+
+def locked(path: PathLike) -> contextlib.AbstractContextManager[None]:
+    """A lock on a path for as long as the context is open: BlockingIOError where another one holds it.
+
+    It is a file beside `path` that nobody but its process can hold, and that a killed process does not hold any more.
+    Where files cannot be locked, there is no lock.
+    """
+    check_writable(path)
+    if fcntl is None:
+        return contextlib.nullcontext()
+    folder, name = os.path.split(os.path.realpath(path))
+    lock = os.path.join(folder, f".{_shortened(name)}.lock")
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_nlink:  # else its holder removed it before it was ours
+                return _held(lock, descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise
+        except OSError:  # a file system without locks
+            return _held(lock, descriptor)
+        os.close(descriptor)
+
+
+def _shortened(name: str) -> str:
+    """A name that leaves room for what is put around it: file systems take 255 bytes."""
+    raw = os.fsencode(name)
+    if len(raw) <= _LONG_NAME:
+        return name
+    return os.fsdecode(raw[: _LONG_NAME - 17]) + "~" + hashlib.sha256(raw).hexdigest()[:16]
+
+
 def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a file as a whole: at every moment it is the old one or the new one."""
-    with replacing(path) as file:
-        file.writelines(pieces)
+    write_together({path: pieces})
+
+
+def write_together(files: Mapping[PathLike, Iterable[bytes | memoryview]]) -> None:
+    """Write several files, or none of them: all are on disk before the first takes its place.
+
+    They take their places from the last to the first.
+    """
+    for path in files:
+        check_writable(path)
+    with contextlib.ExitStack() as stack:
+        for path, pieces in files.items():
+            file = stack.enter_context(replacing(path))
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -70,7 +134,7 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
     check_writable(path)
     target = os.path.realpath(path)  # through a symbolic link, its target is replaced and the link stays
     folder, name = os.path.split(target)
-    _remove_leftovers(folder, name)
+    _remove_leftovers(folder, _shortened(name))
     try:
         temporary, descriptor = _new_temporary(target)
     except OSError as error:  # of the file that was asked for, not of the one beside it
@@ -102,7 +166,7 @@ def _new_temporary(target: str) -> tuple[str, int]:
         mode = 0o666  # less the user's mask: what the new file will have
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
-        temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+        temporary = os.path.join(folder, f".{_shortened(name)}.{secrets.token_hex(8)}.tmp")
         descriptor = os.open(temporary, flags, mode)
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: its leftovers stay

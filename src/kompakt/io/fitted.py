@@ -139,6 +139,11 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     fill: Array | None = None
     shift, scale = np.zeros(d), np.ones(d)  # x' = (x - shift) / scale
     real = [(name, step) for name, step in steps if step is not None and not isinstance(step, str)]
+    if real and model.schema is not None:
+        raise TypeError(
+            f"the pipeline step {real[0][0]!r} comes before an estimator that encodes the columns of a table itself; a "
+            "model holds such columns first and scaling after them. Hand over the last step alone, pipeline[-1]."
+        )
     for place, (name, step) in enumerate(real):
         kind = type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
         if place == 0 and kind == "SimpleImputer":

@@ -681,6 +681,11 @@ def range_text(model: Model) -> str:
     shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
     scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
     kept = np.isfinite(scale)
+    if np.any(scale[kept] < 0):
+        raise UnsupportedModelError(
+            f"input_scale is negative for feature {int(np.argmax(scale < 0))}; a range file of minimum and maximum "
+            "cannot turn a feature round. Change its sign in the data and in the model's basis."
+        )
     low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature
     if np.any(np.abs((high - low)[kept] - scale[kept]) > 1e-9 * np.abs(scale[kept])):
         raise UnsupportedModelError(

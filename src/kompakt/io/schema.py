@@ -16,6 +16,7 @@ import numpy as np
 
 import kompakt
 from kompakt.codings import CODINGS, get_coding
+from kompakt.data.table import TableSchema
 from kompakt.io import container
 from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
@@ -63,6 +64,8 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "kernel": lambda value: isinstance(value, dict),
     "meta": lambda value: isinstance(value, dict),
 }
+#: fields that a file has only where the model has them
+_OPTIONAL: dict[str, Callable[[Any], bool]] = {"schema": lambda value: isinstance(value, dict)}
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -102,6 +105,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         "kernel": kernel,
         "meta": _encode_value(dict(model.meta), "meta", 0),
     }
+    if model.schema is not None:
+        header["schema"] = model.schema.to_json()
     _check_model(model)
     return header, arrays
 
@@ -126,9 +131,15 @@ def _encode_labels(labels: np.ndarray, arrays: Arrays) -> str:
 
 
 def _encode_strings(arrays: Arrays, name: str, strings: list[str]) -> None:
-    """Add the two arrays; lone surrogates are kept."""
+    """Add the two arrays."""
     _check_strings(name, strings)
-    parts = [text.encode("utf-8", "surrogatepass") for text in strings]
+    try:
+        parts = [text.encode("utf-8") for text in strings]
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} holds {error.object!r}, with half of a surrogate pair: no file and no terminal can write it as "
+            "text. Decode the labels anew where they came from (UTF-8), and fit again."
+        ) from None
     arrays[f"{name}.text"] = np.frombuffer(b"".join(parts), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)[1:]
 
@@ -164,11 +175,11 @@ def _encode_value(value: Any, where: str, depth: int) -> Any:
 
 def check_header(header: dict[str, Any]) -> None:
     """Names and types of the header's fields."""
-    if set(header) != set(_FIELDS):
-        missing, unknown = sorted(set(_FIELDS) - set(header)), sorted(set(header) - set(_FIELDS))
+    missing, unknown = sorted(set(_FIELDS) - set(header)), sorted(set(header) - set(_FIELDS) - set(_OPTIONAL))
+    if missing or unknown:
         raise ModelFileError(f"the header lacks {missing} and has unknown fields {str(unknown)[:200]}.")
-    for name, holds in _FIELDS.items():
-        if not holds(header[name]):
+    for name, holds in (_FIELDS | _OPTIONAL).items():
+        if name in header and not holds(header[name]):
             raise ModelFileError(f"the header's field {name!r} has the invalid value {str(header[name])[:80]!r}.")
 
 
@@ -210,7 +221,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
-        model = Model(kernel=from_spec(described), **fields)
+        schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
+        model = Model(kernel=from_spec(described), schema=schema, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
@@ -418,9 +430,7 @@ def load(path: PathLike) -> Model:
     array([6.])
     """
     with opened(path) as (file, size):
-        header, entries, begin = container.read_header(file, size)
-        check_header(header)  # before any array is allocated
-        return decode(header, dict(container.read_arrays(file, entries, begin)))
+        return decode(*container.read(file, size, check_header))
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
@@ -448,6 +458,6 @@ def read_header(path: PathLike) -> dict[str, Any]:
     ({'name': 'linear'}, ('float64', (1, 1)))
     """
     with opened(path) as (file, size):
-        header, entries, _ = container.read_header(file, size)
+        header, entries = container.read_header(file, size)
         check_header(header)
     return {**header, "arrays": {entry.name: (entry.dtype.name, entry.shape) for entry in entries}}

@@ -43,10 +43,10 @@ def search_of(estimator: Any) -> Search | None:
         n = len(table["param_C"])
         how, kept = f"{n:,} settings by cross-validation", list(range(n))
         columns = table["param_C"], table.get("param_gamma", [None] * n), table.get("error", table["mean_test_error"])
-        if "n_resources" in table:  # successive halving: of several records of a setting, the one on most rows counts
-            how = f"successive halving, {n:,} trainings"
-            settings = zip(*columns[:2], table["param_epsilon"], strict=True)
-            kept = sorted({setting: i for i, setting in enumerate(settings)}.values())
+        if "model" in table:  # of a plain and a refined model of one setting, the refined one counts
+            known = np.flatnonzero(np.isin(table["model"], ("plain", "refined")))
+            settings = {(columns[0][i], columns[1][i], table["param_epsilon"][i]): int(i) for i in known}
+            how, kept = f"{len(known):,} settings by cross-validation", sorted(settings.values())
         C, gamma, error = (np.array(column, dtype=float)[kept] for column in columns)
         return Search(C, gamma, error, kept.index(int(np.argmin(table["rank_test_error"]))), how)
     if growth is not None:

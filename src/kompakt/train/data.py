@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_X_y,
+    column_or_1d,
+    validate_data,
+)
 
 from kompakt.codings import get_coding
 from kompakt.data import (
@@ -35,7 +42,9 @@ from kompakt.data import (
 )
 from kompakt.data.checks import missing, refuse_non_finite
 from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
+from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
 from kompakt.kernels import Kernel, Precomputed, make_kernel
+from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Data
 from kompakt.validation import resolve_splits
@@ -62,13 +71,23 @@ def _among(kept: Array, part: Any) -> Array:
 def check_rows(
     estimator: BaseEstimator, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
 ) -> tuple[Any, Any]:
-    """scikit-learn's validation with the input types kompakt accepts."""
-    options: dict[str, Any] = {
-        "accept_sparse": "csr",
-        "dtype": [np.float64, np.float32],
-        "reset": reset,
-        "accept_large_sparse": False,
-    }
+    """scikit-learn's validation with the input types kompakt accepts.
+
+    A data frame with words, dates or gaps becomes standardised numbers by a schema, which the estimator keeps as
+    `schema_`.
+    """
+    options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
+    if reset and hasattr(estimator, "schema_"):
+        del estimator.schema_
+    schema: TableSchema | None = getattr(estimator, "schema_", None)
+    table = X
+    if schema is None and reset and needs_schema(X):
+        schema = TableSchema.infer(X)
+        _warn_of_unused(estimator, schema)
+        # a scaler before the estimator takes no words: the features are standardised as they are made
+        schema = schema.standardised(X)
+    if schema is not None:
+        X = _encoded(estimator, schema, X, reset)
     large = sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64
     if large and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:  # as scikit-learn's own svmlight reader gives them
         X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -77,11 +96,15 @@ def check_rows(
         raise ValueError(
             f"Input y contains missing values (NaN), first in row {int(np.argmax(lacking))}. Drop such rows."
         )
+    if y is not None:
+        options |= {"multi_output": numeric_y, "y_numeric": numeric_y}
     try:
-        if y is None:
-            X = validate_data(estimator, X, **options)
+        if schema is not None:
+            X, y = (check_array(X, **options), y) if y is None else check_X_y(X, y, **options)
+        elif y is None:
+            X = validate_data(estimator, X, reset=reset, **options)
         else:
-            X, y = validate_data(estimator, X, y, multi_output=numeric_y, y_numeric=numeric_y, **options)
+            X, y = validate_data(estimator, X, y, reset=reset, **options)
     except ValueError as error:
         if "Input X contains NaN" in str(error):
             raise ValueError(
@@ -89,11 +112,78 @@ def check_rows(
                 f"make_pipeline(SimpleImputer(strategy='median'), {type(estimator).__name__}()) of scikit-learn."
             ) from None
         raise
+    if schema is not None and reset:
+        estimator.schema_ = schema
+        estimator.n_features_in_ = len(schema.names)
+        names = list(getattr(table, "column_names", None) or table.columns)
+        if all(isinstance(name, str) for name in names):
+            estimator.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
     if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
         refuse_extremes(_largest(X), X.dtype, sparse.issparse(X))
+    if reset and not sparse.issparse(X):
+        _warn_of_spreads(estimator, X)
     if numeric_y and y is not None:
         refuse_extreme_targets(y)
     return X, y
+
+
+def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
+    """The features of a data frame; what training did not have is told in a warning."""
+    if not is_table(X):
+        raise ValueError(
+            f"this {type(estimator).__name__} was fitted to a data frame with words, dates or gaps, and encodes its "
+            f"columns itself; expected a data frame with {', '.join(map(repr, schema.names[:10]))}, got "
+            f"{type(X).__name__}."
+        )
+    found = schema.encode(X)
+    strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
+    if reset:  # levels that are seen once are "other" by intention
+        strange = [text for text in strange if ": not a " in text]
+    if strange:
+        warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
+    if not found.shape[1]:
+        raise ValueError(f"no column of the data frame can be used: {schema.describe()}")
+    return found
+
+
+def _warn_of_unused(estimator: Any, schema: TableSchema) -> None:
+    unused = [f"{column.name!r} ({column.why})" for column in schema.columns if isinstance(column, Unused)]
+    if unused:
+        text = f"{type(estimator).__name__} leaves out the column(s) {', '.join(unused)}."
+        warnings.warn(text, UserWarning, stacklevel=5)
+
+
+#: ratio of the spreads of two features above which the one is lost in distances, and rows looked at to find it
+_FAR_SPREADS, _SPREAD_ROWS = 1e3, 10_000
+
+
+def _warn_of_spreads(estimator: Any, X: Array) -> None:
+    """Warn where one feature outweighs another in every distance, and no width per feature was given."""
+    gamma: Any = getattr(estimator, "gamma", None)
+    wraps = getattr(estimator, "estimator", None) is not None  # and may scale by itself
+    if wraps or getattr(estimator, "kernel", None) == "precomputed" or np.ndim(gamma):
+        return
+    sample = X[:: max(1, len(X) // _SPREAD_ROWS)].astype(np.float64)
+    spread = sample.std(axis=0)
+    varying = spread[spread > 1e-9 * np.abs(sample).max(axis=0)]
+    if len(varying) > 1 and varying.max() > _FAR_SPREADS * varying.min():
+        warnings.warn(
+            f"the features differ in spread by a factor of {varying.max() / varying.min():.1e}, so the largest decide "
+            f"alone. Scale them, for example with make_pipeline(StandardScaler(), {type(estimator).__name__}(...)).",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def with_columns(estimator: Any, model: Model) -> Model:
+    """A model with the names of its features, and the schema by which a table becomes features."""
+    schema = getattr(estimator, "schema_", None)
+    names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
+    if names is None:
+        return model
+    return replace(model, feature_names=np.asarray(names, dtype=str), schema=schema)
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:

@@ -21,6 +21,9 @@ from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory
 
+#: outputs of a classifier that are refused where each is a problem of its own
+_MANY_OUTPUTS = 1000
+
 
 @dataclass
 class Fit:
@@ -65,6 +68,7 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
     """Run the pipeline."""
     size = None if isinstance(n_basis, str) else int(n_basis)
     fit = Fit(data, spec, run, method._plan(data, run), size)
+    refuse_many_outputs(data, spec, run)
     if fit.plan.refine:
         require_derivatives(spec.kernel)  # before the work begins
     if not method._passes(fit):
@@ -83,6 +87,23 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
         fit.machine = method._solve(fit, data, machine)
     fit.model = model_of(fit.data, fit.machine, calibration)
     return fit
+
+
+def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
+    """Raise for so many outputs that a fit takes hours, unless least squares solve all at once or time is limited.
+
+    Every other loss makes each output a problem of its own.
+    """
+    n_outputs = data.rows.n_outputs
+    if data.classes is None or n_outputs < _MANY_OUTPUTS or spec.loss.name == "least_squares" or run.deadline:
+        return
+    n_classes = len(data.classes)
+    fewer = get_coding("minimum_output").n_outputs(n_classes)
+    raise ValueError(
+        f"{n_classes:,} classes make {n_outputs:,} outputs with coding={spec.coding!r}, each of which is a training "
+        f"problem of its own for this loss. Use coding='minimum_output', which makes {fewer}, or a machine of least "
+        "squares, such as FixedSizeLSSVC; or set max_time and take what is found in that time."
+    )
 
 
 def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:

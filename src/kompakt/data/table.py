@@ -1,0 +1,714 @@
+"""Tables as people have them: what each column is, and how it becomes numbers.
+
+A `TableSchema` is inferred once from the training table, printed, stored in the model file and applied to every table
+that is predicted: numbers as they are, words as one 0/1 column per level, dates as calendar parts, gaps filled with
+the median or the most frequent level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import numpy as np
+
+Array = np.ndarray
+
+#: cells that mean a missing value, in lower case
+MISSING = frozenset({
+    "", "na", "n/a", "nan", "-nan", "null", "(null)", "\\n", "none", "?", "-", "--", ".", "<na>", "nat",
+    "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan",
+    "#n/a", "#na", "#n/a n/a", "#nv", "#div/0!", "#value!", "#wert!", "#ref!", "#num!", "#null!", "#name?",
+})  # fmt: skip
+#: levels of a column of words that get a column of their own: at most so many, each seen at least so often
+MOST_LEVELS, LEAST_COUNT = 30, 2
+#: share of the cells that must be numbers (or dates) for the column to be one of numbers (or dates)
+MOSTLY = 0.9
+#: share of missing cells above which a column gets an indicator of them
+INDICATED = 0.01
+#: rows below which different values are no evidence of an identifier
+FEW_ROWS = 10
+#: whole numbers are classes while at most so many values differ, or so large a share of the rows
+FEW_CLASSES, CLASS_SHARE = 10, 0.05
+OTHER = "other"
+CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
+
+_DAY = 86_400.0
+_CURRENCY = "$€£¥₹"
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
+_GROUPED = {
+    ".": re.compile(r"[+-]?\d{1,3}([,'\u2019\u00a0\u202f ]\d{3})+(\.\d*)?"),
+    ",": re.compile(r"[+-]?(\d{1,3}([.'\u2019\u00a0\u202f ]\d{3})+|\d+)(,\d*)?([eE][+-]?\d+)?|[+-]?,\d+"),
+}
+_DATES = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y",
+    "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y",
+    "%d%b%Y", "%d%b%y",
+)  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_LOOKS_LIKE_DATE = re.compile(
+    r"\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4}|\d{1,2}[A-Za-z]{3}\d{2,4}"
+)
+_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+
+
+class TableError(ValueError):
+    """A table that does not fit: the message names the column, what was expected and what was found."""
+
+
+def is_missing(cell: object, also: frozenset[str] = frozenset()) -> bool:
+    """Whether a cell of text, or a value of a data frame, stands for a missing value."""
+    if cell is None or (isinstance(cell, float) and cell != cell):
+        return True
+    if isinstance(cell, str):
+        text = cell.strip()
+        return text.lower() in MISSING or text in also
+    return str(cell) in ("NaT", "<NA>")
+
+
+def number_of(cell: object, decimal: str = ".") -> float | None:
+    """The number in a cell, with a currency sign, a per cent sign or grouped digits; None if there is none.
+
+    Examples
+    --------
+    >>> from kompakt.data.table import number_of
+    >>> number_of("$1,234.50"), number_of("1.234,5", decimal=","), number_of("5 %"), number_of("five")
+    (1234.5, 1234.5, 5.0, None)
+    """
+    if isinstance(cell, int | float | np.number):
+        return float(cell)
+    if not isinstance(cell, str):
+        try:
+            return float(cell)  # type: ignore[arg-type]  # a Decimal or the like
+        except (TypeError, ValueError):
+            return None
+    text = cell.strip().replace("\u2212", "-").strip(_CURRENCY).rstrip("%").strip(_CURRENCY + " \u00a0")
+    if len(text) > 2 and text[0] in "+-" and text[1] in _CURRENCY:
+        text = text[0] + text[2:].strip()
+    if decimal == "." and _PLAIN.fullmatch(text):
+        return float(text)
+    if _GROUPED[decimal].fullmatch(text):
+        kept = re.sub("[,'\u2019\u00a0\u202f ]" if decimal == "." else "[.'\u2019\u00a0\u202f ]", "", text)
+        return float(kept.replace(",", "."))
+    return None
+
+
+def _numbers(cells: Array, decimal: str) -> Array:
+    """Numbers of an array of cells; NaN where there is none."""
+    if cells.dtype.kind in "fiu":
+        return cells.astype(np.float64)
+    if decimal == "." and not any("_" in cell for cell in cells if isinstance(cell, str)):
+        try:
+            return np.array(list(map(float, cells)), dtype=np.float64)  # many cells are plain numbers: ten times faster
+        except (TypeError, ValueError):
+            pass
+    found = (number_of(cell, decimal) for cell in cells)
+    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+
+
+def _moment(text: str, form: str) -> float | None:
+    """Seconds since 1970 of a date in a given form; times with a zone are in UTC."""
+    text = text.strip()
+    zone = _ZONE.search(text) if ":" in text else None
+    try:
+        if zone is not None:
+            moment = datetime.strptime(text[: zone.start()].strip() + zone.group().replace("Z", "+0000"), form + "%z")
+        else:
+            moment = datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment.timestamp()
+
+
+def _moments(cells: Array, form: str) -> Array:
+    """Seconds since 1970 of an array of cells; NaN where a cell is no date of this form."""
+    if cells.dtype.kind == "M":
+        seconds = cells.astype("datetime64[us]").astype(np.float64) / 1e6
+        return np.where(np.isnat(cells), np.nan, seconds)
+    known: dict[object, float] = {}
+    for cell in cells:
+        if cell not in known:
+            if hasattr(cell, "timestamp"):
+                known[cell] = (cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell).timestamp()
+            elif hasattr(cell, "year"):  # a date without time
+                known[cell] = datetime(cell.year, cell.month, cell.day, tzinfo=UTC).timestamp()
+            else:
+                found = _moment(str(cell), form)
+                known[cell] = np.nan if found is None else found
+    return np.array([known[cell] for cell in cells], dtype=np.float64)
+
+
+def _text(cell: object) -> str:
+    return str(cell).strip()
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, taken as they are."""
+
+    kind: ClassVar[str] = "number"
+    name: str
+    fill: float
+    indicator: bool = False
+    decimal: str = "."
+
+    @property
+    def features(self) -> list[str]:
+        return [self.name] + [f"{self.name} is missing"] * self.indicator
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        values = np.full(len(cells), np.nan)
+        values[~gaps] = _numbers(cells[~gaps], self.decimal)
+        strange = np.isnan(values) & ~gaps
+        if strange.any():
+            counts[f"{self.name}: not a number, taken as missing (such as {_text(cells[strange][0])!r})"] += int(
+                strange.sum()
+            )
+        absent = np.isnan(values)
+        values[absent] = self.fill
+        return np.column_stack([values, absent]) if self.indicator else values[:, None]
+
+    def describe(self) -> str:
+        comma = ", decimal comma" if self.decimal == "," else ""
+        return f"number{comma}; missing: {self.fill:.6g}" + (" and an indicator" if self.indicator else "")
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of words: one 0/1 column per level, and one for all other words where there were such."""
+
+    kind: ClassVar[str] = "category"
+    name: str
+    levels: tuple[str, ...]
+    fill: str
+    other: bool = False
+    indicator: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        names = [f"{self.name}={level}" for level in self.levels] + [f"{self.name}={OTHER}"] * self.other
+        return names + [f"{self.name} is missing"] * self.indicator
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        n_levels = len(self.levels)
+        place = {level: number for number, level in enumerate(self.levels)}
+        codes = np.full(len(cells), place.get(self.fill, n_levels))
+        codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
+        values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
+        unknown = codes == n_levels
+        if unknown.any():
+            counts[f"{self.name}: other levels than training's (such as {_text(cells[unknown][0])!r})"] += int(
+                unknown.sum()
+            )
+        return np.column_stack([values, gaps]) if self.indicator else values
+
+    def describe(self) -> str:
+        shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
+        rest = " and other" if self.other else ""
+        gaps = f"; missing: {self.fill}" + (" and an indicator" if self.indicator else "")
+        return f"{len(self.levels)} levels{rest} ({shown}){gaps}"
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of dates: days since the first, year, month, weekday and, with times, the hour."""
+
+    kind: ClassVar[str] = "date"
+    name: str
+    first: float
+    fill: float
+    form: str = "%Y-%m-%d"
+    hours: bool = False
+    indicator: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        parts = ["days", "year", "month", "weekday"] + ["hour"] * self.hours
+        return [f"{self.name} {part}" for part in parts] + [f"{self.name} is missing"] * self.indicator
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        seconds = np.full(len(cells), np.nan)
+        seconds[~gaps] = _moments(cells[~gaps], self.form)
+        strange = np.isnan(seconds) & ~gaps
+        if strange.any():
+            counts[f"{self.name}: not a date, taken as missing (such as {_text(cells[strange][0])!r})"] += int(
+                strange.sum()
+            )
+        absent = np.isnan(seconds)
+        seconds[absent] = self.fill
+        days = np.floor(seconds / _DAY)
+        moments = days.astype("datetime64[D]")
+        months = moments.astype("datetime64[M]").astype(np.int64)
+        parts = [(seconds - self.first) / _DAY, 1970 + months // 12, 1 + months % 12, (days + 3) % 7]
+        if self.hours:
+            parts.append((seconds - days * _DAY) // 3600)
+        if self.indicator:
+            parts.append(absent.astype(np.float64))
+        return np.column_stack(parts).astype(np.float64)
+
+    def describe(self) -> str:
+        first = datetime.fromtimestamp(self.first, UTC).date().isoformat()
+        parts = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
+        return f"date: {parts}" + ("; an indicator of missing" if self.indicator else "")
+
+
+@dataclass(frozen=True)
+class Unused:
+    """A column that is left out, and why."""
+
+    kind: ClassVar[str] = "unused"
+    name: str
+    why: str
+
+    @property
+    def features(self) -> list[str]:
+        return []
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        return np.empty((len(cells), 0))
+
+    def describe(self) -> str:
+        return f"left out: {self.why}"
+
+
+Column = Number | Category | Date | Unused
+_KINDS: dict[str, type[Number] | type[Category] | type[Date] | type[Unused]] = {
+    one.kind: one for one in (Number, Category, Date, Unused)
+}
+
+
+def _decimal_of(cells: Sequence[object], decimals: str) -> tuple[str, float]:
+    """The decimal sign under which most cells are numbers, and their share; with a tie the first sign."""
+    shares = {sign: float(np.mean([number_of(cell, sign) is not None for cell in cells])) for sign in decimals}
+    best = max(decimals, key=lambda sign: shares[sign])
+    return best, shares[best]
+
+
+def _date_form(cells: Sequence[object]) -> tuple[str, float]:
+    """The form under which most cells are dates, and their share."""
+    sample = [_text(cell) for cell in cells]
+    looks = [text for text in sample if _LOOKS_LIKE_DATE.match(text)]
+    if len(looks) < MOSTLY * len(sample):
+        return "", 0.0
+    best, most = "", 0.0
+    for form in (date + time for date in _DATES for time in _TIMES):
+        share = 0.0
+        if _moment(looks[0], form) is not None or _moment(looks[-1], form) is not None:
+            share = sum(_moment(text, form) is not None for text in looks) / len(sample)
+        if share > most:
+            best, most = form, share
+    return best, most
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date in one of the known forms."""
+    if not _LOOKS_LIKE_DATE.match(text.strip()):
+        return False
+    return any(_moment(text, date + time) is not None for date in _DATES for time in _TIMES)
+
+
+def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
+    """What a column is; `decimals` are the decimal signs that its numbers may have, the likelier first."""
+    present, n_rows = cells[~gaps], len(cells)
+    if not len(present):
+        return Unused(name, "every cell is missing" if n_rows else "the table has no rows")
+    indicator = float(np.mean(gaps)) > INDICATED
+    kind = cells.dtype.kind
+    try:
+        distinct = list(dict.fromkeys(present.tolist()))
+    except TypeError:  # lists and the like
+        return Unused(name, f"cells of type {type(present[0]).__name__}, which are no single values")
+    if len(distinct) == 1 and not indicator:
+        return Unused(name, f"constant ({_text(distinct[0])})")
+    if kind == "M" or hasattr(distinct[0], "year"):
+        return _date(name, present, "%Y-%m-%d", indicator)
+    if kind not in "fiub":
+        # at most some thousand different cells decide; the others are met, and counted, when they are encoded
+        looked = distinct[:5000]
+        form, share = _date_form(looked)
+        if share >= MOSTLY:
+            return _date(name, present, form, indicator)
+        words = all(isinstance(cell, bool | np.bool_) for cell in looked)
+        sign, share = (".", 0.0) if words else _decimal_of(looked, decimals)
+        if share >= MOSTLY:
+            return _number(name, present, sign, n_rows)
+    elif kind != "b":
+        return _number(name, present, ".", n_rows)
+    if len(distinct) == len(present) and len(present) >= FEW_ROWS:
+        return Unused(name, "all values are different, as of an identifier")
+    counts = Counter(_text(cell) for cell in present)
+    frequent = [level for level, count in counts.most_common() if count >= LEAST_COUNT][:MOST_LEVELS]
+    if not frequent:
+        if len(present) >= FEW_ROWS:
+            return Unused(name, "all values are different, as of an identifier")
+        frequent = list(counts)[:MOST_LEVELS]
+    if len(frequent) == 1 and len(counts) == 1 and not indicator:
+        return Unused(name, f"constant ({frequent[0]})")
+    levels = tuple(sorted(frequent))
+    return Category(name, levels, frequent[0], len(counts) > len(levels), indicator)
+
+
+def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
+    values = _numbers(present, decimal)
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return Unused(name, "no finite number")
+    indicator = 1 - len(finite) / n_rows > INDICATED
+    whole = len(values) == n_rows >= FEW_ROWS and bool(np.all(finite == np.round(finite)))
+    if whole and len(np.unique(finite)) == len(values) and finite.max() - finite.min() == len(values) - 1:
+        return Unused(name, CONSECUTIVE)
+    if finite.min() == finite.max() and not indicator:
+        return Unused(name, f"constant ({finite[0]:g})")
+    return Number(name, float(np.median(finite)), indicator, decimal)
+
+
+def _date(name: str, present: Array, form: str, indicator: bool) -> Column:
+    seconds = _moments(present, form)
+    seconds = seconds[np.isfinite(seconds)]
+    if seconds.min() == seconds.max() and not indicator:
+        return Unused(name, "constant date")
+    hours = bool(np.any(seconds % _DAY))
+    return Date(name, float(np.floor(seconds.min() / _DAY) * _DAY), float(np.median(seconds)), form, hours, indicator)
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a pandas, polars or pyarrow table, or a mapping of names to columns.
+
+    Examples
+    --------
+    >>> from kompakt.data.table import is_table
+    >>> is_table({"age": [31, 45]}), is_table([[31], [45]])
+    (True, False)
+    """
+    return isinstance(X, Mapping) or ((hasattr(X, "columns") or hasattr(X, "column_names")) and not hasattr(X, "dask"))
+
+
+def needs_schema(X: Any) -> bool:
+    """Whether X is a data frame with words, dates or gaps, and not of numbers alone."""
+    if isinstance(X, Mapping) or not is_table(X):
+        return False
+    if hasattr(X, "iloc"):  # pandas
+        if all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):
+            return bool(X.isna().to_numpy().any())
+        columns = [X.iloc[:, number] for number in range(X.shape[1])]
+    else:
+        columns = list(X.get_columns() if hasattr(X, "get_columns") else X.columns)
+    return any(_is_gapped_or_text(_plain(column)) for column in columns)
+
+
+def _is_gapped_or_text(cells: Array) -> bool:
+    if cells.dtype.kind in "iub":
+        return False
+    try:
+        return cells.dtype.kind == "M" or bool(np.isnan(cells.astype(np.float64)).any())
+    except (TypeError, ValueError):
+        return True
+
+
+def columns_of(table: Any) -> dict[str, Array]:
+    """Columns of a table as arrays: a pandas, polars or pyarrow table, or a mapping of names to sequences."""
+    names = [str(name) for name in (table.column_names if hasattr(table, "column_names") else table)]
+    if hasattr(table, "columns") and not isinstance(table, Mapping):
+        names = [str(name) for name in getattr(table, "column_names", table.columns)]
+    if len(set(names)) != len(names):
+        double = next(name for name, count in Counter(names).items() if count > 1)
+        raise TableError(f"two columns have the name {double!r}; column names must differ.")
+    found = {}
+    for number, name in enumerate(names):
+        if isinstance(table, Mapping):
+            column = table[name]
+        elif hasattr(table, "iloc"):
+            column = table.iloc[:, number]
+        else:
+            column = table[:, number] if hasattr(table, "get_column") else table.column(number)
+        found[name] = _plain(column)
+    return found
+
+
+_BITS = (8, 16, 32, 64)
+
+
+def _plain(column: Any) -> Array:
+    """A column as an array of numbers, of dates, or of Python objects with None for missing."""
+    if isinstance(column, list | tuple):
+        cells = np.empty(len(column), dtype=object)
+        cells[:] = column
+        return cells
+    if isinstance(column, np.ndarray):
+        values = column
+    elif hasattr(column, "to_pylist"):  # pyarrow
+        numeric = str(column.type) in ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in _BITS))
+        values = column.to_numpy() if numeric else np.array(column.to_pylist() + [None], dtype=object)[:-1]
+    else:
+        values = column.to_numpy()
+    if values.dtype.kind == "m":
+        values = values / np.timedelta64(1, "s")
+    kind = str(getattr(column, "dtype", "")).lower()
+    if "categor" in kind or "enum" in kind or "dictionary" in str(getattr(column, "type", "")).lower():
+        values = np.array([None if is_missing(one) else str(one) for one in values], dtype=object)
+    if values.dtype.kind in "fiuM":
+        return values
+    return values.astype(object)
+
+
+def _decimal_said(column: Column, cells: Array, gaps: Array) -> str | None:
+    """The decimal sign of a column of text with some number that can be read with this sign only."""
+    if not isinstance(column, Number) or cells.dtype.kind != "O":
+        return None
+    other = "," if column.decimal == "." else "."
+    sample = list(dict.fromkeys(cells[~gaps].tolist()))[:1000]
+    texts = [cell for cell in sample if isinstance(cell, str)]
+    clear = any(number_of(cell, column.decimal) is not None and number_of(cell, other) is None for cell in texts)
+    return column.decimal if clear else None
+
+
+def _kept(column: Column, cells: Array) -> Column:
+    if not isinstance(column, Unused) or column.why != CONSECUTIVE:
+        return column
+    return Number(column.name, float(np.median(_numbers(cells, "."))))
+
+
+def _gaps(cells: Array, also: frozenset[str]) -> Array:
+    if cells.dtype.kind == "f":
+        return np.asarray(np.isnan(cells))
+    if cells.dtype.kind == "M":
+        return np.asarray(np.isnat(cells))
+    if cells.dtype.kind in "iub":
+        return np.zeros(len(cells), dtype=bool)
+    return np.array([is_missing(cell, also) for cell in cells], dtype=bool)
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """How the columns of a table become features.
+
+    Parameters
+    ----------
+    columns : tuple of Number, Category, Date or Unused
+        In the order of the training table, without the target.
+    missing : tuple of str
+        Texts that mean a missing value besides the usual ones.
+    shift, scale : tuple of float
+        What is subtracted from every feature, and what it is then divided by; empty: nothing.
+
+    Examples
+    --------
+    >>> from kompakt.data.table import TableSchema
+    >>> table = {"age": ["31", "45", "NA", "28"], "city": ["Rome", "Oslo", "Rome", "Oslo"]}
+    >>> schema = TableSchema.infer(table)
+    >>> schema.feature_names
+    ['age', 'age is missing', 'city=Oslo', 'city=Rome']
+    >>> schema.encode({"age": ["50"], "city": ["Rome"]})
+    array([[50.,  0.,  0.,  1.]])
+    """
+
+    columns: tuple[Column, ...]
+    missing: tuple[str, ...] = ()
+    shift: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    #: what the last tables contained that training did not, by description; not part of the schema
+    counts: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
+
+    @classmethod
+    def infer(cls, table: Any, *, missing: Iterable[str] = (), decimal: str | None = None) -> TableSchema:
+        """The schema of a training table.
+
+        Parameters
+        ----------
+        table : pandas, polars or pyarrow table, or mapping of names to sequences of cells
+        missing : iterable of str
+            Texts that mean a missing value besides the usual ones.
+        decimal : {".", ","}, optional
+            The decimal sign; None recognises it over each column.
+        """
+        also = frozenset(missing)
+        columns = {name: (cells, _gaps(cells, also)) for name, cells in columns_of(table).items()}
+        decimals = decimal or ".,"
+        found = [_infer(name, *column, decimals) for name, column in columns.items()]
+        if {_decimal_said(one, *columns[one.name]) for one in found} - {None} == {
+            ","
+        }:  # no column speaks for the point: 1.234 is then a number of thousands in all of them
+            found = [_infer(name, *column, ",.") for name, column in columns.items()]
+        for place, (name, (cells, gaps)) in enumerate(columns.items()):
+            if (name.strip() == "" or name.startswith(("Unnamed: ", "__index_level_"))) and cells.dtype.kind != "f":
+                numbers = _numbers(cells[~gaps], ".")
+                if len(numbers) and np.all(np.diff(numbers) == 1):
+                    found[place] = Unused(name, "the row numbers of a data frame")
+        if all(isinstance(column, Unused) for column in found):  # a series over its own number has nothing else
+            found = [_kept(column, columns[column.name][0]) for column in found]
+        return cls(tuple(found), tuple(missing))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of a table, those that are left out included."""
+        return [column.name for column in self.columns]
+
+    @property
+    def n_features(self) -> int:
+        """Number of the features that the columns become."""
+        return len(self.feature_names)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features that the columns become."""
+        return [name for column in self.columns for name in column.features]
+
+    def encode(self, table: Any) -> Array:
+        """Features of a table's rows; columns are found by name, and others are passed over.
+
+        Parameters
+        ----------
+        table : as for `infer`
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+        """
+        cells = columns_of(table)
+        used = [column for column in self.columns if not isinstance(column, Unused)]
+        absent = [column.name for column in used if column.name not in cells]
+        if absent:
+            raise TableError(
+                f"the table has no column {', '.join(map(repr, absent[:5]))}, which the model was trained with; it has "
+                f"{', '.join(map(repr, list(cells)[:10]))}."
+            )
+        n_rows = len(next(iter(cells.values()))) if cells else 0
+        also = frozenset(self.missing)
+        self.counts.clear()
+        parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), self.counts) for column in used]
+        features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
+        return (features - self.shift) / self.scale if self.scale else features
+
+    def standardised(self, table: Any) -> TableSchema:
+        """The schema whose features have mean 0 and variance 1 over a table."""
+        features = replace(self, shift=(), scale=()).encode(table)
+        spread = features.std(axis=0)
+        spread[spread <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0
+        return replace(self, shift=tuple(features.mean(axis=0).tolist()), scale=tuple(spread.tolist()))
+
+    def describe(self) -> str:
+        """One line per column, for people."""
+        width = max((len(column.name) for column in self.columns), default=0)
+        return "\n".join(f"{column.name:<{width}}  {column.describe()}" for column in self.columns)
+
+    def strict(self) -> TableSchema:
+        """The schema itself, if every column can be used; otherwise an error that names the first that cannot."""
+        for column in self.columns:
+            if isinstance(column, Unused):
+                raise TableError(f"column {column.name!r} would be left out: {column.why}. Remove it, or allow it.")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the header of a model file."""
+        scaling = {"shift": list(self.shift), "scale": list(self.scale)} if self.scale else {}
+        columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        return {"missing": list(self.missing), "columns": columns, **scaling}
+
+    @classmethod
+    def from_json(cls, values: Any) -> TableSchema:
+        """The schema that `to_json` described; anything else is refused with a `TableError`."""
+        try:
+            described, missing = values["columns"], values["missing"]
+            if set(values) not in ({"columns", "missing"}, {"columns", "missing", "shift", "scale"}):
+                raise ValueError(f"it holds columns and missing; got {sorted(map(str, values))[:10]}")
+            if not isinstance(described, list) or not isinstance(missing, list):
+                raise TypeError("columns and missing must be lists")
+            columns = tuple(_column_from(one) for one in described)
+            if not all(isinstance(text, str) for text in missing):
+                raise TypeError("missing must be texts")
+            if len({column.name for column in columns}) != len(columns):
+                raise ValueError("two columns have one name")
+            schema = cls(columns, tuple(missing), tuple(values.get("shift", ())), tuple(values.get("scale", ())))
+            numbers = all(_is_real(value) for value in schema.shift + schema.scale) and all(schema.scale)
+            lengths = {len(schema.shift), len(schema.scale)}
+            if not numbers or lengths != {schema.n_features if "scale" in values else 0}:
+                raise ValueError("shift and scale must be one number per feature")
+        except (KeyError, TypeError, ValueError) as error:
+            raise TableError(f"the table schema is damaged: {error}") from error
+        return schema
+
+
+def _column_from(values: Any) -> Column:
+    values = dict(values)
+    kind = _KINDS[values.pop("kind")]
+    checks: dict[str, Callable[[Any], bool]] = {
+        "name": lambda v: isinstance(v, str),
+        "why": lambda v: isinstance(v, str),
+        "form": lambda v: isinstance(v, str) and any(v == date + time for date in _DATES for time in _TIMES),
+        "decimal": lambda v: v in (".", ","),
+        "indicator": lambda v: isinstance(v, bool),
+        "other": lambda v: isinstance(v, bool),
+        "hours": lambda v: isinstance(v, bool),
+        "first": lambda v: isinstance(v, int | float) and abs(v) < 1e12,
+        "levels": lambda v: isinstance(v, list) and bool(v) and all(isinstance(one, str) for one in v),
+        "fill": (lambda v: isinstance(v, str)) if kind is Category else (lambda v: _is_real(v)),
+    }
+    known = {one.name for one in fields(kind)}
+    if set(values) != known:
+        raise ValueError(f"a column of kind {kind.kind} has {sorted(known)}; got {sorted(values)}")
+    for name, value in values.items():
+        if not checks[name](value):
+            raise ValueError(f"{name}={value!r} of a column of kind {kind.kind}")
+    if kind is Category:
+        values["levels"] = tuple(values["levels"])
+        if len(set(values["levels"])) != len(values["levels"]):
+            raise ValueError("two levels of a column are equal")
+        if values["fill"] not in values["levels"]:
+            raise ValueError("the fill of a column is none of its levels")
+    return kind(**values)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def target_values(cells: Array, *, missing: Iterable[str] = (), decimal: str | None = None) -> Array:
+    """A column of targets: numbers where all are numbers, else labels as text; NaN or "" where one is missing.
+
+    Text among quantities, at most a tenth of the different values, is missing too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import target_values
+    >>> target_values(np.array(["1", "0", "?"], dtype=object)).tolist()
+    [1.0, 0.0, nan]
+    >>> target_values(np.array([" yes", "no", ""], dtype=object)).tolist()
+    ['yes', 'no', '']
+    """
+    if cells.dtype.kind in "fiu":
+        return cells
+    gaps = _gaps(cells, frozenset(missing))
+    distinct = list(dict.fromkeys(cells[~gaps].tolist()))[:5000]
+    if distinct and not any(isinstance(cell, bool | np.bool_) for cell in distinct):
+        sign, share = _decimal_of(distinct, decimal or ".,")
+        if share >= MOSTLY:
+            values = np.full(len(cells), np.nan)
+            values[~gaps] = _numbers(cells[~gaps], sign)
+            if not np.any(np.isnan(values) & ~gaps) or is_regression(values):
+                return values
+    labels = np.array([_text(cell) for cell in cells], dtype=str)
+    labels[gaps] = ""
+    if {label.lower() for label in np.unique(labels[~gaps])} <= {"true", "false"}:
+        labels = np.char.lower(labels)
+    return labels
+
+
+def is_regression(target: Array) -> bool:
+    """Whether a target is a quantity: numbers with fractions, or with many different values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import is_regression
+    >>> is_regression(np.array([0, 1, 1, 0])), is_regression(np.array([0.5, 1.25, 3.0]))
+    (False, True)
+    """
+    if target.dtype.kind not in "fiu":
+        return False
+    values = np.unique(target[np.isfinite(target)]) if target.dtype.kind == "f" else np.unique(target)
+    return bool(np.any(values != np.round(values))) or len(values) > max(FEW_CLASSES, CLASS_SHARE * len(target))

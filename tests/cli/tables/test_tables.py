@@ -1,0 +1,146 @@
+"""`kompakt auto FILE` on tables as people have them: the schema, what is printed, and the predictions."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from argparse import Namespace
+
+import numpy as np
+import pytest
+from tests.cli.tables.files import CASES, PLAIN, customer_rows, joined
+
+import kompakt
+from kompakt.cli import train
+
+
+@pytest.fixture(autouse=True)
+def without_search(monkeypatch):
+    """The search has its own tests, and takes most of the time of `auto`."""
+    made = train._estimator
+    monkeypatch.setattr(
+        train, "_estimator", lambda options, *more: made(Namespace(**vars(options) | {"tune": False}), *more)
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_auto_takes_the_file(run, tmp_path, case):
+    path = tmp_path / case.name
+    case.write(path)
+    done = run("auto", path, *case.flags, "-o", "m.kompakt", "-t", "linear", "-n", 12)
+    assert "Traceback" not in done.err
+    for words in case.said:
+        assert words in done.err
+    if case.fails:
+        assert done.code == 3
+        assert not (tmp_path / "m.kompakt").exists()
+        return
+    assert done.code == 0, done.err
+    model = kompakt.load("m.kompakt")
+    if case.kinds is None:
+        assert model.schema is None
+    else:
+        assert {column.name: column.kind for column in model.schema.columns} == case.kinds
+    done = run("predict", path, "m.kompakt", "out.csv", "--json")
+    assert done.code == 0, done.err
+    assert done.json["rows"] == case.n_rows
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == case.n_rows + 1
+    assert done.json["accuracy"] > 0.8 if case.task == "classify" else done.json["r2"] > 0.8
+
+
+def test_there_are_as_many_cases_as_promised():
+    assert len(CASES) >= 60
+    assert sum(case.export for case in CASES) >= 25
+    assert sum(not case.fails for case in CASES) >= 55
+
+
+# -- flags of predict, and files as they come ----------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(run, tmp_path):
+    """A model of a table with a column of names, which it leaves out."""
+    rows = customer_rows()
+    (tmp_path / "people.csv").write_text(joined(rows, ","))
+    assert run("auto", "people.csv", "-o", "m.kompakt", "-t", "linear", "-n", 12, "--proba", "-q").code == 0
+    return rows
+
+
+def test_predict_writes_what_it_is_told_to_keep(run, trained):
+    done = run("predict", "people.csv", "m.kompakt", "--id", "customer", "--proba")
+    header, first, *_ = done.out.splitlines()
+    assert header == "customer,prediction,probability no,probability yes"
+    assert first.startswith("C-00000,yes,0.")
+    done = run("predict", "people.csv", "m.kompakt", "--keep-columns", "-q")
+    lines = list(csv.reader(done.out.splitlines()))
+    assert lines[0] == [*trained[0], "prediction"]
+    assert [line[:-1] for line in lines[1:]] == trained[1:]
+    assert (run("predict", "people.csv", "m.kompakt", "--id", "nobody").code, 3) == (3, 3)
+
+
+def test_what_training_did_not_have_is_told(run, trained, tmp_path):
+    rows = [row[:6] for row in trained]
+    rows[1][3], rows[2][1], rows[3][4] = "Ulm", "much", "soon"
+    (tmp_path / "new.csv").write_text(joined(rows, ";"))
+    done = run("predict", "new.csv", "m.kompakt", "-q")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == len(rows)
+    for text in ("city: other levels than training's (such as 'Ulm'): 1", "size: not a number", "joined: not a date"):
+        assert text in done.err
+    (tmp_path / "less.csv").write_text(joined([row[:3] for row in rows], ";"))
+    assert "lacks the column(s) 'city', 'joined', 'member'" in run("predict", "less.csv", "m.kompakt").err
+
+
+def test_inspect_and_report_show_the_columns(run, trained, tmp_path):
+    done = run("inspect", "m.kompakt")
+    assert "city: 3 levels (Bern, Oslo, Rome)" in done.out
+    assert "customer: left out: all values are different" in done.out
+    assert run("inspect", "m.kompakt", "--json").json["schema"]["columns"][0]["kind"] == "unused"
+    assert run("report", "people.csv", "m.kompakt", "-o", "page.html").code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "3 levels (Bern, Oslo, Rome)" in page
+    assert "all values are different" in page
+
+
+def test_strict_refuses_what_would_be_left_out(run, trained, tmp_path):
+    done = run("train", "people.csv", "s.kompakt", "--strict")
+    assert (done.code, "column 'customer' cannot be used" in done.err) == (3, True)
+    flags = ("--ignore", "customer", "--strict", "-t", "linear", "-n", 5)
+    assert run("train", "people.csv", "s.kompakt", *flags).code == 0
+    rows = [list(row) for row in trained]
+    rows[5][1] = "five"
+    (tmp_path / "odd.csv").write_text(joined(rows, ","))
+    done = run("train", "odd.csv", "s.kompakt", *flags)
+    assert (done.code, "size: not a number" in done.err) == (3, True)
+
+
+def test_the_standard_library_reads_what_pyarrow_reads(run, tmp_path, monkeypatch):
+    (tmp_path / "plain.csv").write_text(PLAIN)
+    flags = ("-t", "linear", "-n", 5, "-q")
+    assert run("train", "plain.csv", "a.kompakt", *flags).code == 0
+    monkeypatch.setattr("kompakt.cli.tables.find_spec", lambda name: None)
+    assert run("train", "plain.csv", "b.kompakt", *flags).code == 0
+    one, other = kompakt.load("a.kompakt"), kompakt.load("b.kompakt")
+    for name in ("basis", "weights", "intercept", "input_shift", "input_scale", "feature_names"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert run("predict", "plain.csv", "b.kompakt", "--json").json["accuracy"] > 0.8
+
+
+def test_large_tables_are_encoded_by_parts(run, trained, tmp_path):
+    flags = ("-t", "linear", "-n", 12, "-q")
+    assert run("train", "people.csv", "whole.kompakt", *flags).code == 0
+    assert run("train", "people.csv", "parts.kompakt", *flags, "--memory", "0.0001").code == 0
+    one, other = kompakt.load("whole.kompakt"), kompakt.load("parts.kompakt")
+    assert one.schema == other.schema
+    table = {name: [row[place] for row in trained[1:]] for place, name in enumerate(trained[0])}
+    assert other.decision_function(table) == pytest.approx(one.decision_function(table))
+
+
+def test_a_model_of_numbers_reads_packed_and_spaced_files(run, tmp_path):
+    (tmp_path / "plain.csv").write_text(PLAIN)
+    assert run("train", "plain.csv", "m.kompakt", "-t", "linear", "-n", 5, "-q").code == 0
+    expected = run("predict", "plain.csv", "m.kompakt").out
+    (tmp_path / "packed").write_bytes(gzip.compress(PLAIN.encode("utf-16")))
+    (tmp_path / "spaced").write_text(PLAIN.replace(",", "   "))
+    for name in ("packed", "spaced"):
+        assert run("predict", name, "m.kompakt").out == expected

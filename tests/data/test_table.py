@@ -1,0 +1,164 @@
+"""What a column of a table is taken for, and the numbers it becomes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+
+from kompakt.data.table import TableError, TableSchema, is_regression, number_of
+
+
+def schema_of(cells, **options):
+    other = [0.5 * (number % 3) for number in range(len(cells))]
+    return TableSchema.infer({"a": cells, "b": other}, **options).columns[0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "decimal", "value"),
+    [
+        ("12", ".", 12.0), (" -1.5e3 ", ".", -1500.0), ("1,234", ".", 1234.0), ("1,234,567.5", ".", 1234567.5),
+        ("$5", ".", 5.0), ("-$5.20", ".", -5.2), ("5 %", ".", 5.0), ("€ 7", ".", 7.0), ("7 €", ".", 7.0),
+        ("1.234,5", ",", 1234.5), ("0,5", ",", 0.5), ("1 234,5", ",", 1234.5), ("1'234.5", ".", 1234.5),
+        ("\u22123", ".", -3.0), ("1,23", ".", None), ("12a", ".", None), ("1_0", ".", None),
+        ("", ".", None), (3, ".", 3.0),
+    ],
+)  # fmt: skip
+def test_numbers_in_cells(cell, decimal, value):
+    assert number_of(cell, decimal) == value
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "said"),
+    [
+        (["1", "2.5", "4", "1"], "number", "missing: 1.75"),
+        (["1,5", "2,5", "4", "1,25"], "number", "decimal comma"),
+        (["1,234", "2,500", "4", "1"], "number", "number; missing: 619"),
+        (["1", "NA", "4", "?"], "number", "and an indicator"),
+        (["yes", "no", "no", "yes"], "category", "2 levels (no, yes)"),
+        ([True, False, True, False], "category", "2 levels (False, True)"),
+        (["a", "a", "b", "c"], "category", "1 levels and other (a)"),
+        (["2024-01-31", "2024-02-01", "", "2023-05-05"], "date", "days since 2023-05-05"),
+        (["31.01.2024", "01.02.2024", "05.05.2023"], "date", "days since 2023-05-05"),
+        (["12/31/2023", "01/15/2024"], "date", "days since 2023-12-31"),
+        (["31/12/2023", "15/01/2024"], "date", "days since 2023-12-31"),
+        (["2024-01-31 13:00", "2024-02-01 00:30"], "date", "hour"),
+        (["2024-01-31T13:00:00Z", "2024-02-01T00:30:00+02:00"], "date", "hour"),
+        (["", "NA", "null", "-"], "unused", "every cell is missing"),
+        (["7", "7", "7.0"], "unused", "constant"),
+        (["x", "x"], "unused", "constant (x)"),
+        ([f"u{i}" for i in range(12)], "unused", "identifier"),
+        (list(range(3, 20)), "unused", "consecutive"),
+    ],
+)
+def test_what_a_column_is(cells, kind, said):
+    column = schema_of(cells)
+    assert column.kind == kind
+    assert said in column.describe()
+
+
+def test_a_series_over_its_own_number_keeps_it():
+    schema = TableSchema.infer({"month": list(range(1, 25)), "unit": ["kg"] * 24})
+    assert [column.kind for column in schema.columns] == ["number", "unused"]
+
+
+def test_the_decimal_sign_is_that_of_the_whole_table():
+    table = {"price": ["1,5", "12,25", "7", "0,5"], "people": ["1.234", "2.500", "3.100", "9.000"]}
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1.5, 1234.0]
+    table["ratio"] = ["0.25", "1.5", "3.75", "2.5"]  # both signs: every column speaks for itself
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1.5, 1.234, 0.25]
+    table = {"people": ["1,234", "2,500", "3,100", "9,000"]}
+    assert TableSchema.infer(table).encode(table).tolist()[0] == [1234.0]
+    assert TableSchema.infer(table, decimal=",").encode(table).tolist()[0] == [1.234]
+
+
+def test_a_word_that_stands_for_missing_numbers_counts_for_the_indicator():
+    schema = TableSchema.infer({"a": [f"{i % 50}.5" for i in range(200)] + ["unknown"] * 20})
+    assert schema.feature_names == ["a", "a is missing"]
+
+
+def test_words_among_numbers_are_gaps_that_are_counted():
+    schema = TableSchema.infer({"a": [str(i * 1.5) for i in range(40)] + ["oops"]})
+    values = schema.encode({"a": ["3", "oops"]})
+    assert values[:, 0].tolist() == [3.0, schema.columns[0].fill]
+    assert schema.counts == {"a: not a number, taken as missing (such as 'oops')": 1}
+
+
+def test_levels_at_prediction_that_training_did_not_have_are_other_and_counted():
+    schema = TableSchema.infer({"a": ["x", "x", "y", "y", "z"]})
+    assert schema.feature_names == ["a=x", "a=y", "a=other"]
+    assert schema.encode({"a": ["x", "new"]}).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert sum(schema.counts.values()) == 1
+
+
+def test_at_most_thirty_levels_get_a_column():
+    schema = TableSchema.infer({"a": [f"level {i % 50}" for i in range(400)]})
+    assert len(schema.feature_names) == 31
+    assert schema.feature_names[-1] == "a=other"
+
+
+def test_calendar_parts():
+    schema = TableSchema.infer({"a": ["2024-01-01 06:00", "2024-02-29 23:59", "2023-12-31 00:00"]})
+    assert schema.feature_names == ["a days", "a year", "a month", "a weekday", "a hour"]
+    moment = dt.datetime(2024, 2, 29, 23, 59)
+    days = (moment - dt.datetime(2023, 12, 31)).total_seconds() / 86400
+    assert schema.encode({"a": ["2024-02-29 23:59"]})[0].tolist() == [days, 2024, 2, moment.weekday(), 23]
+
+
+def test_frames_of_every_library_give_one_schema():
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    table = {
+        "age": [31.0, None, 40.5, 22.0], "city": ["Rome", "Oslo", "Rome", "Oslo"],
+        "day": [dt.date(2024, 1, 1), dt.date(2024, 5, 1), None, dt.date(2024, 3, 1)], "ok": [True, False, True, True],
+    }  # fmt: skip
+    frames = [pandas.DataFrame(table), polars.DataFrame(table), pyarrow.table(table)]
+    frames[0]["city"] = frames[0]["city"].astype("category")
+    frames[1] = frames[1].with_columns(polars.col("city").cast(polars.Categorical))
+    expected = TableSchema.infer(table)
+    for frame in frames:
+        assert TableSchema.infer(frame).feature_names == expected.feature_names
+        assert np.array_equal(TableSchema.infer(frame).encode(frame), expected.encode(table))
+
+
+def test_json_gives_the_schema_back_and_damage_is_refused():
+    table = {"n": ["1", "2", "NA"], "w": ["a", "b", "a"], "d": ["2024-01-01", "2024-05-05", ""], "c": ["k"] * 3}
+    schema = TableSchema.infer(table, missing=["k."])
+    plain = json.loads(json.dumps(schema.to_json()))
+    assert TableSchema.from_json(plain) == schema
+    for number, column in enumerate(plain["columns"]):
+        for name in column:
+            for bad in (None, 7j, [1], {"x": 1}, float("nan")):
+                damaged = json.loads(json.dumps(schema.to_json()))
+                damaged["columns"][number][name] = bad
+                with pytest.raises(TableError, match="damaged"):
+                    TableSchema.from_json(damaged)
+    for bad in ({"columns": 3, "missing": []}, {"columns": [], "missing": [3]}, [], {**plain, "more": 1}):
+        with pytest.raises(TableError, match="damaged"):
+            TableSchema.from_json(bad)
+
+
+def test_a_missing_column_and_a_double_name_are_named():
+    schema = TableSchema.infer({"a": [1.5, 2.5], "b": [0.5, 2.0]})
+    with pytest.raises(TableError, match="no column 'b'"):
+        schema.encode({"a": [1.0]})
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(TableError, match="two columns have the name 'a'"):
+        TableSchema.infer(pandas.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_strict_refuses_a_column_that_would_be_left_out():
+    with pytest.raises(TableError, match="'c' would be left out: constant"):
+        TableSchema.infer({"a": [1.5, 2.5], "c": ["k", "k"]}).strict()
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (np.arange(11), True), (np.arange(10), False), (np.array([0.5, 1.0]), True), (np.tile([0, 1], 50), False),
+        (np.array(["a", "b"]), False), (np.tile(np.arange(40), 25), False), (np.tile(np.arange(60), 10), True),
+    ],
+)  # fmt: skip
+def test_whether_a_target_is_a_quantity(target, expected):
+    assert is_regression(target) is expected

@@ -1,0 +1,129 @@
+"""Data frames with words, dates and gaps go through one schema; frames of numbers are what they were."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import kompakt
+from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GreedyProjection, LocalSamplingSVC
+
+pandas = pytest.importorskip("pandas")
+
+
+def people(n: int = 120, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    age = rng.normal(scale=3, size=n)
+    city = rng.choice(["Rome", "Oslo", "Paris"], n)
+    frame = pandas.DataFrame(
+        {
+            "age": np.where(rng.random(n) < 0.1, np.nan, age),
+            "city": city,
+            "day": pandas.to_datetime("2024-01-01") + pandas.to_timedelta(rng.integers(0, 3, n), "D"),
+            "member": rng.random(n) < 0.5,
+        }
+    )
+    return frame, np.where((age > 0) ^ (city == "Rome"), "yes", "no")
+
+
+def test_words_dates_and_gaps_are_learned_from(tmp_path):
+    frame, y = people()
+    machine = CompactSVC(20, random_state=0).fit(frame, y)
+    assert machine.n_features_in_ == 4
+    assert machine.feature_names_in_.tolist() == list(frame.columns)
+    assert machine.schema_.feature_names == machine.model_.feature_names.tolist()
+    assert machine.score(frame, y) > 0.8
+    assert machine.predict(frame[["member", "day", "city", "age"]]).tolist() == machine.predict(frame).tolist()
+    kompakt.save(machine, tmp_path / "m.kompakt")
+    model = kompakt.load(tmp_path / "m.kompakt")
+    assert np.array_equal(model.decision_function(frame), machine.decision_function(frame))
+    with pytest.raises(ValueError, match="expected a data frame with 'age'"):
+        machine.predict(frame.to_numpy())
+    with pytest.raises(ValueError, match="no column 'city'"):
+        machine.predict(frame[["age"]])
+    other = frame.assign(city="Bern")
+    with pytest.warns(UserWarning, match=r"city: other levels .*'Bern'.* in 120 row"):
+        machine.predict(other)
+    machine.fit(np.c_[np.arange(120.0), np.arange(120) % 7], y)  # an earlier schema does not stay
+    assert not hasattr(machine, "schema_")
+    assert machine.model_.schema is None
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_libraries_give_the_same_model(library):
+    frame, y = people(60)
+    whole = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    table = pytest.importorskip("polars").from_arrow(whole) if library == "polars" else whole
+    one, other = (CompactSVC(5, random_state=0, refine=False).fit(X, y) for X in (frame, table))
+    assert np.array_equal(one.decision_function(frame), other.decision_function(table))
+    assert other.feature_names_in_.tolist() == list(frame.columns)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        CompactSVR(5, refine=False), FixedSizeLSSVC(5, C=1.0, gamma=0.1), LocalSamplingSVC(),
+        GreedyProjection(5),
+    ],
+)  # fmt: skip
+def test_every_estimator_takes_them(machine, tmp_path):
+    frame, y = people()
+    y = np.arange(120.0) if isinstance(machine, CompactSVR) else y
+    machine = clone(machine).fit(frame, y)
+    assert machine.n_features_in_ == 4
+    found = machine.transform(frame) if isinstance(machine, GreedyProjection) else machine.predict(frame)
+    assert len(found) == 120
+    if getattr(machine, "model_", None) is not None:
+        kompakt.save(machine, tmp_path / "m")
+        assert kompakt.load(tmp_path / "m").predict(frame).tolist() == found.tolist()
+
+
+def test_cross_validation_and_searches_cut_the_frame():
+    frame, y = people()
+    assert cross_val_score(CompactSVC(10, refine=False), frame, y, cv=3).mean() > 0.6
+
+
+def test_columns_that_cannot_be_used_are_named():
+    frame, y = people(40)
+    frame["code"] = [f"c{number}" for number in range(40)]
+    with pytest.warns(UserWarning, match=r"leaves out the column\(s\) 'code' \(all values are different"):
+        machine = CompactSVC(5, refine=False).fit(frame, y)
+    assert machine.n_features_in_ == 5
+    machine.predict(frame)
+
+
+def test_frames_of_numbers_are_what_they_were():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    X[:, 2] = np.arange(60) / 20  # nothing is left out of numbers
+    y = X[:, 0] > 0
+    for frame in (pandas.DataFrame(X, columns=list("abc")), pandas.DataFrame(X, columns=list("abc")).astype(object)):
+        machine = CompactSVC(5, random_state=0, refine=False).fit(frame, y)
+        assert machine.model_.schema is None
+        assert machine.n_features_in_ == 3
+        same = CompactSVC(5, random_state=0, refine=False).fit(X, y)
+        assert np.array_equal(machine.dual_coef_, same.dual_coef_)
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="SimpleImputer"):
+        CompactSVC(5).fit(X, y)
+
+
+def test_spreads_that_differ_a_thousandfold_are_warned_of():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = X[:, 0] > 0
+    far = X * [1.0, 1e6]
+    with pytest.warns(UserWarning, match=r"differ in spread by a factor of .*StandardScaler"):
+        CompactSVC(5, refine=False).fit(far, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_pipeline(StandardScaler(), CompactSVC(5, refine=False)).fit(far, y)
+        CompactSVC(5, refine=False).fit(X * [1.0, 900.0], y)
+        CompactSVC(5, refine=False, gamma=[1.0, 1e-12]).fit(far, y)
+        CompactSVC(5, refine=False).fit(np.c_[X, np.full(80, 1e9)], y)  # a constant has no spread
