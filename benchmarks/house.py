@@ -254,14 +254,14 @@ class Depth:
 
             return submit(pool, run, *args, **named)
 
-        ThreadPoolExecutor.submit = remembering  # type: ignore[method-assign, assignment]
+        ThreadPoolExecutor.submit = remembering  # type: ignore[method-assign]
         threading.setprofile(self._watch)
         sys.setprofile(self._watch)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         ThreadPoolExecutor.submit = self._submit  # type: ignore[method-assign]
 
     def _place(self, code: CodeType) -> tuple[bool, bool]:

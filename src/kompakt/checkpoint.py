@@ -24,7 +24,7 @@ import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -35,6 +35,7 @@ from kompakt.io.container import ModelFileError
 from kompakt.io.files import locked, opened, write_atomically
 from kompakt.kernels import Kernel, from_spec
 
+T = TypeVar("T")
 KIND = "kompakt checkpoint"
 #: facts of the data by which a file is sealed: the file holds digests of them only
 _SECRET = ("inputs", "targets", "weights")
@@ -102,13 +103,14 @@ class Checkpoint:
 
     # -- steps ---------------------------------------------------------------------------------------
 
-    def step(self, kind: str, compute: Callable[[], Any], cls: type | None, complete: Callable[[Any], bool]) -> Any:
+    def step(self, kind: str, compute: Callable[[], T], cls: type[T] | None, complete: Callable[[T], bool]) -> T:
         """The value of a finished step, or of `compute`, which is then written down."""
         begin = self._cursor
         if (known := self._known(kind, running=False)) is not None:
             self._cursor += 1
             try:
-                return known.decoded(cls)
+                value: T = known.decoded(cls)
+                return value
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 raise CheckpointError(
                     f"the checkpoint {self.path} holds a step {kind!r} that this fit cannot take over ({error}): it "
@@ -127,7 +129,8 @@ class Checkpoint:
         self._cursor = begin + 1
         self._dirty = True
         self.write()
-        return record.decoded(cls)  # the fit that wrote it goes on from what a fit that resumes will read
+        value = record.decoded(cls)  # the fit that wrote it goes on from what a fit that resumes will read
+        return value
 
     def open_progress(self, kind: str) -> Progress:
         """Where a step is that is not finished."""

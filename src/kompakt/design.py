@@ -82,10 +82,16 @@ class Design:
             store = not rows.streamed and rows.n_rows * m * self.block_dtype.itemsize <= budget
         self._values: Array | None = None
         if store:
-            out = np.empty((rows.n_rows, m), dtype=self.block_dtype)
-            compute = partial(compute_block, kernel, self.basis, self._inverse)
-            self._values = rows.collect(compute, self.block_rows, out)
+            if not isinstance(rows, ArrayRows):
+                raise TypeError("values of streamed rows are computed anew in every pass; pass store=False or None.")
+            self._values = np.empty((rows.n_rows, m), dtype=self.block_dtype)
+            rows.for_each(self._store, self.block_rows)
             self.n_kernel_evals += rows.n_rows * m
+
+    def _store(self, block: RowBlock) -> None:
+        """Compute the values of a block, and keep them."""
+        K = self.kernel.block(block.X, self.basis)
+        self.matrix[block.start : block.stop] = K if self._inverse is None else multiply_upper(K, self._inverse)
 
     # -- shape and conversions -----------------------------------------------------------------------
 

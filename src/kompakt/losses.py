@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray
+Array = NDArray[np.floating[Any]]
 
 
 class Loss(ABC):
@@ -203,7 +204,7 @@ class PiecewiseLinear(Loss):
 
     def value_of_residual(self, r: Array) -> Array:
         """Loss as a function of the residual: 0 on the interval of slope 0, or at the kink where the sign turns."""
-        return np.max([s * (r - t) if s else np.zeros_like(r) for s, t in self._lines()], axis=0)
+        return np.asarray(np.max([s * (r - t) if s else np.zeros_like(r) for s, t in self._lines()], axis=0))
 
     def _lines(self) -> list[tuple[float, float]]:
         """The loss as the maximum of lines slope * (r - root)."""

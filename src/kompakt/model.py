@@ -195,7 +195,8 @@ class Model:
                 rows, Z = rows - offset, Z - offset
             # distances of sparse rows are formed in float64 (see `ArrayRows`)
             K = self.kernel.block(rows.astype(np.float64, copy=False) if sparse.issparse(rows) else rows, Z)
-            return (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+            F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+            return F
 
         if n * m * max(self.n_features, L) <= _FEW:
             return finish(outputs(X))
@@ -233,7 +234,7 @@ class Model:
             return np.where(scores >= 0, 1, -1)
         assert self.classes is not None
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return self.classes[best]
+        return np.asarray(self.classes[best])
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
@@ -296,4 +297,4 @@ def _filled(X: Any, fill: Array) -> Any:
 
 
 def _sigmoid(f: Array, a: Array, b: Array) -> Array:
-    return 0.5 * (1.0 + np.tanh(-0.5 * (a * f + b)))  # 1 / (1 + exp(a f + b)) without overflow
+    return np.asarray(0.5 * (1.0 + np.tanh(-0.5 * (a * f + b))))  # 1 / (1 + exp(a f + b)) without overflow

@@ -173,8 +173,7 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     has not begun.
     """
     n_threads = current_threads()
-    at_hand = isinstance(items, list | tuple | range)
-    if n_threads == 1 or (at_hand and len(items) == 1):  # type: ignore[arg-type]
+    if n_threads == 1 or (isinstance(items, Sequence) and len(items) == 1):
         for item in items:
             give_up_if_cancelled()  # where this thread does a whole grid point on a caller's behalf
             yield function(item)
@@ -184,29 +183,9 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         if pool is None:
             pool = ThreadPoolExecutor(n_threads, thread_name_prefix="kompakt", initializer=_become_worker)
             _pools[n_threads] = pool
-    if at_hand:
-        yield from _shared_work(pool, n_threads, function, items)  # type: ignore[arg-type]
+    if not isinstance(items, Sequence):
+        yield from _as_they_come(pool, n_threads, function, items)
         return
-    waiting: list[Future[R]] = []
-    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
-    context.run(_cancel.set, cancel)
-    try:
-        for item in items:
-            waiting.append(pool.submit(context.copy().run, function, item))
-            if len(waiting) >= 2 * n_threads:
-                yield _first_result(waiting)
-        while waiting:
-            yield _first_result(waiting)
-    finally:
-        # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
-        cancel.set()
-        wait([future for future in waiting if not future.cancel()])
-
-
-def _shared_work(
-    pool: ThreadPoolExecutor, n_threads: int, function: Callable[[T], R], items: Sequence[T]
-) -> Iterator[R]:
-    """Results in order; the calling thread and the helpers take the items one by one, from the first on."""
     change = threading.Condition()
     results: dict[int, tuple[R | None, BaseException | None]] = {}
     cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
@@ -261,6 +240,26 @@ def _shared_work(
         # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
         cancel.set()
         wait([helper for helper in helpers if not helper.cancel()])
+
+
+def _as_they_come(
+    pool: ThreadPoolExecutor, n_threads: int, function: Callable[[T], R], items: Iterable[T]
+) -> Iterator[R]:
+    """Results in order of items that are read one by one; the calling thread reads, the others work."""
+    waiting: list[Future[R]] = []
+    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
+    context.run(_cancel.set, cancel)
+    try:
+        for item in items:
+            waiting.append(pool.submit(context.copy().run, function, item))
+            if len(waiting) >= 2 * n_threads:
+                yield _first_result(waiting)
+        while waiting:
+            yield _first_result(waiting)
+    finally:
+        # after an error no block may go on: the caller's arrays and the BLAS limit are about to be given back
+        cancel.set()
+        wait([future for future in waiting if not future.cancel()])
 
 
 def _first_result(waiting: list[Future[R]]) -> R:

@@ -92,7 +92,7 @@ class Spec:
     C: float = 1.0
     fit_intercept: bool = True
     penalize_intercept: bool = False
-    coding: Any = "one_vs_rest"
+    coding: str = "one_vs_rest"
     n_classes: int = 0
 
     def decode(self, outputs: Array) -> Array:

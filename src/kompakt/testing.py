@@ -24,7 +24,7 @@ from kompakt.losses import Loss, PiecewiseLinear, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution
-from kompakt.spec import Data, Spec
+from kompakt.spec import Basis, Data, Selector, Spec
 
 __all__ = [
     "CountingKernel", "check_kernel", "check_loss", "check_rows", "check_selector", "check_solver", "check_source",
@@ -202,7 +202,7 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     _require(np.array_equal(streamed.smallest(3, 4), twin.smallest(3, 4)), "other rows have the smallest hashes.")
 
 
-def check_selector(selector: Any, seed: int = 0) -> None:
+def check_selector(selector: Selector, seed: int = 0) -> None:
     """Check a selector: number, membership, repeatability, no duplicates, indifference to the order of rows.
 
     Examples
@@ -216,7 +216,7 @@ def check_selector(selector: Any, seed: int = 0) -> None:
     X[40:50] = X[:10]  # duplicates
     y = np.where(X[:, :1] > 0, 1.0, -1.0)
 
-    def select(rows: Array) -> Any:
+    def select(rows: Array) -> Basis:
         labels = (y[rows, 0] > 0).astype(int)
         data = Data(ArrayRows(X[rows], y[rows]), classes=np.arange(2), labels=labels)
         return selector.select(data, Spec(RBF(0.5), SquaredHinge()), 12, Run(key=5))

@@ -220,7 +220,7 @@ def _watched(data: Data, plain: Machine, plan: Plan, train: Array, held: Array, 
         if best > 0:  # it pays
             left -= best
             kernel, basis, outputs = (found.seen[best][name] for name in ("kernel", "basis", "outputs"))
-            total.result = _after(total.result, found)
+            total.result = replace(found.after(total.result), seen=[])
             total.facts["metric"] = learn
         if left < 1 or run.late:
             break
@@ -280,7 +280,7 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
             )
             left -= best
             kernel, basis = found.kernel, found.basis
-            total.result = _after(total.result, found)
+            total.result = replace(found.after(total.result), seen=[])
             total.n_kernel_evals += found.n_kernel_evals
             total.facts["metric"] = learn
         if left < 1 or run.late or (total.result is not None and total.result.interrupted is not None):
@@ -293,21 +293,6 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         outputs = np.concatenate([point["outputs"] for point in points]).astype(np.float64)
         total.unseen = (index, outputs)
     return total
-
-
-def _after(before: Refined | None, now: Refined) -> Refined:
-    """Two descents, one after the other, as one."""
-    if before is None:
-        return replace(now, seen=[])
-    return replace(
-        now,
-        objective_before=before.objective_before,
-        n_iter=before.n_iter + now.n_iter,
-        n_evaluations=before.n_evaluations + now.n_evaluations,
-        n_kernel_evals=before.n_kernel_evals + now.n_kernel_evals,
-        trace=before.trace + now.trace,
-        seen=[],
-    )
 
 
 def _patience(plan: Plan) -> int:

@@ -114,10 +114,10 @@ class MatrixColumns(KernelColumns):
         self.matrix = matrix
 
     def diagonal(self, indices: Array) -> Array:
-        return self.matrix[indices, indices]
+        return np.asarray(self.matrix[indices, indices])
 
     def columns(self, indices: Array, rows: Array | None = None) -> Array:
-        return self.matrix[indices] if rows is None else self.matrix[np.ix_(indices, rows)]
+        return np.asarray(self.matrix[indices] if rows is None else self.matrix[np.ix_(indices, rows)])
 
 
 class SharedKernels(NamedTuple):

@@ -190,6 +190,7 @@ class WeightedFit:
 
     def _solve(self, B: Array, transposed: bool = False) -> Array:
         """T^-1 B; LAPACK itself, because these are thousands of small systems."""
+        X: Array
         X, info = lapack.dtrtrs(self.T, B, trans=int(transposed))
         if info:
             raise np.linalg.LinAlgError("the weighted features are singular.")
@@ -220,7 +221,7 @@ class WeightedFit:
         """Predictions at some rows, (k, len(rows)), whose present features are in A (p, P)."""
         h, new = self.border(columns)
         A = A[:, rows]
-        return self.theta @ A + new[:, None] * (columns[:, rows] - h @ self._solve(A, transposed=True))
+        return np.asarray(self.theta @ A + new[:, None] * (columns[:, rows] - h @ self._solve(A, transposed=True)))
 
 
 def _qr(transposed: Array) -> tuple[Array, Array]:
@@ -503,7 +504,7 @@ def score_sgma(machine: SemiparametricMachine, trial: Trial) -> Array:
     """
     rows = machine.active
     machine.scoring += len(trial.lines) * len(rows)
-    return np.square(trial.lines[:, rows]) @ machine.weights.max(axis=0)[rows]
+    return np.asarray(np.square(trial.lines[:, rows]) @ machine.weights.max(axis=0)[rows])
 
 
 def pick(errors: Array, shortfalls: Array) -> int:

@@ -25,10 +25,9 @@ from kompakt import losses
 from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
 from kompakt.design import choose_block_rows
-from kompakt.kernels._exp import numba_available
 from kompakt.linalg import Factor, border, factorise
 from kompakt.losses import LeastSquares, Loss
-from kompakt.parallel import ordered_map
+from kompakt.parallel import numba_available, ordered_map
 from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.solve import Solution
 from kompakt.solve.kinks import Rounded
@@ -605,7 +604,7 @@ class GrowingMachine:
         p = self.width
         self.training += values.size * p
         if len(self.A) > 1:
-            return np.matmul(self._part(self.A, which)[:, :p], values[:, :, None])[:, :, 0]
+            return np.asarray(np.matmul(self._part(self.A, which)[:, :p], values[:, :, None])[:, :, 0])
         return self.blocks.total(lambda rows: (values[:, rows] @ self.A[0, :p, rows].T,))[0]
 
     def _refresh(self, which: Array) -> Array:

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.basis.gram import forward_select
-from kompakt.basis.refine import descend
+from kompakt.basis.refine import Objective, descend
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
@@ -58,7 +58,7 @@ class Match:
     norm_part: float  # |f - g|_H^2
 
 
-class Matching:
+class Matching(Objective):
     """J and its derivatives with respect to the basis.
 
     Parameters
@@ -71,8 +71,6 @@ class Matching:
     square_norm : float
         |f|_H^2, summed over the outputs.
     """
-
-    learn_width = False
 
     def __init__(self, rows: ArrayRows, vectors: Array, weights: Array, C: float, square_norm: float) -> None:
         assert rows.targets is not None
@@ -293,10 +291,9 @@ class _Job:
         return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def refined(self, basis: Array) -> Array:
-        objective: Any = self.few  # has the same interface as the objective of a training problem
         run = self.plan.run
         with run.task("refinement", self.plan.refine_iter) as step:
-            return descend(objective, self.kernel, basis, self.plan.refine_iter, run, [], step)[1]
+            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step).basis
 
 
 def _measured(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -68,11 +69,10 @@ class Replay:
     ----------
     place : Progress
         Where they are written; one without a checkpoint keeps nothing.
-    objective : object
-        Has `carried` (plain values and arrays): what an evaluation leaves behind for the next.
+    objective : Objective
     """
 
-    def __init__(self, place: Progress | NoProgress, objective: Any) -> None:
+    def __init__(self, place: Progress | NoProgress, objective: Objective) -> None:
         self.place, self.objective = place, objective
         self._evaluations: list[dict[str, Any]] = list(place.last or [])
         self._next = 0
@@ -124,6 +124,20 @@ class Refined:
     weights: tuple[Array, Array] | None = None
     #: what the watch saw
     seen: list[dict[str, Any]] = field(default_factory=list)
+
+    def after(self, before: Refined | None) -> Refined:
+        """Two descents, one after the other, as one."""
+        if before is None:
+            return self
+        return replace(
+            self,
+            objective_before=before.objective_before,
+            n_iter=before.n_iter + self.n_iter,
+            n_evaluations=before.n_evaluations + self.n_evaluations,
+            n_kernel_evals=before.n_kernel_evals + self.n_kernel_evals,
+            trace=before.trace + self.trace,
+            seen=before.seen + self.seen,
+        )
 
 
 class Watch:
@@ -189,7 +203,38 @@ def require_derivatives(kernel: Kernel) -> None:
         raise TypeError(f"refinement needs derivatives, which a {kernel.name} kernel does not have; pass refine=False.")
 
 
-class RefinementObjective:
+class Objective(ABC):
+    """What a descent lowers; as it stands here, one that leaves nothing behind from point to point."""
+
+    rows: ArrayRows
+    learn_width: bool = False
+    n_evaluations: int = 0
+    n_kernel_evals: int = 0
+
+    @abstractmethod
+    def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
+        """The value, and its derivatives with respect to the basis (m, d) and the kernel's parameters (p,)."""
+
+    def lengths(self, kernel: Kernel, Z: Array) -> tuple[Array, float]:
+        """How long a step of every vector (m,) and of a parameter of the kernel should be, beside one another."""
+        return np.ones(len(Z)), 1.0
+
+    @property
+    def last_weights(self) -> tuple[Array, Array] | None:
+        """Weights and intercept of the point that was evaluated last."""
+        return None
+
+    @property
+    def carried(self) -> tuple[Any, ...]:
+        """Plain values and arrays that an evaluation leaves behind for the next."""
+        return ()
+
+    @carried.setter  # noqa: B027
+    def carried(self, values: tuple[Any, ...]) -> None:
+        pass
+
+
+class RefinementObjective(Objective):
     """Value and gradient of the eliminated objective J(Z, theta) = min over the weights.
 
     Parameters
@@ -218,13 +263,11 @@ class RefinementObjective:
         self._intercept: Array | None = None
         self._last: tuple[Kernel, Array, Array] | None = None  # that point itself, and its coordinates
         self._outputs: Array | None = None  # and its outputs on the rows
-        self.best_weights: tuple[Array, Array] | None = None  # of the best point of a descent
         self._K: Array | None = None
         self._Phi: Array | None = None
 
     @property
     def last_weights(self) -> tuple[Array, Array]:
-        """Weights and intercept of the point that was evaluated last."""
         assert self._weights is not None
         assert self._intercept is not None
         return self._weights, self._intercept
@@ -239,9 +282,15 @@ class RefinementObjective:
         self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last = values
         self._outputs = None
 
-    def _compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
+    def compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
         """Kernel matrix of a basis; on the rows, its values and features (in arrays kept for them); factor, inverse."""
         rows, m = self.rows, len(Z)
+        if self._outputs is None and self._last is not None:  # after a checkpoint, which does not hold them
+            last, self._last = self._last, None
+            features = self.compute(*last[:2])[2]
+            for block in blocks(rows, choose_block_rows(max(last[1].shape)), (0, rows.n_rows)):
+                self._outputs_of(features, last[2], block)
+            self.n_kernel_evals -= rows.n_rows * m + m * m
         if self._K is None or self._K.shape[1] != m:
             dtype = np.result_type(rows.dtype, np.float32)
             self._K = np.empty((rows.n_rows, m), dtype=dtype)
@@ -267,40 +316,34 @@ class RefinementObjective:
         part = slice(block.start, block.stop)
         if self._outputs is None:
             self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
-        f = (Phi[part] @ w[:-1].astype(Phi.dtype)).astype(self._margins, copy=False)
+        f: Array = (Phi[part] @ w[:-1].astype(Phi.dtype)).astype(self._margins, copy=False)
         f += w[-1].astype(self._margins)
         self._outputs[part] = f
         return f
 
-    def solve_weights(self, kernel: Kernel, Z: Array) -> tuple[Solution, Array, Array, Array]:
-        """Exact weights for a basis; also returns its kernel matrix, and on the rows the kernel values and features."""
-        rows, m = self.rows, len(Z)
-        if self._outputs is None and self._last is not None:  # after a checkpoint, which does not hold them
-            Phi = self._compute(*self._last[:2])[2]
-            for block in blocks(rows, choose_block_rows(max(self._last[1].shape)), (0, rows.n_rows)):
-                self._outputs_of(Phi, self._last[2], block)
-            self.n_kernel_evals -= rows.n_rows * m + m * m
-        gram, K, Phi, factor, inverse = self._compute(kernel, Z)
-        design = FeatureDesign(Phi, self._targets, rows.weights, block_rows=choose_block_rows(m))
+    def solve_weights(self, Phi: Array, factor: Factor, inverse: Array) -> Solution:
+        """Exact weights of a basis from its features on the rows and the factor of its kernel matrix."""
+        m = Phi.shape[1]
+        design = FeatureDesign(Phi, self._targets, self.rows.weights, block_rows=choose_block_rows(m))
         start = None
         if self._outputs is None and self._weights is not None and len(self._weights) == m:
             assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
         solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
         weights = inverse @ solution.coordinates[:-1]
-        solution = replace(solution, weights=weights, jitter=factor.jitter)
         self._weights, self._intercept = weights, solution.intercept
-        return solution, gram, K, Phi
+        return replace(solution, weights=weights, jitter=factor.jitter)
 
     def lengths(self, kernel: Kernel, Z: Array) -> tuple[Array, float]:
-        """How long a step of every vector (m,) and of a parameter of the kernel should be, beside one another.
+        """Steps that change the outputs alike.
 
         What a move of vector j changes in the outputs grows with its weights and its share of the rows, |beta_j|^2
         sum_i k_ij^2; that sum over all vectors bounds what the kernel's parameters change.  A vector with large weights
         (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
         Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.
         """
-        solution, _, K, _ = self.solve_weights(kernel, Z)
+        _, K, Phi, factor, inverse = self.compute(kernel, Z)
+        solution = self.solve_weights(Phi, factor, inverse)
         change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
         outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
         of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
@@ -312,7 +355,8 @@ class RefinementObjective:
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and dJ/dtheta (p,)."""
         self.n_evaluations += 1
-        solution, gram, K, Phi = self.solve_weights(kernel, Z)
+        gram, K, Phi, factor, inverse = self.compute(kernel, Z)
+        solution = self.solve_weights(Phi, factor, inverse)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.spec.loss, self.spec.C
         small_beta, basis = beta.T.astype(K.dtype), Z.astype(K.dtype)
@@ -367,21 +411,6 @@ def refine(
     rows, or on as many as fit the memory budget with their kernel values and features.  In an interruptible run Ctrl-C
     ends the descent, and the best point so far is returned.
     """
-    descent = partial(_in_stages, rows, spec, basis, run, learn_width, max_iter, sample_rows, watch)
-    return run.step("refinement", descent, Refined, complete=lambda refined: refined.interrupted is None)
-
-
-def _in_stages(
-    rows: ArrayRows,
-    spec: Spec,
-    basis: Array,
-    run: Run,
-    learn_width: bool,
-    max_iter: int,
-    sample_rows: int | None,
-    watch: Watch | None,
-) -> Refined:
-    trace: list[dict[str, float]] = []
     m = max(1, len(basis))
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
     fitting = max(1000, run.budget // (2 * m * itemsize))
@@ -394,40 +423,26 @@ def _in_stages(
     if sizes[0][0] > 1.5 * first_rows:
         sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, fewer))]
     plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
-    kernel = spec.kernel
-    first: float | None = None
-    last = np.nan
-    n_iter = n_evaluations = n_kernel_evals = 0
-    kept: tuple[Array, Array] | None = None
-    seen: list[dict[str, Any]] = []
+    kernel, total = spec.kernel, None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
     with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
         for part, part_spec, budget in plan:
             objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
-
-            def one() -> tuple[Any, ...]:
-                own: list[dict[str, Any]] = []
-                found = descend(objective, kernel, basis, budget, run, trace, step, watch, own)  # noqa: B023
-                return *found, objective.carried[2:4], own  # noqa: B023
-
-            stage = run.step("descent", one, complete=lambda stage: stage[4] is None)
-            kernel, basis, values, steps, kept, (evaluations, kernel_evals), own = stage
-            first = values[0] if first is None else first
-            last = values[-1]
-            n_iter += steps
-            n_evaluations += evaluations
-            n_kernel_evals += kernel_evals
-            seen += own
-            if kept is not None:
+            descent = partial(descend, objective, kernel, basis, budget, run, step, watch)
+            found = run.step("descent", descent, Refined, complete=lambda found: found.interrupted is None)
+            kernel, basis, total = found.kernel, found.basis, found.after(total)
+            if found.interrupted is not None:
                 break
-            if seen:  # the next stage begins where this one was best
-                kernel, basis = (seen[best_seen(seen)][name] for name in ("kernel", "basis"))
-    assert first is not None
-    weights = seen[best_seen(seen)]["weights"] if seen else objective.best_weights
-    if watch is not None and not seen:  # not even the start could be evaluated
+            if total.seen:  # the next stage begins where this one was best
+                best = total.seen[best_seen(total.seen)]
+                kernel, basis = best["kernel"], best["basis"]
+                total = replace(total, kernel=kernel, basis=basis, weights=best["weights"])
+    assert total is not None
+    if watch is not None and not total.seen:  # not even the start could be evaluated
         assert watch.rows.targets is not None
-        seen = [{"loss": np.inf, "kernel": kernel, "basis": basis, "outputs": np.zeros(watch.rows.targets.shape)}]
-    return Refined(basis, kernel, first, last, n_iter, n_evaluations, n_kernel_evals, trace, kept, weights, seen)
+        nothing = {"loss": np.inf, "kernel": kernel, "basis": basis, "outputs": np.zeros(watch.rows.targets.shape)}
+        total = replace(total, seen=[nothing])
+    return total
 
 
 def _subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
@@ -439,19 +454,17 @@ def _subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
 
 
 def descend(
-    objective: RefinementObjective,
+    objective: Objective,
     kernel: Kernel,
     basis: Array,
     max_iter: int,
     run: Run,
-    trace: list[dict[str, float]],
     step: Task,
     watch: Watch | None = None,
-    seen: list[dict[str, Any]] | None = None,
-) -> tuple[Kernel, Array, list[float], int, tuple[Array, Array] | None]:
+) -> Refined:
     """L-BFGS from a basis; coordinates are in units in which steps of one size change about as much.
 
-    What the watch sees of the start and of every iteration is added to `seen`.
+    The watch sees the start and every iteration.
     """
     shape = basis.shape
     unit = _unit(kernel, shape[1], basis)
@@ -461,19 +474,19 @@ def descend(
     if len(theta) and isinstance(kernel, MappedRBF):
         theta_unit = _map_unit(kernel, objective.rows)
         room = 33.0 * theta_unit  # whose square is about as much
-    if hasattr(objective, "lengths"):
-        of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
-        unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
+    of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
+    unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
     theta, room = theta / theta_unit, room / theta_unit
     best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
     values: list[float] = []
+    trace: list[dict[str, float]] = []
+    seen: list[dict[str, Any]] = []
     replay = Replay(run.progress("evaluations"), objective)
     since: list[tuple[Array, tuple[Array, Array]]] = []  # points and weights since the last iteration
 
     def look(x: Array) -> bool:
         """Show the watch a point that was evaluated in this iteration."""
         assert watch is not None
-        assert seen is not None
         weights = [weights for point, weights in since if np.array_equal(point, x)]
         since.clear()
         return bool(weights) and watch.look(seen, *split(x), weights[-1])
@@ -499,9 +512,10 @@ def descend(
             raise _Overflow
         if value < best["value"]:
             # in one call, so that an interrupt finds a point and weights that belong together
-            best.update({"value": value, "x": x.copy(), "weights": getattr(objective, "last_weights", None)})
+            best.update({"value": value, "x": x.copy(), "weights": objective.last_weights})
         trace.append({"objective": value, "time": time.monotonic()})
         if watch is not None:
+            assert objective.last_weights is not None
             since.append((x.copy(), objective.last_weights))
             if len(values) == 1:
                 look(x)
@@ -540,8 +554,19 @@ def descend(
             raise
         steps, kept = len(values), best["weights"]
     new_kernel, Z = split(start if best["x"] is None else best["x"])
-    objective.best_weights = best["weights"]
-    return new_kernel, Z, [values[0], best["value"]], steps, kept
+    return Refined(
+        Z,
+        new_kernel,
+        objective_before=values[0],
+        objective=best["value"],
+        n_iter=steps,
+        n_evaluations=objective.n_evaluations,
+        n_kernel_evals=objective.n_kernel_evals,
+        trace=trace,
+        interrupted=kept,
+        weights=best["weights"],
+        seen=seen,
+    )
 
 
 class _WatchStops(Exception):

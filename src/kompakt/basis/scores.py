@@ -66,7 +66,7 @@ def score_sp2(machine: GrowingMachine, tried: Candidates) -> Array:
     cost = np.broadcast_to(machine.cost[:, tried.places], y.shape)
     _, gains = minimise_along(machine.loss, y, f, cost, tried.K[None], linear, quadratic)
     machine.scoring += 20.0 * tried.K.size * machine.n_outputs
-    return np.sum(gains, axis=0)
+    return np.asarray(np.sum(gains, axis=0))
 
 
 def score_mark(machine: GrowingMachine, tried: Candidates) -> Array:
@@ -75,7 +75,7 @@ def score_mark(machine: GrowingMachine, tried: Candidates) -> Array:
     gradient = machine.theta[:, machine.first : machine.width] @ tried.Phi.T
     gradient = gradient + (cost * machine.loss.gradient(y, f)) @ tried.K.T
     machine.scoring += 2.0 * tried.K.size * machine.n_outputs
-    return np.sum(np.abs(gradient), axis=0)
+    return np.asarray(np.sum(np.abs(gradient), axis=0))
 
 
 def score_sp1(machine: GrowingMachine, tried: Candidates, race: bool = True) -> Array:
@@ -143,14 +143,15 @@ class _Refit:
             value[left] = self._advance(step, left)
             if isinstance(self.loss, LeastSquares):
                 break  # one step solves it
-        return start - value
+        return np.asarray(start - value)
 
     def _of(self, values: Array, left: Array) -> Array:
         """The lines of the candidates `left`, without a copy when these are all."""
         return values if len(left) == self.k else values[left]
 
     def _objective(self, theta: Array, f: Array) -> Array:
-        return 0.5 * np.sum(self.penalty * theta * theta, axis=1) + self.loss.value(self.y, f) @ self.cost
+        objective: Array = 0.5 * np.sum(self.penalty * theta * theta, axis=1) + self.loss.value(self.y, f) @ self.cost
+        return objective
 
     def _gradient(self, left: Array) -> Array:
         """Gradient for the candidates `left`, (len(left), p + 1), over blocks of rows."""
@@ -162,13 +163,13 @@ class _Refit:
 
         old, new = self.machine.blocks.total(one)
         self.machine.scoring += lines.size * self.p
-        return self.penalty * self.theta[left] + np.column_stack([old, new])
+        return np.asarray(self.penalty * self.theta[left] + np.column_stack([old, new]))
 
     def _shared_steps(self, gradient: Array, left: Array) -> Array:
         """Newton steps of the candidates from the machine's own factor, bordered (section 2.3)."""
         corners = self.corners[left]
         if not self.p:
-            return -gradient / corners[:, None]
+            return np.asarray(-gradient / corners[:, None])
         sides = self._of(self.sides, left)
         both = np.concatenate([sides, gradient[:, :-1]]).T
         half = solve_triangular(self.R, both, trans="T", check_finite=False)

@@ -225,12 +225,7 @@ class ArrayRows(Rows):
         if 0 < self.n_rows <= block_rows:
             function(self.block(0, self.n_rows))  # one block needs no pool
             return
-
-        def some(bounds: Bounds) -> None:
-            for block in blocks(self, block_rows, bounds):
-                function(block)
-
-        for _ in ordered_map(some, task_bounds(self.n_rows, block_rows)):
+        for _ in ordered_map(function, list(blocks(self, block_rows, (0, self.n_rows)))):
             pass
 
     def block(self, start: int, stop: int) -> RowBlock:

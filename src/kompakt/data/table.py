@@ -474,9 +474,9 @@ def _kept(column: Column, cells: Array) -> Column:
 
 def _gaps(cells: Array, also: frozenset[str]) -> Array:
     if cells.dtype.kind == "f":
-        return np.isnan(cells)
+        return np.asarray(np.isnan(cells))
     if cells.dtype.kind == "M":
-        return np.isnat(cells)
+        return np.asarray(np.isnat(cells))
     if cells.dtype.kind in "iub":
         return np.zeros(len(cells), dtype=bool)
     return np.array([is_missing(cell, also) for cell in cells], dtype=bool)

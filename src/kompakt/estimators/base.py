@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, update_wrapper
 from types import MethodType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -37,13 +37,13 @@ Array = np.ndarray
 logger = logging.getLogger("kompakt")
 
 
-def lazily(estimator: Any, method: str, X: Any) -> Any:
+def lazily(estimator: Predictor, method: str, X: Any) -> Any:
     """Predictions for a Dask collection as one of the same kind, computed where its rows are.
 
     An array gives an array, a DataFrame a Series (a DataFrame for several columns) with its index.
     """
     check_is_fitted(estimator, "model_")
-    model: Model = estimator.model_
+    model = estimator.model_
     if hasattr(X, "columns"):
         return _of_frame(estimator, model, method, X)
     if X.ndim != 2 or X.shape[1] != model.n_features:
@@ -59,10 +59,11 @@ def lazily(estimator: Any, method: str, X: Any) -> Any:
 
 def _predicted(model: Model, method: str, X: Any) -> Array:
     refuse_non_finite(X, lambda row: f"row {row} of a partition")
-    return getattr(model, method)(X)
+    values: Array = getattr(model, method)(X)
+    return values
 
 
-def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
+def _of_frame(estimator: Predictor, model: Model, method: str, X: Any) -> Any:
     import pandas as pd
 
     names = getattr(estimator, "feature_names_in_", None)
@@ -171,7 +172,7 @@ class KernelMachine(Predictor):
     #: a path is no data of the rows: meta-estimators do not pass it on
     __metadata_request__fit: ClassVar = {"checkpoint": UNUSED}
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -352,7 +353,8 @@ class ClassPredictor(ClassifierMixin, Predictor):
             In the order of ``classes_``; the largest wins.
         """
         if is_dask(X):
-            return lazily(self, "decision_function", X)
+            lazy: Array = lazily(self, "decision_function", X)
+            return lazy
         return self._collected(X, Model.scores)
 
     def predict(self, X: Any) -> Array:
@@ -367,7 +369,8 @@ class ClassPredictor(ClassifierMixin, Predictor):
         ndarray of shape (n_samples,)
         """
         if is_dask(X):
-            return lazily(self, "predict", X)
+            lazy: Array = lazily(self, "predict", X)
+            return lazy
         return self._collected(X, lambda model, F: model.labels(model.scores(F)))
 
 
@@ -394,7 +397,8 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
         if is_dask(X):
-            return lazily(self, "predict", X)
+            lazy: Array = lazily(self, "predict", X)
+            return lazy
         return self._collected(X, Model.scores)
 
     def __sklearn_tags__(self) -> Any:
@@ -404,7 +408,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         return tags
 
 
-def learned_widths(estimator: Any) -> str | None:
+def learned_widths(estimator: KernelMachine) -> str | None:
     """What of the kernel refinement learns: None, "one" width, "each", a "full" map, or "grow" (chosen among them)."""
     gamma, kernel = estimator.gamma, estimator.kernel
     refine = bool(getattr(estimator, "refine", False))

@@ -173,15 +173,15 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
                 f"warm_start=True goes on from the last fit, which had {vectors.shape[1]} features; X has "
                 f"{rows.n_features}. Set warm_start=False to start anew."
             )
-        start = rows.as_inputs(vectors).astype(rows.dtype)
-        return start if rows.offset is None else start - rows.offset
+        start: Array = rows.as_inputs(vectors).astype(rows.dtype)
+        return start if rows.offset is None else np.asarray(start - rows.offset)
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
         """The basis of `partial_fit`, from its first batch."""
         return choose(data, spec, int(self.n_basis), self._plan(data, run), run)
 
 
-def _calibrated(machine: Any) -> None:
+def _calibrated(machine: CompactSVC) -> None:
     if not machine.calibrate:
         raise AttributeError(
             f"{type(machine).__name__} has no predict_proba with calibrate=False: pass calibrate=True and fit again, "
@@ -236,7 +236,8 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         ndarray of shape (n_samples, n_classes)
         """
         if is_dask(X):
-            return lazily(self, "predict_proba", X)
+            lazy: Array = lazily(self, "predict_proba", X)
+            return lazy
         return self._collected(X, lambda model, F: model.probabilities(model.scores(F)))
 
 

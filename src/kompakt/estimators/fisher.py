@@ -193,13 +193,13 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
             if mass is None or not data.rows.streamed:
                 assert data.labels is not None
                 mass = np.bincount(data.labels, weights=weights, minlength=n_classes)
-            return mass / mass.sum()
+            return np.asarray(mass / mass.sum())
         priors = np.asarray(given, dtype=np.float64)
         if priors.shape != (n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
             raise ValueError(
                 f"priors must hold {n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
             )
-        return priors / priors.sum()
+        return np.asarray(priors / priors.sum())
 
 
 def _row_weights(data: Data) -> Array | None:

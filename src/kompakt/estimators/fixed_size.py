@@ -129,7 +129,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         if self.tune:
             self._hold_out(fit, self._validation(fit, folds, anew))
 
-    def _folds(self, data: Data, run: Run) -> Any:
+    def _folds(self, data: Data, run: Run) -> int | Array:
         """The number of folds, or the fold of every row where the user gives a splitter or splits of X."""
         if self.cv is None:
             return 10
@@ -169,7 +169,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
 
     def _validation(
-        self, fit: Fit, folds: Any, anew: list[Basis] | None, among: Array | None = None
+        self, fit: Fit, folds: int | Array, anew: list[Basis] | None, among: Array | None = None
     ) -> CrossValidation:
         """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
         assert fit.basis is not None
@@ -178,7 +178,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         absolute = not isinstance(fit.spec.loss, LeastSquares)
         return CrossValidation(fit.data, fit.spec, parts, fit.plan.settings(fit.run), absolute)
 
-    def _tune(self, fit: Fit, folds: Any, anew: list[Basis] | None) -> None:
+    def _tune(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> None:
         """Search width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
         spec, run, some = fit.spec, fit.run, self._coarse_rows(fit, folds)
         validation = self._validation(fit, folds, anew)
@@ -206,7 +206,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         fit.attributes |= {"cv_results_": table, "search_stopped_": found.trials.stopped}
         run.note("search", error=error, C=found.C, n_evaluations=len(found.trials))
 
-    def _coarse_rows(self, fit: Fit, folds: Any) -> Array | None:
+    def _coarse_rows(self, fit: Fit, folds: int | Array) -> Array | None:
         """A random part of very many rows, enough to see where the good widths lie; None where all rows are used."""
         assert fit.basis is not None
         n_rows, labels = fit.data.rows.n_rows, fit.data.labels
@@ -219,7 +219,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         logger.info("the coarse search uses %d of %d rows", enough, n_rows)
         return some
 
-    def _tune_size(self, fit: Fit, folds: Any, anew: list[Basis] | None) -> list[Basis] | None:
+    def _tune_size(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> list[Basis] | None:
         """Pick the number of prototypes on a path of nested sets, all from one set of features; `anew` cut to it."""
         assert fit.basis is not None
         spec = fit.spec

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -130,7 +130,7 @@ def _described(doc: str | None) -> dict[str, tuple[str, str]]:
 def parameters_of(cls: type) -> dict[str, Parameter]:
     """The parameters of an estimator by name, in the order of its constructor."""
     found = {}
-    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):  # type: ignore[arg-type]
+    for own in sorted(fields(cls), key=lambda one: one.kw_only is True):
         known: dict[str, Any] = {}
         kind = text = note = ""
         for base in reversed(cls.__mro__):
@@ -277,10 +277,11 @@ class Parameters(BaseEstimator):
     _parameters: ClassVar[dict[str, Parameter]]  # by name, set by `estimator`
     _described: ClassVar[dict[str, tuple[str, str]]]  # what the class's own docstring says of parameters
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters by name, as in scikit-learn."""
         refuse_old_names(type(self), params)
-        return super().set_params(**params)
+        super().set_params(**params)
+        return self
 
 
 @shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
@@ -45,7 +45,7 @@ class _Running:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _available(estimator: Any) -> bool:
+def _available(estimator: _Partial) -> bool:
     """Whether batches can be forgotten; the reason is the message of the AttributeError otherwise."""
     reason = None
     loss = estimator.loss if isinstance(estimator.loss, str) else getattr(estimator.loss, "name", None)
@@ -83,7 +83,7 @@ class _Partial(KernelMachine):
 
     def _update(
         self, X: Any, targets: Array, weights: Array | None, classes: Array | None, labels: Array | None
-    ) -> Any:
+    ) -> None:
         """Add a validated batch to the sums and solve again."""
         y = targets if classes is None else None
         targets = targets.reshape(len(targets), -1)
@@ -127,7 +127,6 @@ class _Partial(KernelMachine):
             fit.attributes["n_rows_seen_"] = state.n_rows
             self._publish(fit)
         self._running = state
-        return self
 
     def _after_fit(self) -> _Running:
         """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
@@ -163,7 +162,7 @@ class PartialClassifier(_Partial):
     """`partial_fit` of classifiers."""
 
     @offered_if(_available)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add a batch of rows to the machine and forget it.
 
         The first call fixes kernel width, centre and basis: the vectors given as `selection`, or those that `selection`
@@ -211,14 +210,15 @@ class PartialClassifier(_Partial):
         targets = coding.encode(labels, len(known))
         if np.any(coding.codes(len(known)) == 0):
             weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
-        return self._update(X, targets, weights, known, labels)
+        self._update(X, targets, weights, known, labels)
+        return self
 
 
 class PartialRegressor(_Partial):
     """`partial_fit` of regressors."""
 
     @offered_if(_available)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add a batch of rows to the machine and forget it.
 
         The first call fixes kernel width, centre and basis: the vectors given as `selection`, or those that `selection`
@@ -239,4 +239,5 @@ class PartialRegressor(_Partial):
         self
         """
         X, y, weights = self._batch(X, y, sample_weight, numeric=True)
-        return self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
+        self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
+        return self

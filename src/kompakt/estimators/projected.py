@@ -129,8 +129,9 @@ class GreedyProjection(
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                return fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
-            self._fit(X, y, sample_weight, run)
+                fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
+            else:
+                self._fit(X, y, sample_weight, run)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:

@@ -6,7 +6,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -148,7 +148,8 @@ class _Reduced(ClassPredictor):
         if self.model_ is not None:
             return super().decision_function(X)
         X, _ = check_rows(self, X, reset=False)
-        return self.estimator_.decision_function(X)
+        scores: Array = self.estimator_.decision_function(X)
+        return scores
 
     def predict(self, X: Any) -> Array:
         """Predicted labels.
@@ -165,7 +166,8 @@ class _Reduced(ClassPredictor):
         if self.model_ is not None:
             return super().predict(X)
         X, _ = check_rows(self, X, reset=False)
-        return self.estimator_.predict(X)
+        labels: Array = self.estimator_.predict(X)
+        return labels
 
     def overlap_with(self, full: Any) -> float:
         """Share of the full problem's support vectors that this machine has as well.
@@ -246,7 +248,7 @@ class ReducedSVC(
     )
     compact_estimator: Any = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the machine.
 
         Parameters
@@ -267,8 +269,9 @@ class ReducedSVC(
         self._check()
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                return fit_on_sample(self, X, y, sample_weight, run, classifier=True)
-            self._fit(X, y, sample_weight, run)
+                fit_on_sample(self, X, y, sample_weight, run, classifier=True)
+            else:
+                self._fit(X, y, sample_weight, run)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:

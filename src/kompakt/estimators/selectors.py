@@ -26,7 +26,7 @@ SELECTORS: dict[str, Callable[[], Selector]] = {
 }
 
 
-def make_selector(selection: Any) -> Any:
+def make_selector(selection: Any) -> Selector:
     """A selector object for a name, an array of vectors or a selector."""
     if isinstance(selection, str):
         if selection not in SELECTORS:

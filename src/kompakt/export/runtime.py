@@ -17,25 +17,27 @@ _ARRAYS: dict[str, np.ndarray] = dict(np.load(io.BytesIO(base64.b64decode(_DATA)
 
 def _kernel(spec: dict[str, Any], X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Kernel values (n, m) of rows X and basis vectors Z."""
+    values: np.ndarray
     if spec["name"] in ("sum", "product"):
         values = _kernel(spec["parts"][0], X, Z)
         for part in spec["parts"][1:]:
             values = (np.add if spec["name"] == "sum" else np.multiply)(values, _kernel(part, X, Z))
-        return values
-    if spec["name"] == "constant":
-        return np.full((len(X), len(Z)), spec["value"])
-    if spec["name"] == "rbf":
+    elif spec["name"] == "constant":
+        values = np.full((len(X), len(Z)), spec["value"])
+    elif spec["name"] == "rbf":
         gamma = np.broadcast_to(spec["gamma"], X.shape[1:])
         products = (X * gamma) @ Z.T
-        return np.exp(-np.maximum(((X * X) @ gamma)[:, None] - 2.0 * products + (Z * Z) @ gamma, 0.0))
-    if spec["name"] == "laplacian":
+        values = np.exp(-np.maximum(((X * X) @ gamma)[:, None] - 2.0 * products + (Z * Z) @ gamma, 0.0))
+    elif spec["name"] == "laplacian":
         lengths = np.zeros((len(X), len(Z)))
         for f in range(X.shape[1]):
             lengths += np.abs(X[:, f, None] - Z[:, f])
-        return np.exp(-spec["gamma"] * lengths)
-    if spec["name"] == "linear":
-        return X @ Z.T
-    return (spec["gamma"] * (X @ Z.T) + spec["coef0"]) ** spec["degree"]
+        values = np.exp(-spec["gamma"] * lengths)
+    elif spec["name"] == "linear":
+        values = X @ Z.T
+    else:
+        values = (spec["gamma"] * (X @ Z.T) + spec["coef0"]) ** spec["degree"]
+    return values
 
 
 def _outputs(X: Any) -> np.ndarray:
@@ -73,7 +75,8 @@ def predict(X: Any) -> np.ndarray:
         return scores
     if _FACTS["kind"] == "outlier":
         return np.where(scores >= 0, 1, -1)
-    return _ARRAYS["classes"][(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+    best = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+    return np.asarray(_ARRAYS["classes"][best])
 
 
 if "slope" in _ARRAYS:
@@ -85,7 +88,7 @@ if "slope" in _ARRAYS:
         if scores.shape[1] == 1:
             return np.hstack([1.0 - each, each])
         total = each.sum(axis=1, keepdims=True)
-        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+        return np.asarray(np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1]))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+
+if TYPE_CHECKING:
+    from kompakt.data import Rows
 
 Array = np.ndarray
 Matrix = Any  # ndarray or scipy CSR
@@ -55,11 +58,11 @@ class Kernel(ABC):
         """Kernel matrix of the basis in float64, exactly symmetric, with its exact diagonal."""
         Z = np.asarray(Z, dtype=np.float64)
         K = self.block(Z, Z)
-        K = 0.5 * (K + K.T)
+        K = np.asarray(0.5 * (K + K.T))
         np.fill_diagonal(K, self.diag(Z))
         return K
 
-    def take_basis(self, rows: Any, indices: Array) -> Array:
+    def take_basis(self, rows: Rows, indices: Array) -> Array:
         """The rows of a source (anything with `take`) that become basis vectors, dense."""
         return np.array(dense(rows.take(indices)))
 
@@ -233,7 +236,8 @@ class Product(_Combined):
 
 def dense(X: Matrix) -> Array:
     """Rows as a dense array."""
-    return X.toarray() if sparse.issparse(X) else X
+    rows: Array = X.toarray() if sparse.issparse(X) else X
+    return rows
 
 
 def dense_rows(X: Matrix) -> Matrix:
@@ -253,14 +257,16 @@ def dot(X: Matrix, Z: Array) -> Array:
     """X Z' as a dense, C-ordered array."""
     if sparse.issparse(X):
         return np.ascontiguousarray(X @ Z.T)
-    return np.dot(X, Z.T)
+    products: Array = np.dot(X, Z.T)
+    return products
 
 
 def tdot(M: Array, X: Matrix) -> Array:
     """M' X as a dense array, (m, d)."""
     if sparse.issparse(X):
         return np.asarray((X.T @ M).T)
-    return np.dot(M.T, X)
+    products: Array = np.dot(M.T, X)
+    return products
 
 
 def square_norms(X: Matrix, widths: Array | None = None) -> Array:
@@ -268,4 +274,5 @@ def square_norms(X: Matrix, widths: Array | None = None) -> Array:
     if sparse.issparse(X):
         squares = X.multiply(X)
         return np.asarray(squares.sum(axis=1)).ravel() if widths is None else np.asarray(squares @ widths).ravel()
-    return np.einsum("ij,ij->i", X, X if widths is None else X * widths)
+    norms: Array = np.einsum("ij,ij->i", X, X if widths is None else X * widths)
+    return norms

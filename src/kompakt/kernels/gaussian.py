@@ -89,7 +89,7 @@ class RBF(Kernel):
 
     @property
     def theta(self) -> Array:
-        return np.log(np.atleast_1d(self.gamma))
+        return np.asarray(np.log(np.atleast_1d(self.gamma)))
 
     def with_theta(self, theta: Array) -> RBF:
         gamma = np.exp(theta)
@@ -134,7 +134,7 @@ class MappedRBF(Kernel):
            [0.3679]])
     """
 
-    map: Any
+    map: Array
     name: ClassVar[str] = "mapped_rbf"
     shift_invariant: ClassVar[bool] = True
 
@@ -153,7 +153,7 @@ class MappedRBF(Kernel):
     @property
     def gamma(self) -> Array:
         """The width of every feature where only that one differs: the diagonal of A'A."""
-        return np.einsum("rf,rf->f", self.map, self.map)
+        return np.asarray(np.einsum("rf,rf->f", self.map, self.map))
 
     @property
     def rank(self) -> int:
@@ -173,7 +173,7 @@ class MappedRBF(Kernel):
     def block(self, X: Matrix, Z: Array) -> Array:
         P = self.mapped(X)
         Q = self.mapped(Z.astype(P.dtype, copy=False))
-        product = np.dot(P, Q.T)
+        product: Array = np.dot(P, Q.T)
         gaussian_finisher()(product, square_norms(P), square_norms(Q), 2.0)
         return product
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from kompakt.kernels._exp import gaussian_finisher
+
+if TYPE_CHECKING:
+    from kompakt.data import Rows
 from kompakt.kernels.base import Array, Kernel, Matrix, dense, dense_rows, dot, square_norms, tdot
 from kompakt.parallel import numba_available
 
@@ -254,7 +257,7 @@ class Precomputed(Kernel):
         K = np.asarray(dense(self.training[index][:, index]), dtype=np.float64)
         return 0.5 * (K + K.T)
 
-    def take_basis(self, rows: Any, indices: Array) -> Array:
+    def take_basis(self, rows: Rows, indices: Array) -> Array:
         numbers = rows.numbers
         return np.asarray(indices if numbers is None else numbers[indices], dtype=np.float64)[:, None]
 

@@ -212,10 +212,10 @@ class Run:
     def step(
         self,
         kind: str,
-        compute: Callable[[], Any],
-        cls: type | None = None,
-        complete: Callable[[Any], bool] = lambda value: True,
-    ) -> Any:
+        compute: Callable[[], T],
+        cls: type[T] | None = None,
+        complete: Callable[[T], bool] = lambda value: True,
+    ) -> T:
         """`compute()`, or what it gave before the fit was killed.
 
         Parameters

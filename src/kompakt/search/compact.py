@@ -140,7 +140,7 @@ def tune_compact(
                 began = time.perf_counter()
                 found, spent = run.step("evaluation", partial(refined, setting))
                 evaluations += spent
-                trials.add(setting, np.mean(found), found, time.perf_counter() - began, model="refined")
+                trials.add(setting, float(np.mean(found)), found, time.perf_counter() - began, model="refined")
                 if step():
                     trials.stopped = "deadline"
                     break

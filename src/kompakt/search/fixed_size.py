@@ -87,7 +87,7 @@ def columns_of(basis: Basis, labels: Array | None, pair: Array) -> Array:
 def make_parts(
     data: Data,
     basis: Basis,
-    folds: Any,
+    folds: int | Array,
     key: int,
     *,
     own: bool = False,
@@ -148,6 +148,7 @@ def make_parts(
                 home = _only_fold(twins[index], fold, twins[basis.indices[columns]])
             parts.append(Part(some, fold, index, basis.vectors[columns], columns, outputs, home))
             continue
+        assert not isinstance(folds, int)
         for v, chosen in enumerate(anew[number] for number in np.unique(folds[index]) if number >= 0):
             vectors = chosen.vectors if pair is None else chosen.vectors[columns_of(chosen, strata, pair)]
             alone = np.where(fold == v, 0, -1)

@@ -270,8 +270,8 @@ def minimise(
     if bias == "search":
         values = design.matvec(alphas)
         if labels is None:
-            rows: Any = design.rows
-            labels, weights = rows.targets[:, 0].astype(np.intp), rows.weights
+            assert design.rows.targets is not None
+            labels, weights = design.rows.targets[:, 0].astype(np.intp), design.rows.weights
         shares = np.ones(design.n_rows) if weights is None else weights
     for output, (sides, odds, means, variances) in enumerate(spread):
         if values is None:

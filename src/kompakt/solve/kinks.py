@@ -41,7 +41,7 @@ class Rounded(Loss):
     def value(self, y: Array, f: Array) -> Array:
         r = self.loss.residual(y, f)
         kinks, slopes = self.loss.kinks, self.loss.slopes
-        total = slopes[0] * (r - kinks[0])
+        total: Array = slopes[0] * (r - kinks[0])
         for kink, jump in zip(kinks, np.diff(slopes), strict=True):
             u = np.clip(r - kink + 0.5 * self.width, 0.0, self.width)
             total = total + jump * (u * u / (2.0 * self.width) + np.maximum(r - kink - 0.5 * self.width, 0.0))
@@ -55,7 +55,7 @@ class Rounded(Loss):
         return total
 
     def gradient(self, y: Array, f: Array) -> Array:
-        return self.loss.orientation(y) * self.slope(self.loss.residual(y, f))
+        return np.asarray(self.loss.orientation(y) * self.slope(self.loss.residual(y, f)))
 
     def curvature(self, y: Array, f: Array) -> Array:
         r = self.loss.residual(y, f)
@@ -116,12 +116,12 @@ class NearRows:
     fit_intercept: bool
 
     def predict(self, theta: Array) -> Array:
-        return self.features @ theta[:-1] + theta[-1]
+        return np.asarray(self.features @ theta[:-1] + theta[-1])
 
     def gradient(self, theta: Array, slopes: Array) -> Array:
         """Gradient of the objective when the rows have these slopes (with respect to their residuals)."""
         pull = self.C * self.s * self.loss.orientation(self.y) * slopes
-        gradient = self.penalty * theta + self.linear
+        gradient: Array = self.penalty * theta + self.linear
         gradient[:-1] += self.features.T @ pull
         gradient[-1] = gradient[-1] + pull.sum() if self.fit_intercept else 0.0
         return gradient
@@ -243,7 +243,7 @@ class _Walk:
 
     def _without_equations(self) -> Array:
         """No row is held: a free intercept moves first, alone; at its minimum the weights move."""
-        gradient, direction = self.gradient, np.zeros_like(self.gradient)
+        gradient, direction = self.gradient, np.zeros(len(self.gradient))
         total = float(np.sum(self.strength * np.abs(self.slopes))) + abs(float(self.linear[-1]))
         if abs(gradient[-1]) > 1e-12 * total:
             direction[-1] = -gradient[-1]
@@ -253,7 +253,9 @@ class _Walk:
 
     def _projected(self, vector: Array) -> Array:
         vector = vector - self.Q @ (self.Q.T @ vector)
-        return vector - self.Q @ (self.Q.T @ vector)  # once more: the first removes most, the second the rounding
+        return np.asarray(
+            vector - self.Q @ (self.Q.T @ vector)
+        )  # once more: the first removes most, the second the rounding
 
     def stationary(self, direction: Array) -> bool:
         """Whether the point is the minimum of the present lines."""
@@ -404,7 +406,7 @@ def _least_squares(problem: Problem) -> Array:
     squared = replace(problem, loss=LeastSquares(), linear=None)
     theta = start_coordinates(problem, None)
     sums = newton.run_pass(squared, theta, None, np.arange(problem.n_outputs), None)
-    return theta + newton.newton_step(squared, theta, sums)[0]
+    return np.asarray(theta + newton.newton_step(squared, theta, sums)[0])
 
 
 def _stages(
@@ -443,7 +445,7 @@ def _follow(problem: Problem, theta: Array, width: Array, window: Array) -> Arra
     trial = newton.run_losses(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, step, outputs)
     before = newton.penalised(problem, theta, trial[0])
     after = newton.penalised(problem, theta + step, trial[1])
-    return theta + np.where(after < before, 1.0, 0.0) * step
+    return np.asarray(theta + np.where(after < before, 1.0, 0.0) * step)
 
 
 # -- one output, rows in memory --------------------------------------------------------------------------
@@ -675,7 +677,7 @@ def _typical(problem: Problem, counted: Array, width: float) -> float:
 
 
 def _distance(loss: PiecewiseLinear, r: Array) -> Array:
-    return np.min(np.abs(r[:, None] - loss.kinks), axis=1)
+    return np.asarray(np.min(np.abs(r[:, None] - loss.kinks), axis=1))
 
 
 def _slopes(loss: PiecewiseLinear, r: Array) -> Array:

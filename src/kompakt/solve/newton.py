@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import weighted_gram
+from kompakt.design import Design, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
@@ -131,7 +130,7 @@ def minimise_squares(problem: Problem, start: Array | None = None, settings: Set
 
 def _norm(problem: Problem, theta: Array, at: Sums) -> Array:
     gradient = problem.penalty[:, None] * theta + at.gradient
-    return np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0)
+    return np.asarray(np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1], axis=0))
 
 
 def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
@@ -307,8 +306,10 @@ def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
 
 def penalised(problem: Problem, theta: Array, losses: Array) -> Array:
     """Objective per output from the summed losses (C included)."""
-    total = 0.5 * np.einsum("pl,p,pl->l", theta, problem.penalty, theta) + losses
-    return total if problem.linear is None else total + np.sum(problem.linear * theta, axis=0)
+    total: Array = 0.5 * np.einsum("pl,p,pl->l", theta, problem.penalty, theta) + losses
+    if problem.linear is not None:
+        total = total + np.sum(problem.linear * theta, axis=0)
+    return total
 
 
 def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
@@ -318,7 +319,7 @@ def relative_gradient(problem: Problem, theta: Array, sums: Sums) -> Array:
         gradient = gradient[:-1]
     # the last term keeps the measure sound where every loss and every weight is zero
     scale = np.linalg.norm(theta[:-1], axis=0) + sums.magnitude + 1e-6 * problem.C * problem.mass
-    return np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny)
+    return np.asarray(np.linalg.norm(gradient, axis=0) / np.maximum(scale, np.finfo(float).tiny))
 
 
 def newton_step(
@@ -505,7 +506,7 @@ class _BlockLosses:
         self.s = None if weights is None else block_weights(weights, len(block), outputs).astype(self.dtype, copy=False)
 
     def predict(self, theta: Array) -> Array:
-        f = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
+        f: Array = (self.Phi @ theta[:-1].astype(self.Phi.dtype, copy=False)).astype(self.dtype, copy=False)
         f += theta[-1].astype(self.dtype, copy=False)
         return f
 
@@ -536,7 +537,8 @@ def _loss_sums(loss: Loss, theta: Array, step: Array, outputs: Array, Phi: Array
 
 def predict(Phi: Array, theta: Array) -> Array:
     """Predictions of a block in float64, (rows, L)."""
-    return (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
+    f: Array = (Phi @ theta[:-1].astype(Phi.dtype, copy=False)).astype(np.float64, copy=False) + theta[-1]
+    return f
 
 
 def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:
@@ -586,7 +588,7 @@ class _Line:
         first, second = along(t)
         return self.constant + t * self.quadratic + self.C * float(first), self.quadratic + self.C * float(second)
 
-    def at_all(self, design: Any, function: Any, steps: Array) -> tuple[Array, Array]:
+    def at_all(self, design: Design, function: Callable[..., tuple[Array, ...]], steps: Array) -> tuple[Array, Array]:
         first, second = design.map_reduce(partial(function, steps))
         return self.constant + steps * self.quadratic + self.C * first, self.quadratic + self.C * second
 

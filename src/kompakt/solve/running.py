@@ -46,8 +46,8 @@ class RunningSums:
     def product(self, theta: Array) -> Array:
         """H theta, (m + 1, L)."""
         if len(self.hessian) == 1:
-            return self.hessian[0] @ theta
-        return np.einsum("lpq,ql->pl", self.hessian, theta)
+            return np.asarray(self.hessian[0] @ theta)
+        return np.asarray(np.einsum("lpq,ql->pl", self.hessian, theta))
 
 
 def batch_sums(problem: Problem, theta: Array | None) -> RunningSums:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -64,11 +65,11 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
 def _among(kept: Array, part: Any) -> Array:
     """Positions among the kept rows of rows given by number or by mask."""
     part = np.asarray(part)
-    return part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)])
+    return np.asarray(part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)]))
 
 
 def check_rows(
-    estimator: Any, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
+    estimator: BaseEstimator, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts.
 
@@ -187,7 +188,7 @@ def with_columns(estimator: Any, model: Model) -> Model:
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:
     """Sample weights as float64 of sizes that can be computed with."""
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     refuse_extreme_weights(float(weights.max(initial=0.0)))
     return weights
 
@@ -207,7 +208,9 @@ def _largest(X: Any) -> float:
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool) -> tuple[Data, Kernel]:
+def prepare(
+    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
         return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
@@ -312,7 +315,7 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced":
-        return mass.sum() / (len(classes) * mass)
+        return np.asarray(mass.sum() / (len(classes) * mass))
     if not isinstance(class_weight, dict):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
     known = list(classes)
@@ -332,7 +335,7 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
 LEARNED = ("learn", "ard", "full", "loo")
 
 
-def resolve_kernel(estimator: Any, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
+def resolve_kernel(estimator: BaseEstimator, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:3]) if hasattr(estimator, "refine") else ()
     given = estimator.gamma
@@ -519,7 +522,14 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Fa
 
 
 def first_pass(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
+    estimator: BaseEstimator,
+    source: Source,
+    y: Any,
+    sample_weight: Any,
+    run: Run,
+    *,
+    classifier: bool,
+    needs_target: bool = True,
 ) -> tuple[StreamedRows, list[Facts]]:
     """Check all rows; the rows as they are, and what each task found."""
     if y is not None or sample_weight is not None:
@@ -541,7 +551,7 @@ def first_pass(
 
 
 def prepare_stream(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+    estimator: BaseEstimator, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
 ) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
     rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
@@ -622,7 +632,7 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
 
 
-def set_features(estimator: Any, source: Source) -> None:
+def set_features(estimator: BaseEstimator, source: Source) -> None:
     """The attributes that scikit-learn's validation would set."""
     estimator.n_features_in_ = source.n_features
     if source.feature_names is not None:
@@ -673,7 +683,7 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
         def chance(raw: Raw) -> Array:
             if of_class is None or not isinstance(encode, ClassEncoder):
                 return np.full(len(raw), share)
-            return of_class[encode.labels(raw)]
+            return np.asarray(of_class[encode.labels(raw)])
 
         part = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
         logger.info("the search sees a sample of %d of %d rows", part.n_rows, n)
@@ -710,8 +720,15 @@ def labelled_rows(data: Data) -> StreamedRows:
 
 
 def fit_on_sample(
-    estimator: Any, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool, needs_target: bool = True
-) -> Any:
+    estimator: BaseEstimator,
+    source: Source,
+    y: Any,
+    sample_weight: Any,
+    run: Run,
+    *,
+    classifier: bool,
+    needs_target: bool = True,
+) -> None:
     """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
 
     The estimator has a method `_fit(X, y, sample_weight, run)` for rows in memory. Row numbers among the fitted
@@ -742,4 +759,3 @@ def fit_on_sample(
         found = getattr(estimator, name, None)
         if found is not None:
             setattr(estimator, name, numbers[found])
-    return estimator

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from kompakt.checkpoint import checkpointing, fingerprint
@@ -25,7 +26,7 @@ from kompakt.spec import Data
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9
-    from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks  # type: ignore[assignment]
+    from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks
 
 __all__ = ["CallbackSupportMixin", "InterruptedWarning", "resumed", "running", "unfit", "warn_interrupted"]
 
@@ -55,7 +56,7 @@ class InterruptedWarning(UserWarning):
 
 
 @contextmanager
-def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
+def running(estimator: BaseEstimator, X: Any, y: Any) -> Iterator[Run]:
     """Around a fit: its threads, log and progress; an interrupted one leaves no half-fitted estimator behind."""
     max_time = getattr(estimator, "max_time", None)
     depth = getattr(_under_way, "fits", 0)
@@ -80,7 +81,7 @@ def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
             _under_way.fits = depth
 
 
-def unfit(estimator: Any, keep: tuple[str, ...] = ()) -> None:
+def unfit(estimator: BaseEstimator, keep: tuple[str, ...] = ()) -> None:
     """Remove the fitted attributes of an estimator, but for some."""
     for name in list(vars(estimator)):
         if name.endswith("_") and not name.startswith("_") and name not in keep:
@@ -88,7 +89,7 @@ def unfit(estimator: Any, keep: tuple[str, ...] = ()) -> None:
 
 
 @contextmanager
-def _watching(estimator: Any, X: Any, y: Any) -> Iterator[Listener | None]:
+def _watching(estimator: BaseEstimator, X: Any, y: Any) -> Iterator[Listener | None]:
     """Callbacks where the estimator has some, else a bar where there is a terminal."""
     if not getattr(estimator, "_skl_callbacks", None):
         with showing(type(estimator).__name__) as bar:
@@ -110,7 +111,7 @@ class _CallbackListener:
     Tasks inside a step are not reported: whether a step has some is known only once it has begun.
     """
 
-    def __init__(self, estimator: Any, root: Any, X: Any, y: Any) -> None:
+    def __init__(self, estimator: BaseEstimator, root: Any, X: Any, y: Any) -> None:
         self.root, self.facts = root, {"estimator": estimator, "X": X, "y": y}
         self.depth = 0
         self.reported = -1  # the depth of the task that is reported
@@ -150,7 +151,7 @@ class _CallbackListener:
         self.depth -= 1
 
 
-class _AboveBar(logging.StreamHandler):
+class _AboveBar(logging.StreamHandler[TextIO]):
     """Records on standard error, above the bar where one is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -177,7 +178,7 @@ def _verbose_log(verbose: int) -> Iterator[None]:
 
 
 @contextmanager
-def resumed(estimator: Any, path: Any, data: Data, run: Run) -> Iterator[Run]:
+def resumed(estimator: BaseEstimator, path: Any, data: Data, run: Run) -> Iterator[Run]:
     """The run with a checkpoint at `path`, to go on from what is there; the run itself where `path` is None.
 
     A fit with ``random_state=None`` has drawn its key before it was killed: the one that resumes takes it over.
@@ -190,7 +191,7 @@ def resumed(estimator: Any, path: Any, data: Data, run: Run) -> Iterator[Run]:
         yield replace(run, key=int(run.step("seed", lambda: run.key)))
 
 
-def _identity(estimator: Any, data: Data) -> dict[str, Any]:
+def _identity(estimator: BaseEstimator, data: Data) -> dict[str, Any]:
     """Data and parameters of a fit as plain values by name."""
     rows = data.rows
     identity: dict[str, Any] = {"estimator": type(estimator).__name__}
@@ -233,7 +234,7 @@ def _text(name: str, value: Any) -> str:
     return f"{type(value).__name__} {digest}"
 
 
-def warn_interrupted(estimator: Any, what: str, stacklevel: int) -> None:
+def warn_interrupted(estimator: BaseEstimator, what: str, stacklevel: int) -> None:
     """Say that a fit was ended by Ctrl-C and what is kept."""
     warnings.warn(
         f"{type(estimator).__name__}: interrupted; {what}. The estimator is usable, its converged_ is False. "
