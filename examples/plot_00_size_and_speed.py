@@ -107,8 +107,9 @@ for axis, column, label in ((axes[0], 0, "kB of the stored model"), (axes[1], 1,
             values[:, column], values[:, 2], style, color=colour, label=name, markersize=9 if name == "SVC" else 6
         )
     axis.set(xscale="log", xlabel=label)
+    axis.xaxis.set_major_formatter("{x:g}")
     axis.grid(alpha=0.3)
 axes[0].set_ylabel("test error (%)")
 axes[0].set_ylim(bottom=0)
-axes[1].legend(fontsize="small")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize="small")
 plt.show()
