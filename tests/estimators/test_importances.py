@@ -1,4 +1,4 @@
-"""`feature_importances_`: what learned widths and maps say of the features, for scikit-learn's selectors of features."""
+"""`feature_importances_`: what learned widths and maps say of the features; scikit-learn's selectors use them."""
 
 import numpy as np
 import pytest
