@@ -1,7 +1,7 @@
 """Tables and figures of docs/papers and the README's picture, from stored measurements.
 
     python docs/results.py             # the tables and figures whose measurements are in benchmarks/results
-    python docs/results.py --picture   # also trains the machines of the README's picture
+    python docs/results.py --picture   # also trains the models of the pictures of the README and of the first page
 
 Tables stand between ``<!-- table NAME: begin -->`` and ``<!-- table NAME: end -->`` and are replaced, so that they say
 what was measured.  The measurements come from the scripts that each page
@@ -205,7 +205,7 @@ def draw_fixed_size() -> None:
 
 
 def draw_picture() -> None:
-    """The README's picture: the machines of `make demo` on the checkerboard."""
+    """The picture of the first page: the models of `make demo` on the checkerboard."""
     import matplotlib.pyplot as plt
     from sklearn.svm import SVC
 
@@ -228,6 +228,18 @@ def draw_picture() -> None:
         title = f"{name}: {len(vectors):,} vectors, test error {error:.2f} %"
         panel.set(title=title, xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[], yticks=[])
     save(figure, "boundaries.png")
+
+
+def draw_digits() -> None:
+    """The README's picture: the figure of the gallery's first example."""
+    import runpy
+
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "kompakt"  # the same figure gives the same file
+    runpy.run_path(str(DOCS.parent / "examples" / "plot_00_size_and_speed.py"))
+    plt.savefig(IMAGES / "digits.svg", metadata={"Date": None})
+    plt.close()
 
 
 def peers_points() -> str:
@@ -299,6 +311,7 @@ def main() -> None:
     draw_fixed_size()
     if "--picture" in sys.argv:
         draw_picture()
+        draw_digits()
 
 
 if __name__ == "__main__":

@@ -62,12 +62,12 @@ ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
 # ==============================================  ==========================================
 # the least error for a number of vectors         `CompactSVC`, `CompactSVR`
 # vectors that are rows of your data              the same with `refine=False`, or `SpSVC`
-# a model that grows until it is good enough    `FEESVC`, `FEESVR`, `SpSVC`
+# a model that grows until it is good enough      `FEESVC`, `FEESVR`, `SpSVC`
 # C and width found by exact cross-validation     `FixedSizeLSSVC`, `FixedSizeLSSVR`
 # features for a linear method of your own        `GreedyProjection`
 # a discriminant with class-wise covariances      `KernelFisher`, `ProjectedKernelFisher`
 # the exact SVM, on fewer rows                    `LocalSamplingSVC`, `CGLQSVC`
-# fewer vectors for a model you already have    `compress`
+# fewer vectors for a model you already have      `compress`
 # ==============================================  ==========================================
 #
 # The two that reduce the training set keep an exact SVM's habit of many support vectors: they save training time,

@@ -1,4 +1,4 @@
-"""Every Python block of the README and of docs/ runs, page by page, as a reader would run it; so do the examples."""
+"""Every Python and console block of the README and of docs/ runs, page by page, as for a reader; so do the examples."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import importlib
 import inspect
 import re
 import runpy
+import shlex
+import shutil
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import kompakt
+from kompakt.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE = {"_build", "gallery", "generated", "backreferences"}  # by `make docs`
@@ -24,21 +29,78 @@ EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 REFERENCE = (ROOT / "docs" / "api" / "index.rst").read_text()
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(python|console)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+def run_console(block: str, capsys) -> None:
+    """Run the commands of a block; the lines below a command are parts of what it prints, with ... for what may differ.
+
+    A comment with the words "exit code" and a number says how a command ends; otherwise it must end with 0.
+    """
+    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE):
+        if command.startswith(("python -m pip", "pip", "make")):
+            continue
+        code = re.search(r"# .*exit code (\d+)", command)
+        words = shlex.split(command, comments=True)
+        capsys.readouterr()
+        if words[0] == "kompakt":
+            try:
+                ended = main(words[1:])
+            except SystemExit as stop:
+                ended = stop.code
+            captured = capsys.readouterr()
+            printed = captured.out + captured.err
+        else:
+            if shutil.which("cc") is None:
+                continue
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+            ended, printed = done.returncode, done.stdout + done.stderr
+        assert ended == (int(code[1]) if code else 0), f"{command}\n{printed}"
+        for line in output.splitlines():
+            pattern = ".*".join(map(re.escape, line.split("...")))
+            assert re.search(f"^{pattern}$", printed, flags=re.MULTILINE), f"{command} printed no {line!r}:\n{printed}"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
-def test_blocks_run(page, tmp_path, monkeypatch):
+def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     script = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", script)  # where pickle looks for the classes of a script
-    for number, block in enumerate(blocks(page)):
-        exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), script.__dict__)
+    for number, (language, block) in enumerate(blocks(page)):
+        if language == "console":
+            pytest.importorskip("pyarrow", reason="the command line reads tables; needs the extra cli")
+            run_console(block, capsys)
+        else:
+            exec(compile(block, f"{page.name}, block {number}", "exec", dont_inherit=True), script.__dict__)
+
+
+def test_the_tutorial_goes_from_a_file_to_c_code():
+    commands = "".join(block for language, block in blocks(ROOT / "docs" / "tutorial.md") if language == "console")
+    for command in ("auto", "predict", "inspect", "report", "export"):
+        assert f"$ kompakt {command} " in commands
+
+
+def test_the_page_of_installation_names_the_extras_and_what_they_bring():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    text = (ROOT / "docs" / "installation.md").read_text()
+    rows = {
+        name: line.split("|")[2]
+        for line in text.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    assert set(rows) == set(declared)
+    for name in ("fast", "cli", "plot", "report", "onnx", "dask", "zarr"):
+        brought = {re.split(r"[<>=;\[ ]", requirement)[0] for requirement in declared[name]}
+        assert {word.strip() for word in rows[name].split(",")} == brought, name
+    for page in ("README.md", "docs/installation.md"):
+        for extras in re.findall(r"\.\[([\w,]+)\]", (ROOT / page).read_text()):
+            assert set(extras.split(",")) <= set(declared)
 
 
 def test_the_readme_has_something_to_run():

@@ -15,6 +15,7 @@ from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
+from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, OneClassSVM
@@ -22,7 +23,8 @@ from sklearn.svm import SVC, OneClassSVM
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GridSearch, KernelFisher, LocalSamplingSVC, SpSVC, report
 from kompakt.kernels import Linear
-from kompakt.reporting.measure import measure, nested_models, reliability, subject_of
+from kompakt.reporting.measure import measure, nested_models, reliability, subject_of, worst_rows
+from kompakt.reporting.text import number
 from kompakt.reporting.training import search_of, timings_of
 from kompakt.search.fee import FeeSearch, Point
 
@@ -203,7 +205,7 @@ def test_figures_have_names_and_are_the_same_again(tmp_path):
         with matplotlib.rc_context(settings):
             report(machine, iris.data, iris.target, tmp_path / "page.html")
         found.append(re.findall("<svg.*?</svg>", (tmp_path / "page.html").read_text(encoding="utf-8"), re.S))
-    assert len(found[0]) == 4
+    assert len(found[0]) == 6
     assert found[0] == found[1]
     reader, *_ = read(tmp_path / "page.html")
     pictures = [attributes for tag, attributes in reader.seen if tag == "svg"]
@@ -394,3 +396,52 @@ def test_directions_of_a_learned_map(page):
     loadings = dict(re.findall(r"(first|second|noise a|noise b) ([+-]\d\.\d\d)", shown))
     assert {name for name, value in loadings.items() if abs(float(value)) > 0.5} == {"first", "second"}
     assert float(loadings["first"]) * float(loadings["second"]) < 0
+
+
+def test_errors_in_detail_are_those_of_scikit_learn(page):
+    machine = CompactSVC(8, random_state=0).fit(X[:120], y[:120])
+    _, _, text = page(machine, X[120:], y[120:])
+    Xt, yt = X[120:], y[120:]
+    guess, scores = machine.predict(Xt), machine.decision_function(Xt)
+    for k in (0, 1):
+        precision, recall = (metric(yt, guess, pos_label=k) for metric in (precision_score, recall_score))
+        area = roc_auc_score(yt == k, scores if k else -scores)
+        average = average_precision_score(yt == k, scores if k else -scores)
+        row = f"{k} {np.sum(yt == k)} {100 * precision:.1f} % {100 * recall:.1f} %"
+        assert row in text
+        assert f"{area:.3f} {average:.3f}" in text
+    wrong = np.flatnonzero(guess != yt)
+    worst = wrong[np.argmax(np.abs(scores[wrong]))]
+    assert f"counted from 0 row of X true predicted lead of the wrong class {worst} {yt[worst]} {guess[worst]}" in text
+
+
+def test_errors_in_detail_of_a_regressor(page):
+    t = np.sin(2 * X[:, 0]) + X[:, 1]
+    machine = CompactSVR(5, refine=False, random_state=0).fit(X[:120], t[:120])
+    residuals = np.abs(t[120:] - machine.predict(X[120:]))
+    _, _, text = page(machine, X[120:], t[120:])
+    assert f"mean absolute error {number(residuals.mean())}" in text
+    assert f"predicted error {np.argmax(residuals)} {number(t[120:][np.argmax(residuals)])}" in text
+
+
+def test_errors_in_detail_with_classes_that_are_missing_or_unknown(page):
+    iris = load_iris()
+    machine = CompactSVC(6, refine=False, random_state=0).fit(iris.data, iris.target)
+    targets = iris.target[:100].copy()
+    targets[:3] = 7
+    _, _, text = page(machine, iris.data[:100], targets)
+    assert "7 3 0.0 % 0.0 % 0.0 % ? ?" in text  # in y, not in the model
+    assert "2 0 0.0 % 0.0 % 0.0 % ? ?" in text  # in the model, not in y
+    only = CompactSVC(6, refine=False, random_state=0).fit(X, y)
+    _, _, text = page(only, X[y == 1], y[y == 1])
+    assert "Errors in detail" in text
+
+
+def test_worst_rows_are_numbered_among_all_given_rows(tmp_path):
+    machine = SpSVC(4, random_state=0).fit(X, y)
+    subject = subject_of(machine, X, y, 60, 0)
+    outputs = subject.model.outputs(subject.X)
+    assert worst_rows(subject, outputs)
+    for row, truth, said, lead in worst_rows(subject, outputs):
+        assert (str(y[row]), str(machine.predict(X[[row]])[0])) == (truth, said)
+        np.testing.assert_allclose(abs(machine.decision_function(X[[row]])[0]), lead, rtol=1e-6)

@@ -209,6 +209,9 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     dual_coef_ : ndarray of shape (n_outputs, n_basis_)
     intercept_ : ndarray of shape (n_outputs,)
     classes_ : ndarray of shape (n_classes,)
+    feature_importances_ : ndarray of shape (n_features,)
+        Where there is, or could be, one width per feature or a map: the share of every feature in the kernel's squared
+        distances, which is its width times its variance in the training rows. Sums to 1.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, gamma_, kernel_, model_
 
     Examples
@@ -253,7 +256,7 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     Attributes
     ----------
     basis_vectors_, basis_indices_, dual_coef_, intercept_, n_basis_, n_iter_, converged_, n_kernel_evals_,
-    objective_, jitter_, history_, gamma_, kernel_, model_
+    objective_, jitter_, history_, gamma_, kernel_, model_, feature_importances_
         As for `CompactSVC`.
 
     Examples

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from kompakt.plots.curves import SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
-from kompakt.reporting.measure import MOMENT_ROWS, Measurements, Reliability, Subject, dense, moments_of
+from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, dense, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
 
@@ -65,6 +65,7 @@ def draw_figures(
     order: Array,
     relevant: Array,
     reliability: Reliability,
+    by_class: ClassErrors | None,
     search: Search | None,
     size_errors: SizeErrors | None,
     image_shape: tuple[int, int] | None,
@@ -95,6 +96,14 @@ def draw_figures(
         if search is not None:
             figures["search"] = _search(search)
         figures["calibration"] = _calibration(reliability, subject)
+        if by_class is not None and by_class.roc:
+            names = [shortened(one, 16) for one in subject.classes]
+            axes = "false alarms (% of the other rows)", "recall (%)"
+            figures["roc"] = _curves("roc", by_class.roc, by_class.roc_area, names, axes)
+            axes = "recall (%)", "precision (%)"
+            figures["precision"] = _curves(
+                "precision", by_class.precision_recall, by_class.average_precision, names, axes
+            )
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
             figures["vectors"] = _vectors(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
@@ -260,6 +269,17 @@ def _search(search: Search) -> Markup:
             figure.colorbar(dots, label="error").ax.collections[0].set_rasterized(True)  # one image, not 256 paths
     said = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
     return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
+
+
+def _curves(
+    name: str, curves: dict[int, tuple[Array, Array]], areas: Array, classes: list[str], labels: tuple[str, str]
+) -> Markup:
+    figure, ax = _new()
+    for number_, (k, (x, y)) in enumerate(curves.items()):
+        ax.plot(100 * x, 100 * y, color=colour(number_), label=f"{classes[k]}: area {areas[k]:.3f}")
+    ax.set(xlabel=labels[0], ylabel=labels[1], xlim=(-2, 102), ylim=(-2, 102))
+    ax.legend(loc="lower right" if name == "roc" else "lower left")
+    return inline_svg(figure, f"{name}-figure", f"{labels[1]} against {labels[0]}")
 
 
 def _calibration(found: Reliability, subject: Subject) -> Markup:

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.linalg import lstsq
-from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.metrics import (
+    auc,
+    average_precision_score,
+    mean_absolute_error,
+    mean_squared_error,
+    precision_recall_curve,
+    precision_recall_fscore_support,
+    r2_score,
+    roc_curve,
+)
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
@@ -51,6 +60,7 @@ class Subject:
     classes: list[str]  # names of the class numbers; empty for regression
     counts: Array  # rows of each class, among all given
     feature_names: list[str]
+    numbers: Array  # of the rows, among all given
 
     @property
     def n_rows(self) -> int:
@@ -113,11 +123,12 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
         y, classes = _class_numbers(model, y, notes)
         counts = np.bincount(y, minlength=len(classes))
     n = X.shape[0]
+    kept = np.arange(n)
     if n > max_rows:
         kept = np.sort(np.random.default_rng(seed).choice(n, max_rows, replace=False))
         X, y = X[kept], y[kept]
         notes.append(f"Measured on {max_rows:,} of the {n:,} given rows, drawn at random.")
-    return Subject(model, estimator, name, notes, X, y, n, classes, counts, names)
+    return Subject(model, estimator, name, notes, X, y, n, classes, counts, names, kept)
 
 
 def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, list[str]]:
@@ -331,6 +342,82 @@ def predicted_numbers(model: Model, scores: Array) -> Array:
     if model.kind == "outlier":
         return (scores >= 0).astype(np.intp)
     return (scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)
+
+
+# -- errors in detail ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassErrors:
+    """How well each of the K classes is found; NaN where its rows, or all other rows, are missing."""
+
+    precision: Array  # (K,)
+    recall: Array
+    f1: Array
+    rows: Array
+    roc_area: Array  # of the class against the others, by its decision values
+    average_precision: Array
+    roc: dict[int, tuple[Array, Array]]  # false alarms, recall: of the second of two classes, or of the hardest ones
+    precision_recall: dict[int, tuple[Array, Array]]  # recall, precision
+
+
+def class_errors(subject: Subject, outputs: Array, most_curves: int = 4, most_points: int = 200) -> ClassErrors:
+    """Precision, recall, and the areas under the curves of every class against the others.
+
+    Curves are those of the second of two classes, or of the classes with the smallest areas, in at most `most_points`
+    points each.
+    """
+    model, y, K = subject.model, subject.y, len(subject.classes)
+    scores = model.scores(outputs)
+    guess = predicted_numbers(model, scores)
+    precisions, recalls, f1, rows = precision_recall_fscore_support(y, guess, labels=np.arange(K), zero_division=0.0)
+    by_class = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    area, average = np.full(K, np.nan), np.full(K, np.nan)
+    roc, recalled = {}, {}
+    for k in range(min(K, by_class.shape[1])):
+        own = y == k
+        if own.any() and not own.all():
+            false_alarms, hits, _ = roc_curve(own, by_class[:, k])
+            precision, recall, _ = precision_recall_curve(own, by_class[:, k])
+            area[k], average[k] = auc(false_alarms, hits), average_precision_score(own, by_class[:, k])
+            some, few = (np.unique(np.linspace(0, len(x) - 1, most_points).astype(int)) for x in (hits, recall))
+            roc[k], recalled[k] = (false_alarms[some], hits[some]), (recall[few], precision[few])
+    drawn = [1] if K == 2 and 1 in roc else sorted(sorted(roc, key=lambda k: area[k])[:most_curves])
+    curves = {k: roc[k] for k in drawn}, {k: recalled[k] for k in drawn}
+    return ClassErrors(precisions, recalls, f1, rows, area, average, *curves)
+
+
+def absolute_error(subject: Subject, outputs: Array) -> float:
+    """Mean absolute error of a regressor."""
+    return float(mean_absolute_error(subject.y, outputs))
+
+
+def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[int, Any, Any, float]]:
+    """The rows that the model gets most wrong: number among the given rows, truth, prediction, and by how much.
+
+    Of a classifier, wrong labels with the largest lead of the predicted class over the true one (of two classes, the
+    decision value); of a regressor the largest residuals, each of the output where it is largest.
+    """
+    y, rows = subject.y, np.arange(subject.n_rows)
+    if not subject.classes:
+        residuals = y - outputs
+        column = np.argmax(np.abs(residuals), axis=1)
+        by = np.abs(residuals[rows, column])
+        order = np.argsort(-by, kind="stable")[:most]
+        return [
+            (int(subject.numbers[i]), float(y[i, column[i]]), float(outputs[i, column[i]]), float(by[i])) for i in order
+        ]
+    scores = subject.model.scores(outputs)
+    guess = predicted_numbers(subject.model, scores)
+    if scores.ndim == 1:
+        lead = np.abs(scores)
+    else:
+        known = y < scores.shape[1]  # a label that the model does not know has no decision value
+        lead = scores[rows, guess] - np.where(known, scores[rows, np.where(known, y, 0)], 0.0)
+    wrong = np.flatnonzero(guess != y)
+    order = wrong[np.argsort(-lead[wrong], kind="stable")[:most]]
+    names = subject.classes
+    return [(int(subject.numbers[i]), names[y[i]], names[guess[i]], float(lead[i])) for i in order]
 
 
 # -- calibration ---------------------------------------------------------------------------------------------------

@@ -118,12 +118,13 @@ def report(
         clock.append(("smaller machines", time.perf_counter()))
         measured = measure.measure(models, subject)
         reliability = measure.reliability(subject, measured.outputs)
+        by_class = measure.class_errors(subject, measured.outputs) if subject.classes else None
         clock.append(("errors and times", time.perf_counter()))
         relevance = measure.relevance_of(subject)
         relevant = measure.features_by_relevance(subject, relevance)
         search, size_errors = training.search_of(fitted), training.size_errors_of(fitted)
         figures, places = draw_figures(
-            subject, measured, order, relevant, reliability, search, size_errors, image_shape
+            subject, measured, order, relevant, reliability, by_class, search, size_errors, image_shape
         )
         clock.append(("pictures", time.perf_counter()))
     error_text = text.percent if subject.classes else text.number
@@ -171,6 +172,9 @@ def report(
         interval=np.clip(measure.wilson(measured.errors[-1], subject.n_rows), 0.0, 1.0) if subject.classes else None,
         confusion=confusion,
         reliability=reliability,
+        by_class=[] if by_class is None else _class_table(subject, by_class),
+        absolute_error=None if subject.classes else measure.absolute_error(subject, measured.outputs),
+        worst=measure.worst_rows(subject, measured.outputs),
         figures=figures,
         vectors=_vector_table(subject, order),
         own_seconds=[(name, end - start, text.seconds(end - start)) for (_, start), (name, end) in pairwise(clock)],
@@ -230,6 +234,17 @@ def _confusion(names: list[str], counts: Array) -> dict[str, Any]:
         "cells": [[text.count(cell) for cell in one.ravel()] for one in counts],
         "shares": np.round(shares, 3).reshape(len(counts), -1).tolist(),
     }
+
+
+def _class_table(subject: Subject, found: measure.ClassErrors) -> list[list[str]]:
+    """Name, rows, precision, recall, F1 and areas of the classes; of many, those that are found worst."""
+    hardest = np.argsort(np.where(found.rows > 0, found.f1, np.inf), kind="stable")[:_MOST_CLASSES]
+    table = []
+    for k in np.sort(hardest):
+        shares = [text.percent(part[k]) for part in (found.precision, found.recall, found.f1)]
+        areas = ["?" if np.isnan(part[k]) else f"{part[k]:.3f}" for part in (found.roc_area, found.average_precision)]
+        table.append([subject.classes[k], text.number(found.rows[k]), *shares, *areas])
+    return table
 
 
 def _class_counts(subject: Subject) -> list[tuple[str, int, str]]:
