@@ -70,6 +70,7 @@ def main() -> int:
     results: dict[str, Any] = {}
     if options.results.exists() and not options.fresh:
         results = json.loads(options.results.read_text())
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * options.minutes
     while time.monotonic() < until:
         for name in options.only:

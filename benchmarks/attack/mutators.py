@@ -181,7 +181,8 @@ def mutate_csv(raw: bytes, rng: np.random.Generator) -> bytes:
 ARRAY_WORDS = [
     b"'descr'", b"'shape'", b"'fortran_order'", b"<f8", b">f8", b"|O", b"<U9", b"|V0", b"<c16", b"<f2", b"<i8", b"True",
     b"False", b"()", b"(0, 3)", b"(3,)", b"(-1, 3)", b"(2147483648, 2147483648)", b"(20, 3)", b"None", b"[[[[",
-    b"(" * 300, b"}", b"{", b"\"", b"\\", b"\n", b"0x10", b"1_0", b"nan", b"\xff", b"\0", b"X.npy", b"indptr.npy", b"PK\x01\x02",
+    b"(" * 300, b"}", b"{", b"\"", b"\\", b"\n", b"0x10", b"1_0", b"nan", b"\xff", b"\0", b"X.npy",
+    b"indptr.npy", b"PK\x01\x02",
 ]  # fmt: skip
 
 
