@@ -312,7 +312,7 @@ TARGETS = {
         _read_for_command, _mutate_rows, lambda: [*_csv_samples(), *_svmlight_samples()], _refusals_of_commands()
     ),
     "array files": Target(_read_arrays, mutators.mutate_arrays, _array_samples, (ValueError,)),
-    "Parquet rows": Target(_read_parquet, mutators.mutate_bytes, _parquet_samples, (ValueError, OSError), ".parquet"),
+    "Parquet rows": Target(_read_parquet, mutators.mutate_bytes, _parquet_samples, (ValueError,), ".parquet"),
     "checkpoints": Target(_resume, mutators.mutate_model_file, _checkpoints, _refusals_of_checkpoints()),
     "numbers": Target(_fit_odd_numbers, _seed_of_numbers, lambda: [b"kompakt."], (ValueError,)),
 }

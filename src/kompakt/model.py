@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import get_coding
-from kompakt.data import ArrayRows, RowBlock
+from kompakt.data import ArrayRows
 from kompakt.data.checks import refuse_non_finite
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
@@ -145,23 +145,24 @@ class Model:
         `finish` gives one entry per row, and the entry of a row depends on its own outputs only.
         """
         X = self._checked(X)
-        like = self._transformed(X[:0])
-        offset = None if self.offset is None or sparse.issparse(like) else self.offset.astype(like.dtype)
-        Z = self.basis if offset is None else self.basis - offset
-        # distances of sparse rows are formed in float64 (see `ArrayRows`)
-        dtype = np.float64 if sparse.issparse(like) else np.result_type(like.dtype, np.float32)
-        weights = self.weights.astype(dtype, copy=False)
-
-        def one(block: RowBlock) -> Array:
-            rows = self._transformed(block.X, block.start)
-            rows = rows if offset is None else rows - offset
-            return finish(np.asarray(self.kernel.block(rows, Z) @ weights + self.intercept))
-
         n, (m, L) = X.shape[0], self.weights.shape
+        if n * m <= 1 << 15:  # too little work to wake threads for
+            return finish(self._block_outputs(X, 0))
         entry = finish(np.zeros((1, L)))
-        little = n * m <= 1 << 15  # too little work to wake threads for
-        block_rows = max(n, 1) if little else min(1024, max(16, _BLOCK_VALUES // max(m, L, 1)))
-        return ArrayRows(X).collect(one, block_rows, np.empty((n, *entry.shape[1:]), entry.dtype))
+        block_rows = min(1024, max(16, _BLOCK_VALUES // max(m, L)))
+        out = np.empty((n, *entry.shape[1:]), entry.dtype)
+        return ArrayRows(X).collect(lambda block: finish(self._block_outputs(block.X, block.start)), block_rows, out)
+
+    def _block_outputs(self, X: Any, first: int) -> Array:
+        """Raw outputs of checked rows, the first of them being number `first`."""
+        X = self._prepared(X, first)
+        Z, dtype = self.basis, np.dtype(np.float64)  # distances of sparse rows are formed in float64
+        if not sparse.issparse(X):
+            dtype = np.result_type(X.dtype, np.float32)
+            if self.offset is not None:
+                offset = self.offset.astype(X.dtype, copy=False)
+                X, Z = X - offset, Z - offset
+        return np.asarray(self.kernel.block(X, Z) @ self.weights.astype(dtype, copy=False) + self.intercept)
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
@@ -222,9 +223,12 @@ class Model:
             raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
         return X
 
-    def _transformed(self, X: Any, first: int = 0) -> Any:
-        """Rows as the kernel sees them, the first of them being number `first` in messages."""
-        X = self._checked(X)
+    def _transformed(self, X: Any) -> Any:
+        """Rows as the kernel sees them."""
+        return self._prepared(self._checked(X), 0)
+
+    def _prepared(self, X: Any, first: int) -> Any:
+        """Checked rows as the kernel sees them, the first of them being number `first` in messages."""
         X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
