@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from benchmarks.mutators import mutate_model_file
+from benchmarks.attack.mutators import mutate_model_file
 
 from kompakt import checkpoint
 from kompakt.basis.refine import Replay

@@ -69,8 +69,7 @@ def test_any_finite_rows_give_finite_predictions_or_a_named_error(name, data):
     try:
         machine = fitted(name, X, y)
         predicted = machine.predict(X)
-    except ValueError as error:
-        assert str(error)  # noqa: PT017 -- either outcome is right
+    except ValueError:
         return
     if name in REGRESSORS:
         assert np.isfinite(predicted).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.attack.files import TARGETS, damaged
 from scipy import sparse
 
 from kompakt import open_rows
@@ -43,6 +44,22 @@ def test_the_command_says_which_file_is_damaged(damage, tmp_path, capsys):
     path.write_bytes(damage)
     assert main(["train", str(path), str(tmp_path / "m.kompakt"), "--target", "0"]) == 3
     assert str(path) in capsys.readouterr().err
+
+
+def test_damaged_parquet_files_are_value_errors_that_name_the_file(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = str(tmp_path / "rows.parquet")
+    for case in (738, *range(60)):  # the first was a NotImplementedError
+        with open(path, "wb") as file:
+            file.write(damaged(TARGETS["Parquet rows"], case))
+        try:
+            rows = open_rows(path, target="label")
+            rows.read(0, rows.n_rows)
+        except ValueError as error:
+            found = str(error)
+        else:
+            found = path
+        assert path in found
 
 
 def test_arrays_without_dimensions_are_no_rows(tmp_path):

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import pytest
 import sklearn
-from benchmarks.scale.checkpoint_kills import Trainer, same
+from benchmarks.attack.checkpoint_kills import Trainer, same
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics.pairwise import linear_kernel
@@ -113,7 +113,7 @@ def test_resumed_fits_give_the_same_machine(name, data, tmp_path, monkeypatch):
 
 
 def test_killed_processes(tmp_path):
-    """A slice of benchmarks/scale/checkpoint_kills.py: three kills of one fit, one after the other."""
+    """A slice of benchmarks/attack/checkpoint_kills.py: three kills of one fit, one after the other."""
     machine = "kompakt.CompactSVC(n_basis=20, refine=kompakt.Refinement(40), random_state=0)"
     path = tmp_path / "fit.checkpoint"
     with Trainer(2000, tmp_path) as trainer:

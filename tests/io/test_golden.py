@@ -1,13 +1,14 @@
 """Files written by every released version of the format still load, to the same predictions."""
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kompakt
-from kompakt.io import read_header
+from kompakt.io import container, read_header
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPECTED = json.loads((GOLDEN / "v1.json").read_text())
@@ -24,6 +25,17 @@ def test_version_1_predicts_as_when_it_was_written(name):
         np.testing.assert_array_equal(model.predict(X), expected["predict"])
     if "proba" in expected:
         np.testing.assert_allclose(model.predict_proba(X), expected["proba"], rtol=1e-9)
+
+
+def test_every_version_of_the_format_has_a_stored_file():
+    """Whoever raises the version stores files of it here, and keeps those of the versions before."""
+    for version in range(1, container.VERSION + 1):
+        stored = sorted(GOLDEN.glob(f"v{version}_*.kompakt"))
+        assert stored, f"no model file of version {version} in {GOLDEN}"
+        for path in stored:
+            assert struct.unpack_from("<I", path.read_bytes(), 8)[0] == version
+            model = kompakt.load(path)
+            assert len(model.predict(np.zeros((2, model.n_features)))) == 2
 
 
 def test_version_1_keeps_every_field():

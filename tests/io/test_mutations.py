@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.mutators import mutate_libsvm, mutate_model_file
+from benchmarks.attack.mutators import mutate_libsvm, mutate_model_file
 
 import kompakt
 from kompakt.io import ModelFileError, read_header, read_libsvm, to_model

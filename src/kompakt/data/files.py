@@ -12,6 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -774,6 +775,17 @@ class _TableSource(_FileChunks):
         self.has_weight, self.feature_names = bool(self._columns.weights), tuple(self._columns.features)
 
 
+@contextmanager
+def _parquet_errors(path: str) -> Iterator[None]:
+    """Errors of pyarrow as a ValueError that names the file; those of the disk stay."""
+    try:
+        yield
+    except (pyarrow_module("pyarrow").ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{path} is a damaged Parquet file: {error}. Write it again.") from error
+
+
 class ParquetSource(_TableSource):
     """Rows of Parquet files, decoded one row group at a time.
 
@@ -806,7 +818,7 @@ class ParquetSource(_TableSource):
         self.name, self.scale = named(paths), scale
         groups: list[tuple[Part, int]] = []
         for path in paths:
-            with parquet.ParquetFile(path) as file:
+            with _parquet_errors(path), parquet.ParquetFile(path) as file:
                 here, metadata = file.schema_arrow, file.metadata
             if path == paths[0]:
                 schema, self._columns = here, TableColumns(list(here.names), target, weight, columns, path)
@@ -828,9 +840,9 @@ class ParquetSource(_TableSource):
 
     def load(self, chunk: int) -> Raw:
         path, group, _ = self._chunks[chunk]
-        with pyarrow_module("pyarrow.parquet").ParquetFile(path) as file:
+        with _parquet_errors(path), pyarrow_module("pyarrow.parquet").ParquetFile(path) as file:
             table = file.read_row_group(group, columns=self._columns.all, use_threads=False)
-        return self._columns.raw(table, self.dtype)
+            return self._columns.raw(table, self.dtype)
 
 
 class CsvSource(_TableSource):

@@ -1,6 +1,6 @@
 """SIGKILL of the training process at random moments, with checkpoints on: does every fit resume to the same machine?
 
-    python -m benchmarks.scale.checkpoint_kills [--quick] [--fresh]
+    python -m benchmarks.attack.checkpoint_kills [--quick] [--fresh]
 
 For every machine an undisturbed fit is timed.  Then training processes are killed at moments drawn from that time; a
 second process resumes each from its checkpoint, and its machine must be the undisturbed one to the last bit.

@@ -1,16 +1,14 @@
 """Damaged files through every reader: no crash, no hang, little memory, and no exception that is not documented.
 
-    python -m benchmarks.fuzz            # 200,000 model files and 200,000 files of rows, and more
-    python -m benchmarks.fuzz --quick    # 2,000 of each kind
-
-Each case is a sound file that a seeded mutator has changed (benchmarks/mutators.py); the case number alone makes it
-again: `damaged(TARGETS["model files"], 17)`.  Batches run in forked processes under a limit on memory, with a timer of
-processor seconds for each case and a watchdog for the batch.
+Each case is a sound file that a seeded mutator has changed (benchmarks/attack/mutators.py); the case number alone makes
+it again: `damaged(TARGETS["model files"], 17)`.  Batches run in forked processes under a limit on memory, with a timer
+of processor seconds for each case and a watchdog for the batch.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import io
 import json
 import mmap
 import os
@@ -18,22 +16,22 @@ import resource
 import select
 import signal
 import struct
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from scipy import sparse
 
-from benchmarks import mutators
-from benchmarks.harness import Run, at_most
+from benchmarks.attack import mutators
 from kompakt.io import ModelFileError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261115
 MAX_SECONDS = 2.0  # of the processor, per case
 MAX_BYTES = 512 << 20  # beyond what the process had before the batch
@@ -119,6 +117,107 @@ def _read_csv(path: str) -> None:
     rows.read(0, rows.n_rows)
 
 
+def _read_arrays(path: str) -> None:
+    from kompakt import open_rows
+
+    rows = open_rows(path, format="npy" if Path(path).read_bytes().startswith(b"\x93") else "npz")
+    rows.read(0, rows.n_rows)
+
+
+def _read_parquet(path: str) -> None:
+    from kompakt import open_rows
+
+    rows = open_rows(path, format="parquet", target="label")
+    rows.read(0, rows.n_rows)
+
+
+def _small_fit(path: str | None) -> Any:
+    """A fit of half a second or less, with a checkpoint."""
+    from kompakt import CompactSVC, Refinement
+
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    return CompactSVC(n_basis=4, refine=Refinement(3), random_state=0, n_jobs=1).fit(X, y, checkpoint=path)
+
+
+def _resume(path: str) -> None:
+    """A fit that goes on from a checkpoint must end in the machine that it always ends in."""
+    found = _small_fit(path)
+    for name, expected in _machine().items():
+        if not np.array_equal(getattr(found, name), expected):
+            raise AssertionError(f"another machine: {name} differs")
+
+
+@cache
+def _machine() -> dict[str, np.ndarray]:
+    whole = _small_fit(None)
+    return {name: getattr(whole, name) for name in ("dual_coef_", "basis_vectors_", "intercept_")}
+
+
+@cache
+def _checkpoints() -> tuple[bytes, ...]:
+    """The file of the small fit after each of its writes."""
+    from kompakt.checkpoint import Checkpoint
+
+    kept, write = [], Checkpoint.write
+
+    def keep(self: Checkpoint, urgent: bool = False) -> None:
+        write(self, urgent=True)
+        kept.append(Path(self.path).read_bytes())
+
+    with tempfile.TemporaryDirectory() as folder:
+        Checkpoint.write = keep  # type: ignore[method-assign]
+        try:
+            _small_fit(os.path.join(folder, "checkpoint"))
+        finally:
+            Checkpoint.write = write  # type: ignore[method-assign]
+    return tuple(kept[1::3])
+
+
+def _fit_odd_numbers(path: str) -> None:
+    """A machine of any kind on rows of odd numbers: finite predictions, or a ValueError."""
+    import kompakt
+
+    rng = np.random.default_rng(list(Path(path).read_bytes()))
+    n, d = int(rng.integers(8, 40)), int(rng.integers(1, 5))
+    columns = [_ODD_COLUMNS[int(rng.integers(len(_ODD_COLUMNS)))](rng, n) for _ in range(d)]
+    X = np.column_stack(columns).astype(np.float32 if rng.random() < 0.2 else np.float64)
+    names = ["CompactSVC", "SpSVC", "FixedSizeLSSVC", "ProjectedSVC", "KernelFisher", "CompactSVR", "FixedSizeLSSVR"]
+    name = names[int(rng.integers(len(names)))]
+    small = {} if name == "KernelFisher" else {"n_basis": 4, "random_state": 0}
+    more = {"refine": False} if name.startswith("Compact") else {}
+    y = _ODD_COLUMNS[int(rng.integers(len(_ODD_COLUMNS)))](rng, n)
+    if name.endswith("R"):
+        target: np.ndarray = y
+    else:
+        target = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    with np.errstate(all="ignore"):
+        machine = getattr(kompakt, name)(**small, **more).fit(X, target, sample_weight=_odd_weights(rng, n))
+        predicted = machine.predict(X)
+    if name.endswith("R") and not np.isfinite(predicted).all():
+        raise AssertionError("predictions that are not finite")
+    if not name.endswith("R") and not np.isfinite(machine.decision_function(X)).all():
+        raise AssertionError("decision values that are not finite")
+
+
+def _odd_weights(rng: np.random.Generator, n: int) -> np.ndarray | None:
+    kind = rng.integers(4)
+    return None if kind < 2 else rng.integers(0, 3, n).astype(float) if kind == 2 else 10.0 ** rng.uniform(-12, 12, n)
+
+
+_ODD_COLUMNS: list[Callable[[np.random.Generator, int], np.ndarray]] = [
+    lambda rng, n: rng.normal(size=n),
+    lambda rng, n: np.full(n, rng.choice([0.0, 1.0, -1e30, 1e-30])),
+    lambda rng, n: rng.integers(0, 2, n) * 10.0 ** rng.integers(-20, 20),
+    lambda rng, n: 10.0 ** rng.uniform(-100, 100, n) * rng.choice([-1, 1], n),
+    lambda rng, n: 1e12 + rng.normal(size=n),
+    lambda rng, n: np.where(rng.random(n) < 0.1, rng.choice([1e308, -1e308, 5e-324, 1e154]), rng.normal(size=n)),
+    lambda rng, n: np.round(rng.normal(size=n), 1) * 1e-150,
+    lambda rng, n: rng.standard_cauchy(n) ** 3,
+]
+
+
 def _read_for_command(path: str) -> None:
     """As the command line does: format and header by the content, target by its name or place."""
     from argparse import Namespace
@@ -162,6 +261,45 @@ def _csv_samples() -> list[bytes]:
     return [text.encode(), quoted.encode(), text.replace(",a\n", ",1\n").replace(",b\n", ",2.5\n").encode()]
 
 
+def _array_samples() -> list[bytes]:
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(20, 3)), np.arange(20) % 2
+    samples = []
+    for write in (
+        lambda file: np.save(file, X),
+        lambda file: np.savez(file, X=X.astype(np.float32), y=y),
+        lambda file: sparse.save_npz(file, sparse.csr_matrix(np.where(X > 0, X, 0)), compressed=False),
+    ):
+        buffer = io.BytesIO()
+        write(buffer)
+        samples.append(buffer.getvalue())
+    return samples
+
+
+def _parquet_samples() -> list[bytes]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(4)
+    table = pa.table({"a": rng.normal(size=30), "b": rng.integers(0, 9, 30), "label": list("xyz" * 10)})
+    samples = []
+    for more in ({}, {"compression": "none", "row_group_size": 7, "use_dictionary": False}):
+        buffer = io.BytesIO()
+        parquet.write_table(table, buffer, **more)
+        samples.append(buffer.getvalue())
+    return samples
+
+
+def _seed_of_numbers(raw: bytes, rng: np.random.Generator) -> bytes:
+    return rng.bytes(8)
+
+
+def _refusals_of_checkpoints() -> tuple[type[BaseException], ...]:
+    from kompakt.checkpoint import CheckpointError
+
+    return (CheckpointError,)
+
+
 _RANGES = (b"x\n-1 1\n1 4.3 7.9\n2 2 4.4\n4 0.1 2.5\n", b"y\n-1 1\n0 10\nx\n0 1\n1 -1e3 1e3\n")
 
 TARGETS = {
@@ -173,6 +311,10 @@ TARGETS = {
     "rows of commands": Target(
         _read_for_command, _mutate_rows, lambda: [*_csv_samples(), *_svmlight_samples()], _refusals_of_commands()
     ),
+    "array files": Target(_read_arrays, mutators.mutate_arrays, _array_samples, (ValueError,)),
+    "Parquet rows": Target(_read_parquet, mutators.mutate_bytes, _parquet_samples, (ValueError,), ".parquet"),
+    "checkpoints": Target(_resume, mutators.mutate_model_file, _checkpoints, _refusals_of_checkpoints()),
+    "numbers": Target(_fit_odd_numbers, _seed_of_numbers, lambda: [b"kompakt."], (ValueError,)),
 }
 
 
@@ -307,49 +449,3 @@ def _resident() -> float:
 
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-# ------------------------------------------------------------------------------------------------ run
-
-#: cases of a full run
-COUNTS = {
-    "model files": 200_000,
-    "svmlight rows": 100_000,
-    "CSV rows": 100_000,
-    "LIBSVM models": 40_000,
-    "range files": 20_000,
-    "rows of commands": 40_000,
-}
-_PART = 20_000
-
-
-def main() -> int:
-    run = Run("fuzz", "Damaged files through every reader", quick_minutes=1, full_minutes=25)
-    total = 0
-    for name, target in TARGETS.items():
-        count = 2_000 if run.quick else COUNTS[name]
-        for start in range(0, count, _PART):
-            stop = min(start + _PART, count)
-
-            def measure(target: Target = target, start: int = start, stop: int = stop) -> dict[str, Any]:
-                found = fuzz(target, start, stop)
-                return {
-                    "ours": len(found.failures),
-                    "cases": found.cases,
-                    "accepted": found.accepted,
-                    "different refusals": len(found.reasons),
-                    "slowest case, s": found.seconds,
-                    "most memory, MB": found.megabytes,
-                    "failures": found.failures[:20],
-                    "note": f"{found.cases} cases, {found.accepted} accepted, {len(found.reasons)} kinds of refusal, "
-                    f"slowest {found.seconds:.2g} s, {found.megabytes:.0f} MB",
-                }
-
-            values = run.row(f"{name} {start}-{stop}", {"seed": SEED}, measure, at_most(0), "failures")
-            total += values["cases"] if values else 0
-    print(f"{total} cases")
-    return run.finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.io.container import MAGIC, padded
+from kompakt.io.container import MAGIC, VERSION, padded
 
 ODD_NUMBERS = [
     0, 1, -1, 2, 3, 4, 7, 8, 28, 64, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63), 10**30, 0.5, -0.0, 1e308,
@@ -32,7 +32,7 @@ def seal(text: bytes, data: bytes, length: int | None = None, size: int | None =
     """A file around a header and data, with a right checksum."""
     body = text + bytes(padded(64 + len(text)) - 64 - len(text)) + data
     preamble = MAGIC + struct.pack(
-        "<IIQ", 1, len(text) if length is None else length, 64 + len(body) if size is None else size
+        "<IIQ", VERSION, len(text) if length is None else length, 64 + len(body) if size is None else size
     )
     return preamble + hashlib.sha256(preamble + bytes(40) + body).digest() + bytes(8) + body
 
@@ -92,6 +92,14 @@ def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
             source, name = places[int(rng.integers(len(places)))]
             where[key] = json.loads(json.dumps(source[name])) if rng.random() < 0.3 else odd
     return seal(json.dumps(header).encode(), data)
+
+
+def mutate_bytes(raw: bytes, rng: np.random.Generator) -> bytes:
+    """Changed bytes of a binary file, mostly of its end, where a Parquet file has its description."""
+    if rng.random() < 0.2:
+        return _cut(raw, rng)
+    tail = len(raw) if rng.random() < 0.4 else min(len(raw), 700)
+    return raw[: len(raw) - tail] + _flip(raw[len(raw) - tail :], rng)
 
 
 WORDS = [
@@ -168,3 +176,33 @@ def mutate_csv(raw: bytes, rng: np.random.Generator) -> bytes:
         old, new = [(b",", b";"), (b"\n", b"\r\n"), (b"\n", b"\r"), (b",", b"\t"), (b'"', b"")][int(rng.integers(5))]
         raw = raw.replace(old, new)
     return _mutate_words(raw, rng, CSV_WORDS, b",")
+
+
+ARRAY_WORDS = [
+    b"'descr'", b"'shape'", b"'fortran_order'", b"<f8", b">f8", b"|O", b"<U9", b"|V0", b"<c16", b"<f2", b"<i8", b"True",
+    b"False", b"()", b"(0, 3)", b"(3,)", b"(-1, 3)", b"(2147483648, 2147483648)", b"(20, 3)", b"None", b"[[[[",
+    b"(" * 300, b"}", b"{", b"\"", b"\\", b"\n", b"0x10", b"1_0", b"nan", b"\xff", b"\0", b"X.npy",
+    b"indptr.npy", b"PK\x01\x02",
+]  # fmt: skip
+
+
+def mutate_arrays(raw: bytes, rng: np.random.Generator) -> bytes:
+    """A changed .npy or .npz file: bytes anywhere, words in its headers, records of its directory."""
+    kind = rng.integers(5)
+    if kind == 0:
+        return _flip(raw, rng)
+    if kind == 1:
+        return _cut(raw, rng)
+    starts = [at for at in range(len(raw)) if raw.startswith((b"\x93NUMPY", b"PK"), at)]
+    start = starts[int(rng.integers(len(starts)))]
+    if kind == 2:  # next to the beginning of a header or a record
+        return raw[:start] + _flip(raw[start : start + 64], rng) + raw[start + 64 :]
+    header = raw[start : start + 128]
+    word = ARRAY_WORDS[int(rng.integers(len(ARRAY_WORDS)))]
+    at = int(rng.integers(10, max(11, len(header) - len(word))))
+    changed = header[:at] + word + header[at + len(word) :]  # of the same length, so that what follows stays in place
+    if kind == 3 and b"'descr'" in header:  # one value of the header's own text by another
+        parts = header.split(b" ")
+        parts[int(rng.integers(len(parts)))] = word
+        changed = b" ".join(parts)[: len(header)].ljust(len(header))
+    return raw[:start] + changed + raw[start + 128 :]

@@ -1,0 +1,94 @@
+"""Run the attacks for some minutes, and print a table of what came out.
+
+    python -m benchmarks.attack --minutes 60          # goes on where the last run stopped
+    python -m benchmarks.attack --minutes 5 --only "model files" writes
+    python -m benchmarks.attack --case "CSV rows" 17  # one case again
+
+Cases are numbered, and a number makes the same case again; numbers that are done are kept in
+benchmarks/results/attack.json, so that runs add up. `--fresh` begins at number 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.attack.files import TARGETS, Found, damaged, fuzz
+from benchmarks.attack.writes import faulted
+
+#: cases of every attack in one round, about equally long
+ROUND = {
+    "model files": 4000, "svmlight rows": 2000, "CSV rows": 2000, "LIBSVM models": 4000, "range files": 2000,
+    "rows of commands": 1000, "array files": 1000, "Parquet rows": 1000, "checkpoints": 200, "numbers": 100,
+    "writes": 200,
+}  # fmt: skip
+
+
+def attack(name: str, start: int, stop: int) -> Found:
+    """The cases start..stop of an attack."""
+    run = faulted if name == "writes" else partial(fuzz, TARGETS[name])
+    return run(start, stop)
+
+
+def table(results: dict[str, Any]) -> str:
+    """What came out so far."""
+    lines = [f"{'attack':18} {'cases':>9} {'accepted':>9} {'failures':>8} {'slowest':>8} {'memory':>7}"]
+    for name, found in results.items():
+        lines.append(
+            f"{name:18} {found['cases']:>9,} {found['accepted']:>9,} {len(found['failures']):>8} "
+            f"{found['seconds']:>6.2f} s {found['megabytes']:>4.0f} MB"
+        )
+        lines += [f"    case {case}: {what}" for case, what in found["failures"][:10]]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--only", nargs="+", choices=list(ROUND), default=list(ROUND), metavar="ATTACK")
+    parser.add_argument("--case", nargs=2, metavar=("ATTACK", "NUMBER"), help="run one case in this process")
+    parser.add_argument("--fresh", action="store_true")
+    kept = Path(__file__).resolve().parents[1] / "results" / "attack.json"
+    parser.add_argument("--results", type=Path, default=kept)
+    options = parser.parse_args()
+    if options.case:
+        name, number = options.case[0], int(options.case[1])
+        if name == "writes":
+            print(table({name: vars(faulted(number, number + 1))}))
+            return 0
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"case{TARGETS[name].suffix}")
+            path.write_bytes(damaged(TARGETS[name], number))
+            TARGETS[name].read(str(path))
+        return 0
+    results: dict[str, Any] = {}
+    if options.results.exists() and not options.fresh:
+        results = json.loads(options.results.read_text())
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60 * options.minutes
+    while time.monotonic() < until:
+        for name in options.only:
+            if time.monotonic() > until:
+                break
+            done = results.get(name, {"cases": 0, "accepted": 0, "failures": [], "seconds": 0.0, "megabytes": 0.0})
+            found = attack(name, done["cases"], done["cases"] + ROUND[name])
+            results[name] = {
+                "cases": done["cases"] + found.cases,
+                "accepted": done["accepted"] + found.accepted,
+                "failures": [*done["failures"], *found.failures][:100],
+                "seconds": max(done["seconds"], found.seconds),
+                "megabytes": max(done["megabytes"], found.megabytes),
+            }
+            options.results.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
+    return int(any(found["failures"] for found in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
