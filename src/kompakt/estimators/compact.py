@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +34,14 @@ from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import RBF, Kernel, make_kernel
 from kompakt.run import Run
-from kompakt.search.compact import tune_compact
+from kompakt.search.compact import is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
 from kompakt.train.pipeline import Fit
 from kompakt.validation import AutoSize, holdout, shuffled_folds
+
+logger = logging.getLogger("kompakt")
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 100
@@ -48,7 +51,7 @@ _MOST_ROWS_FOR_FOLDS = 20_000
 
 @shared
 class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
-    """What both do: select by any selector, search by cross-validation, refine, choose a size on a path."""
+    """What both do: select by any selector, search by successive halving, refine, choose a size on a path."""
 
     n_basis: Any = parameter(
         default=100,
@@ -73,13 +76,9 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     )
     tune: Any = parameter(
         default=False,
-        note="By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`.",
+        note="By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.",
     )
-    cv: Any = parameter(
-        default=None,
-        note='For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and '
-        'a tenth of more; n_basis="auto" holds out one of them.',
-    )
+    cv: Any = parameter(default=None, note='For `tune` and n_basis="auto"; None holds out a fifth of the rows once.')
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
@@ -128,13 +127,17 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
 
         size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
         width = float(gamma) if has_width else None
-        trials, spent = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
-        best = trials.best.params
+        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        best = found.trials.best.params
         fit.spec = spec_of(best)
-        fit.n_kernel_evals += spent
-        results = fit.attributes["cv_results_"] = trials.as_dict()
+        fit.n_kernel_evals += found.n_kernel_evals
+        if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
+            fit.plan = replace(fit.plan, refine=found.refine)
+        results = fit.attributes["cv_results_"] = found.trials.as_dict()
         error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
-        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error)
+        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=found.remarks)
+        for remark in found.remarks:
+            logger.info("search: %s", remark)
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
@@ -166,6 +169,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
             return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
         fold = shuffled_folds(n_rows, 5, labels=data.labels, random_state=seed)
         n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
+        n_folds = n_folds if is_quick(fit.spec.loss) else min(2, n_folds)
         return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
     def _warm_start(self, data: Data) -> Array | None:
