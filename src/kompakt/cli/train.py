@@ -35,11 +35,6 @@ Steps = list[tuple[str, Any]]
 
 #: rows by which the task of a streamed file is decided, and its medians are estimated
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
-#: the kinds of models that a search tries
-_MODELS = {
-    "plain": "not refined", "refined": "refined", "larger": "twice the vectors", "linear": "linear",
-    "constant": "constant",
-}  # fmt: skip
 
 
 @dataclass
@@ -239,6 +234,13 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
     text = f"cross-validation with {options.folds} folds: {measures}"
     console.result({"folds": options.folds, **measures.facts}, text)
     return code
+
+
+#: the kinds of models that a search tries
+_MODELS = {
+    "plain": "not refined", "refined": "refined", "larger": "twice the vectors", "linear": "linear",
+    "constant": "constant",
+}  # fmt: skip
 
 
 def _leaderboard(estimator: Compact) -> list[dict[str, Any]]:

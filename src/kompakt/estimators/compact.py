@@ -51,7 +51,7 @@ _MOST_ROWS_FOR_FOLDS = 20_000
 
 @shared
 class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
-    """What both do: select by any selector, search by successive halving, refine, choose a size on a path."""
+    """What both do: select by any selector, search by cross-validation, refine, choose a size on a path."""
 
     n_basis: Any = parameter(
         default=100,
@@ -76,9 +76,13 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     )
     tune: Any = parameter(
         default=False,
-        note="By successive halving over rows and vectors; `epsilon` too for regression. Sets `cv_results_`.",
+        note="By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`.",
     )
-    cv: Any = parameter(default=None, note='For `tune` and n_basis="auto"; None holds out a fifth of the rows once.')
+    cv: Any = parameter(
+        default=None,
+        note='For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and '
+        'a tenth of more; n_basis="auto" holds out one of them.',
+    )
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
