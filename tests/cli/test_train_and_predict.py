@@ -134,6 +134,22 @@ def test_auto_does_everything_in_one_line(run, people, tmp_path):
     assert done.json["validation_error"] < 0.2
     assert (tmp_path / "people.kompakt").exists()
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 61
+    assert done.json["rows"] == 300  # what is saved has seen the rows of the test too
+    board = done.json["leaderboard"]
+    assert {"linear", "constant"} < {row["model"] for row in board}
+    assert board[0]["error"] == done.json["validation_error"]
+    assert board[0]["C"] == done.json["C"]
+
+
+def test_auto_says_when_a_linear_model_is_as_good(run, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 3))
+    table = np.column_stack([rows, rows @ [1.0, 2.0, 3.0] > 0])
+    np.savetxt(tmp_path / "straight.csv", table, delimiter=",", header="a,b,c,y", comments="")
+    done = run("auto", "straight.csv", "-n", 5)
+    assert done.code == 0, done.err
+    assert "a linear model is as good" in done.out
+    assert "1. " in done.out
 
 
 def test_tune_tells_what_it_found(run, svm_file):

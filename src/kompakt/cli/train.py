@@ -91,8 +91,13 @@ def auto(options: Namespace, console: Console) -> int:
     X, y = without_rare_classes(options, console, task, X, y)
     if options.test is None:
         index, test = split(y, task, 0.2, options.seed)
-        training = _train(options, console, table, task, X[index], y[index])
-        rows, where = Raw(X[test], y[test]), "a fifth of the rows, held out"
+        if options.max_time is not None:
+            options.max_time /= 2  # of two fits, each has half of the time
+        tested = _train(options, console, table, task, X[index], y[index])
+        rows, where = Raw(X[test], y[test]), "a fifth, held out"
+        measures = write_predictions(tested.model, [rows], options.predictions)
+        training = _train(options, Console(quiet=True), table, task, X, y)  # what is saved has seen every row
+        training = replace(training, seconds=tested.seconds + training.seconds, code=training.code or tested.code)
     else:
         training = _train(options, console, table, task, X, y)
         test_table = open_table(options, console, options.test, model=training.model)
@@ -102,7 +107,7 @@ def auto(options: Namespace, console: Console) -> int:
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
             )
-    measures = write_predictions(training.model, [rows], options.predictions)
+        measures = write_predictions(training.model, [rows], options.predictions)
     measures.warn_of_unknown_labels(console)
     return _finish(options, console, training, (where, measures))
 
@@ -262,6 +267,30 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
     return code
 
 
+#: the kinds of models that a search tries
+_MODELS = {
+    "plain": "not refined", "refined": "refined", "larger": "twice the vectors", "linear": "linear",
+    "constant": "constant",
+}  # fmt: skip
+
+
+def _leaderboard(estimator: Compact) -> list[dict[str, Any]]:
+    """The chosen setting of a search first, then the best of every other kind of model, by validation error."""
+    table = estimator.cv_results_
+    chosen = int(np.argmin(table["rank_test_error"]))
+    kinds = dict.fromkeys(table["model"].tolist())
+    best = [min(np.flatnonzero(table["model"] == kind), key=lambda row: table["objective"][row]) for kind in kinds]
+    others = [int(row) for row in best if table["model"][row] != table["model"][chosen]]
+    board = []
+    for row in [chosen, *sorted(others, key=lambda row: float(table["mean_test_error"][row]))]:
+        spread = float(table["std_test_error"][row])
+        board.append({
+            "model": str(table["model"][row]), "error": float(table["mean_test_error"][row]),
+            "spread": spread if np.isfinite(spread) and spread > 0 else None, **table["params"][row],
+        })  # fmt: skip
+    return board
+
+
 def _finish(options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None) -> int:
     """Save the model and tell what it is."""
     model, estimator = training.model, training.estimator
@@ -276,9 +305,17 @@ def _finish(options: Namespace, console: Console, training: Training, test: tupl
     searches = [record for record in estimator.history_ if record.get("phase") == "tuning"]
     if searches:
         gamma, error = searches[-1]["gamma"], searches[-1]["error"]
-        facts |= {"gamma": gamma, "validation_error": error}
+        facts |= {"gamma": gamma, "validation_error": error, "leaderboard": _leaderboard(estimator)}
+        facts["remarks"] = searches[-1]["remarks"]
         width = "" if gamma is None else f", gamma {gamma:.4g} to start from"
         lines.append(("search", f"C {searches[-1]['C']:g}{width}: validation error {error:.4g}"))
+        for number, row in enumerate(facts["leaderboard"], start=1):
+            parts = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
+            spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
+            lines.append(
+                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(parts)}".rstrip())
+            )
+        lines += [("", remark) for remark in facts["remarks"]]
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))
     if test is not None:
         facts["test"] = test[1].facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +34,14 @@ from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import RBF, Kernel, make_kernel
 from kompakt.run import Run
-from kompakt.search.compact import tune_compact
+from kompakt.search.compact import is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import LEARNED, splits_of
 from kompakt.train.pipeline import Fit
 from kompakt.validation import AutoSize, holdout, shuffled_folds
+
+logger = logging.getLogger("kompakt")
 
 #: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
 _LARGEST_AUTO, _SIZE_TO_TUNE = 256, 100
@@ -122,13 +125,17 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
 
         size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
         width = float(gamma) if has_width else None
-        trials, spent = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
-        best = trials.best.params
+        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        best = found.trials.best.params
         fit.spec = spec_of(best)
-        fit.n_kernel_evals += spent
-        results = fit.attributes["cv_results_"] = trials.as_dict()
+        fit.n_kernel_evals += found.n_kernel_evals
+        if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
+            fit.plan = replace(fit.plan, refine=found.refine)
+        results = fit.attributes["cv_results_"] = found.trials.as_dict()
         error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
-        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error)
+        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=found.remarks)
+        for remark in found.remarks:
+            logger.info("search: %s", remark)
 
     def _choose_size(self, fit: Fit) -> None:
         """The number of basis vectors, on a path of sizes."""
@@ -160,6 +167,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
             return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
         fold = shuffled_folds(n_rows, 5, labels=data.labels, random_state=seed)
         n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
+        n_folds = n_folds if is_quick(fit.spec.loss) else min(2, n_folds)
         return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
     def _warm_start(self, data: Data) -> Array | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
-from kompakt.losses import LeastSquares, Quantile, SquaredHinge
+from kompakt.losses import LeastSquares, Loss, Quantile, SquaredHinge
 from kompakt.run import Run
 from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, solve
@@ -39,9 +39,28 @@ _NEIGHBOURS = 0.7
 _VECTORS, _ROWS, _LEAST_ROWS, _TEST_ROWS = 100, 8000, 1000, 5000
 #: steps of Newton's method at most, and features of a linear machine beyond which it is approximated
 _NEWTON, _FEATURES = 15, 200
-#: plain machines decide about C up to so many rows, unless a refined one is better by more than chance; of refined
-#: machines C is at most this, and they are tried on so many splits and rows, in so many iterations
-_PLAIN_DECIDE, _REFINED_COST, _REFINED_SPLITS, _REFINED_ROWS, _REFINED_ITER = 2000, 1000.0, 2, 4000, 20
+#: up to so many rows plain models decide about C unless a refined one is better by more than chance
+_PLAIN_DECIDE = 2000
+#: of refined models: largest C, splits where rows are few, rows and iterations
+_LARGEST_COST, _SPLITS, _REFINED_ROWS, _REFINED_ITER = 1000.0, 2, 4000, 20
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was tried, by error on held-out rows, with sentences about it and the kernel evaluations spent.
+
+    `refine` says whether refinement pays with the parameters found, as far as was tried.
+    """
+
+    trials: Trials
+    refine: bool
+    remarks: list[str]
+    n_kernel_evals: int
+
+
+def is_quick(loss: Loss) -> bool:
+    """Whether models of this loss are solved for all costs together; the search tries fewer of the others."""
+    return isinstance(loss, LeastSquares | SquaredHinge)
 
 
 def tune_compact(
@@ -53,125 +72,150 @@ def tune_compact(
     plan: Plan,
     splits: list[tuple[Array, Array]],
     run: Run,
-) -> tuple[Trials, int]:
-    """What was tried, by error on held-out rows, and the kernel evaluations spent.
+) -> Tuned:
+    """Search C from 0.1 to 10,000, `gamma` from 1/64 to 16 times that given (None: no width), and epsilon.
 
-    C goes from 0.1 to 10,000, `gamma` from 1/64 to 16 times that given; None where the kernel has no width.  Errors are
-    shares of wrong rows, or for regression shares of the error of a constant.
+    Errors are shares of wrong rows, or for regression shares of the error of a constant.  Besides unrefined models
+    ("plain") the table has "refined" ones, one with twice the vectors ("larger"), a "linear" one and a "constant".
     """
-    limited, trials = run.within(0.5), Trials()
-    widths = [None] if gamma is None else [gamma * factor for factor in _WIDTHS]
-    axes: list[list[Any]] = [widths, epsilons, _COSTS.tolist()]
-    named = partial(dict.fromkeys, ("gamma", "epsilon", "C"))
-    table = np.full((*map(len, axes), len(splits)), np.nan)
-    seconds = np.zeros(table.shape[:2])
-    linear, constant = np.full((len(_COSTS), len(splits)), np.nan), np.full(len(splits), np.nan)
-    linear_costs = _COSTS
-    first = spec_of(named() | {"gamma": widths[0], "epsilon": epsilons[0], "C": 1.0})
-    by_width = sorted(range(len(widths)), key=lambda number: abs(number - 3))  # the most promising first
+    trials, limited = Trials(), run.within(0.5)
+    costs = _COSTS if is_quick(spec_of({"gamma": gamma, "epsilon": epsilons[0], "C": 1.0}).loss) else _COSTS[::2]
+    axes: dict[str, list[Any]] = {
+        "gamma": [None] if gamma is None else [gamma * factor for factor in _WIDTHS],
+        "epsilon": epsilons,
+        "C": costs.tolist(),
+    }
+    size, n_splits = min(n_basis, _VECTORS), len(splits)
+    specs = [[spec_of({"gamma": width, "epsilon": e, "C": 1.0}) for e in epsilons] for width in axes["gamma"]]
+    first = specs[0][0]
+    n_rows = max(_LEAST_ROWS, _ROWS // n_splits // max(1, data.rows.n_outputs // 2))
+    table = np.full((*map(len, axes.values()), n_splits), np.nan)
+    seconds = np.zeros(len(specs))
+    linear, linear_costs = np.full((n_splits, len(costs)), np.nan), costs
+    constant: list[float] = []
+    n_test = evaluations = 0
     has_linear = not isinstance(first.kernel, Linear | Precomputed)
-    evaluations, size, share = 0, min(n_basis, _VECTORS), _ROWS // len(splits) // max(1, data.rows.n_outputs // 2)
-
-    with limited.task("search", len(splits) * (len(widths) + has_linear)) as step:
+    with limited.task("search", n_splits * (len(specs) + has_linear)) as step:
         for number, split in enumerate(splits):
-            fold = _Fold(data, first, split, max(share, _LEAST_ROWS), size, run.key + number)
-            constant[number] = fold.constant if data.classifier else 1.0
-            for width in by_width:
-                if number + np.count_nonzero(seconds) and limited.late:
+            fold = _Fold(data, first, split, n_rows, size, run.key + number)
+            constant.append(fold.constant if data.classifier else 1.0)
+            n_test += len(fold.test_weights)
+            for width in sorted(range(len(specs)), key=lambda width: abs(width - 3)):  # the most promising first
+                if seconds.any() and limited.late:
                     trials.stopped = "deadline"
                     break
                 began = time.perf_counter()
-                settings = [named() | {"gamma": widths[width], "epsilon": epsilon, "C": 1.0} for epsilon in epsilons]
-                specs = [spec_of(setting) for setting in settings]
-                table[width, ..., number], spent = run.step("evaluation", partial(fold.errors, specs))
+                table[width, ..., number], spent = run.step("evaluation", partial(fold.errors, specs[width], costs))
+                seconds[width] += time.perf_counter() - began
                 evaluations += spent
-                seconds[width] += (time.perf_counter() - began) / len(epsilons)
                 if step():  # a listener asks to stop, which is what a deadline does
                     trials.stopped = "deadline"
                     break
             if trials.stopped == "deadline":
                 break
             if has_linear:
-                linear[:, number], linear_costs, spent = run.step("evaluation", fold.linear_errors)
+                linear[number], linear_costs, spent = run.step("evaluation", partial(fold.linear_errors, costs))
                 evaluations += spent
                 step()
-
     known = ~np.isnan(table)
     counts = known.sum(axis=-1)
-    mean = np.where(counts, np.where(known, table, 0.0).sum(axis=-1) / np.maximum(counts, 1), np.nan)
-    judged = _smoothed(mean)
-    for place in np.ndindex(judged.shape):
-        if counts[place]:
-            setting = dict(zip(named(), (axis[index] for axis, index in zip(axes, place, strict=True)), strict=True))
-            spent_on = float(seconds[place[:2]]) / len(_COSTS)
-            trials.add(setting, float(judged[place]), table[place][known[place]], spent_on, model="plain")
+    judged = _smoothed(np.where(known, table, 0.0).sum(axis=-1) / np.maximum(counts, 1), counts > 0)
+    for place in zip(*np.nonzero(counts), strict=True):
+        setting = {name: axis[index] for (name, axis), index in zip(axes.items(), place, strict=True)}
+        time_each = float(seconds[place[0]]) / table[0, ..., 0].size
+        trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
     trials.contenders = slice(0, len(trials))
-    best = trials.best
+    best = plain = trials.best
+    if plan.refine:  # a very large C makes every descent slow, and its end worse
+        best = plain = min((row for row in trials if row.params["C"] <= _LARGEST_COST), key=lambda row: row.error)
+        trials.contenders = slice(trials.rows.index(best), trials.rows.index(best) + 1)
+    few = data.rows.n_rows <= _PLAIN_DECIDE
+    pairs = list(enumerate(splits))[: _SPLITS if few else 1]
+    begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
+
+    def chance(error: float, n_rows: int) -> float:
+        """How much an error on so many held-out rows may differ by chance."""
+        return float(np.sqrt(error * (1.0 - error) / n_rows)) if data.classifier else 0.1 * error
+
     if plan.refine and trials.stopped != "deadline":
-        # a very large C makes every descent slow, and its end worse
-        best = min((row for row in trials if row.params["C"] <= _REFINED_COST), key=lambda row: row.error)
-        few = data.rows.n_rows <= _PLAIN_DECIDE
         near = [best.params | {"C": best.params["C"] * factor} for factor in (1.0, 0.1)]
-        usual = [best.params | {"C": cost, "gamma": gamma} for cost in (1.0, 10.0)]
+        usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
         settings = [near[0], usual[0]] if few else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
+        folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
+        n_some = sum(len(fold.test_weights) for fold in folds)
         own = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
-        inner = limited.inner()
-        folds = [
-            _Fold(data, first, split, _REFINED_ROWS, size, run.key + number)
-            for number, split in enumerate(splits[: _REFINED_SPLITS if few else 1])
-        ]
-
-        def refined(setting: dict[str, Any]) -> tuple[list[float], int]:
-            errors, spent = [], 0
-            for fold in folds:
-                machine = build(fold.part, spec_of(setting), size, own, inner)
-                design = Design(fold.rest.rows, machine.spec.kernel, machine.basis.vectors, store=False)
-                errors.append(fold.error(design.matvec(machine.solution.weights) + machine.solution.intercept))
-                spent += machine.n_kernel_evals + design.n_kernel_evals
-            return errors, spent
-
-        begun = len(trials)
-        with limited.task("search among refined machines", len(settings)) as step:
+        with limited.task("search among refined models", len(settings)) as step:
             for setting in settings:
                 if limited.late:
                     trials.stopped = "deadline"
                     break
                 began = time.perf_counter()
-                found, spent = run.step("evaluation", partial(refined, setting))
+                refined = partial(_refined_errors, folds, spec_of(setting), size, own, limited.inner())
+                errors, spent = run.step("evaluation", refined)
                 evaluations += spent
-                trials.add(setting, float(np.mean(found)), found, time.perf_counter() - began, model="refined")
+                trials.add(setting, float(np.mean(errors)), errors, time.perf_counter() - began, model="refined")
                 if step():
                     trials.stopped = "deadline"
                     break
         if len(trials) > begun:
-            trials.contenders = slice(begun, len(trials))
-            last = trials.best
-            if few:
-                # refinement stops early or not at all where rows are few: the plain machine's error stands for it
-                plain = best.fold_errors[: len(folds)].mean()
-                n_test = sum(len(fold.test_weights) for fold in folds)
-                chance = np.sqrt(plain * (1.0 - min(plain, 1.0)) / n_test) if data.classifier else 0.1 * plain
-                if last.params == best.params or last.error > plain - chance:
-                    trials.contenders = slice(trials.rows.index(best), trials.rows.index(best) + 1)
+            found = min(trials.rows[begun:], key=lambda row: row.error)
+            # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
+            # parameters must be better by more than chance.
+            safe = best.fold_errors[: len(pairs)].mean()
+            if not few or (found.params != best.params and found.error < safe - chance(safe, n_some)):
+                trials.contenders, best = slice(begun, len(trials)), found
+            else:
+                refine = trials.rows[begun].error < safe
+    if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
+        folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
+        n_some = sum(len(fold.test_weights) for fold in folds)
+        spec = spec_of(plain.params)
+        both = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
+        evaluations += sum(spent for _, spent in both)
+        trials.add(plain.params, float(np.mean([errors for errors, _ in both])),
+                   [float(errors[0, 0]) for errors, _ in both], model="larger")  # fmt: skip
+        larger = trials.rows[-1].error
+    error = best.fold_errors.mean()
+    remarks = []
+    if trials.stopped == "deadline":
+        remarks.append(f"the time limit ended the search after {known.sum() + len(trials) - begun:,} of its models.")
     if not np.isnan(linear).all():
-        known = ~np.isnan(linear).any(axis=0)
-        at = int(np.argmin(_smoothed(linear[:, known].mean(axis=1))))
-        trials.add(
-            named() | {"C": float(linear_costs[at])}, linear[at, known].mean(), linear[at, known], model="linear"
+        finished = linear[~np.isnan(linear).any(axis=1)]
+        at = int(np.argmin(_smoothed(finished.mean(axis=0), np.ones(len(costs), dtype=bool))))
+        setting = {"gamma": None, "epsilon": best.params["epsilon"], "C": float(linear_costs[at])}
+        trials.add(setting, finished[:, at].mean(), finished[:, at], model="linear")
+        if trials.rows[-1].error <= error + chance(error, n_test):
+            remarks.append(
+                f"a linear model is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}."
+            )
+    before = plain.fold_errors[: len(pairs)].mean()
+    if larger < min(error, before) - chance(before, n_some):
+        remarks.append(
+            f"more vectors would help: {2 * size} instead of {size}, unrefined, lower the held-out error from "
+            f"{before:.4g} to {larger:.4g}."
         )
-    known = ~np.isnan(constant)
-    trials.add(named(), constant[known].mean(), constant[known], model="constant")
-    return trials, evaluations
+    trials.add(dict.fromkeys(axes), float(np.mean(constant)), constant, model="constant")
+    return Tuned(trials, refine, remarks, evaluations)
 
 
-def _smoothed(table: Array) -> Array:
-    """Means of neighbours in the table, weighted by a Gaussian; entries that are not known are left out."""
-    known = ~np.isnan(table)
-    deviations = [0.0 if axis == 1 and table.ndim == 3 else _NEIGHBOURS for axis in range(table.ndim)]
+def _refined_errors(folds: list[_Fold], spec: Spec, size: int, plan: Plan, run: Run) -> tuple[list[float], int]:
+    """Errors of refined models, and the kernel evaluations they took."""
+    errors, spent = [], 0
+    for fold in folds:
+        model = build(fold.part, spec, size, plan, run)
+        design = Design(fold.rest.rows, model.spec.kernel, model.basis.vectors, store=False)
+        errors.append(fold.error(design.matvec(model.solution.weights) + model.solution.intercept))
+        spent += model.n_kernel_evals + design.n_kernel_evals
+    return errors, spent
+
+
+def _smoothed(table: Array, known: Array) -> Array:
+    """Means of neighbours along widths and costs, the first and the last axis, of the entries that are known."""
+    deviations = [_NEIGHBOURS if axis in (0, table.ndim - 1) else 0.0 for axis in range(table.ndim)]
     total = gaussian_filter(np.where(known, table, 0.0), deviations, mode="nearest")
     weight = gaussian_filter(known.astype(np.float64), deviations, mode="nearest")
-    return np.where(known, total / np.where(known, weight, 1.0), np.nan)
+    return np.asarray(total / np.where(known, weight, 1.0))
 
 
 class _Fold:
@@ -186,13 +230,17 @@ class _Fold:
         self.spec, self.part, self.rest = spec, data.subset(train), data.subset(held)
         size = max(1, min(n_basis, len(train) // 2))
         self.vectors = RandomSelector().select(self.part, spec, size, Run(key=key)).vectors.astype(np.float64)
-        inputs = [part.rows.take(slice(None)) for part in (self.part, self.rest)]
-        self.inputs = [X if issparse(X) else np.asarray(X, dtype=np.float64) for X in inputs]
         self.before: list[Array] | None = None  # distances or products of both against the vectors, for all widths
         self.targets, weights = self.rest.in_memory.targets, self.rest.in_memory.weights
         self.test_weights = np.ones(len(held)) if weights is None else weights.reshape(len(held), -1).max(axis=1)
         self.constant = 1.0
         self.constant = self.error(self._constant()) or 1.0
+
+    @cached_property
+    def inputs(self) -> list[Any]:
+        """The rows to train on and those to test on."""
+        both = [part.rows.take(slice(None)) for part in (self.part, self.rest)]
+        return [X if issparse(X) else np.asarray(X, dtype=np.float64) for X in both]
 
     def _constant(self) -> Array:
         """Outputs that do not depend on the row: the most frequent class, the mean, the median or the quantile."""
@@ -209,7 +257,7 @@ class _Fold:
             one = np.quantile(targets, getattr(self.spec.loss, "q", 0.5), axis=0)
         return np.broadcast_to(one, self.targets.shape)
 
-    def errors(self, specs: list[Spec]) -> tuple[Array, int]:
+    def errors(self, specs: list[Spec], costs: Any) -> tuple[Array, int]:
         """Errors of every spec (they differ in the loss alone) at every cost, and the kernel evaluations they took."""
         kernel = specs[0].kernel
         if self.before is None:
@@ -218,10 +266,10 @@ class _Fold:
         kept = values > 1e-8 * max(float(values[-1]), np.finfo(float).tiny)
         whiten = U[:, kept] / np.sqrt(values[kept])
         train, test = (kernel.finish(before.copy()) @ whiten for before in self.before)
-        found = [[self.error(out) for out in self._outputs(train, test, spec, _COSTS)] for spec in specs]
+        found = [[self.error(out) for out in self._outputs(train, test, spec, costs)] for spec in specs]
         return np.array(found), (len(train) + len(test) + len(U)) * len(U)
 
-    def linear_errors(self) -> tuple[Array, Array, int]:
+    def linear_errors(self, costs: Array) -> tuple[Array, Array, int]:
         """Errors of linear machines, the costs they had, and the kernel evaluations they took."""
         train, test = self.inputs
         evaluations = 0
@@ -229,7 +277,7 @@ class _Fold:
             Q = np.linalg.qr(self.vectors.T)[0]
             train, test = train @ Q, test @ Q
             evaluations = (len(train) + len(test)) * Q.shape[1]
-        costs = _COSTS / (float(np.mean(np.sum(train**2, axis=1))) or 1.0)
+        costs = costs / (float(np.mean(np.sum(train**2, axis=1))) or 1.0)
         outputs = self._outputs(train, test, self.spec, costs)
         return np.array([self.error(out) for out in outputs]), costs, evaluations
 
@@ -237,7 +285,7 @@ class _Fold:
         """Outputs on the rows to test on for every cost, from features of both parts."""
         y, s = self.part.in_memory.targets, self.part.in_memory.weights
         assert y is not None
-        if isinstance(spec.loss, LeastSquares | SquaredHinge):
+        if is_quick(spec.loss):
             path = _ridge_path if isinstance(spec.loss, LeastSquares) else _squared_hinge_path
             if s is not None and s.ndim == 2:
                 columns = (path(train, test, y[:, [k]], s[:, k], spec, costs) for k in range(y.shape[1]))

@@ -115,15 +115,19 @@ class Trials:
         Returns
         -------
         dict of ndarray
-            `param_*`; the further columns given; `mean_test_error` and `std_test_error` over the folds (the error
-            itself and NaN where folds are not known); `objective`, what was minimised; `rank_test_error`, 1 for the
-            best, rows that are no contenders last; and `fit_time` in seconds.
+            `params` and `param_*`; the further columns given; `split*_test_error` where folds are known;
+            `mean_test_error` and `std_test_error` over the folds (the error itself and NaN where folds are not known);
+            `objective`, what was minimised; `rank_test_error`, 1 for the best, rows that are no contenders last; and
+            `fit_time` in seconds.
         """
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {"params": [dict(row.params) for row in self.rows]}
         for name in dict.fromkeys(name for row in self.rows for name in row.params):
             columns[f"param_{name}"] = [row.params.get(name) for row in self.rows]
         for name in dict.fromkeys(name for row in self.rows for name in row.more):
             columns[name] = [row.more.get(name) for row in self.rows]
+        for fold in range(max((row.fold_errors.size for row in self.rows), default=0)):
+            errors = [row.fold_errors[fold] if fold < row.fold_errors.size else np.nan for row in self.rows]
+            columns[f"split{fold}_test_error"] = errors
         known = [row.fold_errors.size > 0 and not np.isnan(row.fold_errors).all() for row in self.rows]
         pairs = list(zip(self.rows, known, strict=True))
         columns["mean_test_error"] = [np.nanmean(row.fold_errors) if folds else row.error for row, folds in pairs]
