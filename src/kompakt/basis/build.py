@@ -81,7 +81,9 @@ class Machine:
 def build(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Machine:
     """Choose `n_basis` vectors, solve for their weights, and refine if the plan says so."""
     machine = weigh(data, spec, choose(data, spec, n_basis, plan, run), plan, run)
-    return refined(data, machine, plan, run) if plan.refine and machine.basis.n_basis else machine
+    if not plan.refine or not machine.basis.n_basis:
+        return machine
+    return refined(data, machine, descended(data, machine, plan, run), plan, run)
 
 
 def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Array | None = None) -> Basis:
@@ -130,56 +132,8 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
     return np.concatenate([start, *(vector[None] for vector in fresh)])
 
 
-def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> Machine:
-    """The machine with moved vectors and a learned metric, as far down as pays on held-out rows; else the plain one."""
-    rows, spec = data.in_memory, plain.spec
-    splits = _splits(data, plan, run)
-    if len(splits) == 1:
-        found = _watched(data, plain, plan, *splits[0], run)
-    elif splits:
-        found = _by_folds(data, plain, plan, splits, run)
-    else:
-        part = light(rows, spec, run)
-        learn = plan.phases(rows.n_features, watched=False)[0][0]
-        found = _Descent(refine(
-            part,
-            replace(spec, kernel=with_metric(spec.kernel, learn, part, plan.rank)),
-            plain.basis.vectors,
-            run,
-            learn_width=learn is not None,
-            max_iter=plan.refine_iter,
-        ))  # fmt: skip
-    result = found.result
-    evaluations = plain.n_kernel_evals + found.n_kernel_evals
-    if result is None:  # the start is the best
-        logger.info("refinement raised the loss of held-out rows: the start is kept.")
-        run.note("refinement", kept=False, **found.facts)
-        return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
-    facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
-    facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
-    moved = Machine(
-        replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
-    )
-    if result.interrupted is not None:
-        return _as_it_stands(moved, result, result.interrupted, run, facts)
-    try:
-        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
-    except KeyboardInterrupt:
-        if result.weights is None or not run.keeps_on_interrupt():
-            raise
-        return _as_it_stands(moved, result, result.weights, run, facts)
-    evaluations += spent
-    kept = _total(solution) <= _total(plain.solution)
-    run.note("refinement", kept=kept, **facts)
-    if not kept:
-        logger.info("refinement did not lower the training objective: the start is kept.")
-        return replace(plain, n_kernel_evals=evaluations)
-    run.note("weights", n_basis=moved.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
-    return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=found.unseen)
-
-
 @dataclass
-class _Descent:
+class Descent:
     """Where the descents of a refinement ended; without a result, at their start."""
 
     result: Refined | None = None
@@ -193,9 +147,23 @@ class _Descent:
             self.n_kernel_evals = self.result.n_kernel_evals
 
 
-def _watched(data: Data, plain: Machine, plan: Plan, train: Array, held: Array, run: Run) -> _Descent:
-    """Descend on some rows, and take the point where the others have their lowest loss."""
-    spec, total = plain.spec, _Descent()
+def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
+    """Move the vectors and learn the metric, as far down as pays on held-out rows."""
+    spec, splits = plain.spec, _splits(data, plan, run)
+    if len(splits) > 1:
+        return _by_folds(data, plain, plan, splits, run)
+    if not splits:
+        part = light(data.in_memory, spec, run)
+        learn = plan.phases(part.n_features, watched=False)[0][0]
+        return Descent(refine(
+            part,
+            replace(spec, kernel=with_metric(spec.kernel, learn, part, plan.rank)),
+            plain.basis.vectors,
+            run,
+            learn_width=learn is not None,
+            max_iter=plan.refine_iter,
+        ))  # fmt: skip
+    (train, held), total = splits[0], Descent()
     part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
     watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
@@ -229,9 +197,9 @@ def _watched(data: Data, plain: Machine, plan: Plan, train: Array, held: Array, 
     return total
 
 
-def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> _Descent:
+def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
     """Descend in every fold, average the losses of the held-out rows, and go to the lowest mean on all rows."""
-    rows, spec, total = data.rows, plain.spec, _Descent()
+    rows, spec, total = data.rows, plain.spec, Descent()
     parts = [[light(rows.subset(index), spec, run) for index in split] for split in splits]
     chooser = plan if plan.selector is not None else replace(plan, selector=GramSelector())
     starts = [
@@ -293,6 +261,38 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         outputs = np.concatenate([point["outputs"] for point in points]).astype(np.float64)
         total.unseen = (index, outputs)
     return total
+
+
+def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) -> Machine:
+    """The machine where its descent ended, with the weights of all rows; the plain one where that is no better."""
+    rows, spec = data.in_memory, plain.spec
+    result = found.result
+    evaluations = plain.n_kernel_evals + found.n_kernel_evals
+    if result is None:  # the start is the best
+        logger.info("refinement raised the loss of held-out rows: the start is kept.")
+        run.note("refinement", kept=False, **found.facts)
+        return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
+    facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
+    facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
+    moved = Machine(
+        replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
+    )
+    if result.interrupted is not None:
+        return _as_it_stands(moved, result, result.interrupted, run, facts)
+    try:
+        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
+    except KeyboardInterrupt:
+        if result.weights is None or not run.keeps_on_interrupt():
+            raise
+        return _as_it_stands(moved, result, result.weights, run, facts)
+    evaluations += spent
+    kept = _total(solution) <= _total(plain.solution)
+    run.note("refinement", kept=kept, **facts)
+    if not kept:
+        logger.info("refinement did not lower the training objective: the start is kept.")
+        return replace(plain, n_kernel_evals=evaluations)
+    run.note("weights", n_basis=moved.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
+    return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=found.unseen)
 
 
 def _patience(plan: Plan) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, refined, unseen_outputs
+from kompakt.basis.build import Array, Machine, Plan, descended, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
@@ -78,7 +78,7 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
         method._choose_size(fit)
     machine = method._choose_basis(fit)
     if fit.plan.refine and machine.basis.n_basis and not machine.interrupted:
-        machine = refined(fit.data, machine, fit.plan, run)
+        machine = refined(fit.data, machine, descended(fit.data, machine, fit.plan, run), fit.plan, run)
     fit.spec, fit.machine = machine.spec, machine
     calibration = None
     if calibrate and not machine.interrupted:
