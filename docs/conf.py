@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"__init__\.py",
+    "ignore_pattern": r"__init__\.py|demo\.py",  # `make demo` is a program, and would have a card without picture
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "doc_module": ("kompakt",),

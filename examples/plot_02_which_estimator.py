@@ -52,6 +52,9 @@ for name, size, error, _ in rows:
     ax.scatter(size, error, label=name)
 ax.axhline(10.0, color="0.6", linestyle=":")
 ax.set(xscale="log", xlabel="vectors that every prediction looks at", ylabel="test error, %")
+ticks = [size for size in (20, 50, 100, 200, 500, 1000) if size < 1.2 * max(row[1] for row in rows)]
+ax.set_xticks(ticks, map(str, ticks))
+ax.set_xticks([], minor=True)
 ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
 
 # %%

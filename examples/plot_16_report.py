@@ -38,3 +38,13 @@ class Page:
 
 
 Page(page)
+
+# %%
+# One of its figures can be had alone: the vectors on the decisions.
+import matplotlib.pyplot as plt
+
+from kompakt.plots import BasisVectorsDisplay
+
+figure, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
+BasisVectorsDisplay.from_estimator(model, X[2000:2600], ax=ax)
+plt.show()

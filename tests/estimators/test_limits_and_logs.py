@@ -77,8 +77,8 @@ EVERY = {
     "SpSVC": (SpSVC(8), ["growth"]),
     "FEESVC": (FEESVC(8), ["growth"]),
     "FEESVR": (FEESVR(8), ["growth"]),
-    "FixedSizeLSSVC": (FixedSizeLSSVC(8), ["8 prototype vectors"]),
-    "FixedSizeLSSVR": (FixedSizeLSSVR(8), ["8 prototype vectors"]),
+    "FixedSizeLSSVC": (FixedSizeLSSVC(8), ["selection: 8 basis vectors"]),
+    "FixedSizeLSSVR": (FixedSizeLSSVR(8), ["selection: 8 basis vectors"]),
     "ProjectedSVC": (ProjectedSVC(8), ["selection"]),
     "KernelFisher": (KernelFisher(), []),
     "ProjectedKernelFisher": (ProjectedKernelFisher(8), ["selection"]),
@@ -105,6 +105,22 @@ def test_verbose_shows_a_line_per_stage(name, capsys):
         assert lines[-1].startswith(f"kompakt: {kind}: ")
     clone(machine).set_params(random_state=0).fit(X, targets)
     assert not capsys.readouterr().err
+
+
+def test_verbose_says_what_each_stage_found(capsys):
+    """One line for selection, refinement (whatever its folds) and weights; one for every candidate of a search."""
+    model = CompactSVC(8, refine=Refinement(5), random_state=0, verbose=1).fit(X, Y)
+    lines = capsys.readouterr().err.splitlines()
+    for stage in ("selection: 8 basis vectors", "refinement: ", "weights: 8 basis vectors, objective "):
+        assert any(line.startswith(f"kompakt: {stage}") for line in lines), lines
+    assert sum("selection" in line for line in lines) == 1
+    assert sum("refinement" in line for line in lines) == 1
+    assert f"validation before {model.refinement_['validation_before']:.4g}" in "".join(lines)
+    model = CompactSVC(5, refine=False, tune=True, random_state=0, verbose=1).fit(X, Y)
+    lines = capsys.readouterr().err.splitlines()
+    tried = [line for line in lines if "held-out error" in line]
+    assert len(tried) == len(model.cv_results_["param_C"])
+    assert any(f"C {model.C_:.4g}, " in line and line.startswith("kompakt: search: ") for line in tried)
 
 
 # -- limits of time ------------------------------------------------------------------------------------------

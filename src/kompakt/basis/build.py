@@ -91,7 +91,8 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Ar
     if start is not None:
         return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
-    basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
+    with run.quietly():  # the note of `weigh` speaks of the whole selection
+        basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)
@@ -269,7 +270,7 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     result = found.result
     evaluations = plain.n_kernel_evals + found.n_kernel_evals
     if result is None:  # the start is the best
-        logger.info("refinement raised the loss of held-out rows: the start is kept.")
+        logger.debug("refinement raised the loss of held-out rows: the start is kept.")
         run.note("refinement", kept=False, **found.facts)
         return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
@@ -289,7 +290,7 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     kept = _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
-        logger.info("refinement did not lower the training objective: the start is kept.")
+        logger.debug("refinement did not lower the training objective: the start is kept.")
         return replace(plain, n_kernel_evals=evaluations)
     run.note("weights", n_basis=moved.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
     return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=found.unseen)

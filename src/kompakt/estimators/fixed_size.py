@@ -110,8 +110,6 @@ class _FixedSize(MachineParameters, KernelMachine):
             )
         folds = self._folds(data, run) if self.tune or fit.n_basis is None else None
         fit.basis = self._first_basis(data, spec, run)
-        if not input_space:
-            logger.info("%d prototype vectors chosen among %d rows", fit.basis.n_basis, data.rows.n_rows)
         fit.attributes["selection_info_"] = dict(fit.basis.info)
         run.note("selection", n_basis=fit.basis.n_basis)
         if folds is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -82,6 +83,16 @@ class Task:
             ended = "" if kind is None or kind is GeneratorExit else f", ended by {kind.__name__}"
             seconds = time.monotonic() - self._began
             logger.log(self._level, "%s: %d steps%s in %.2f s%s", name, self._steps, of, seconds, ended)
+
+
+def _worded(name: str, value: float) -> str:
+    """A fact of a stage as it is read in the log."""
+    if name == "kept":
+        return "kept" if value else "undone"
+    if name in ("n_basis", "n_iter", "n_rows", "n_evaluations"):
+        what = {"n_basis": "basis vectors", "n_iter": "iterations"}.get(name, name[2:])
+        return f"{value:,} {what}"
+    return f"{name.replace('_', ' ')} {value:.4g}"
 
 
 class NoProgress:
@@ -204,8 +215,22 @@ class Run:
                 step()
 
     def note(self, phase: str, **facts: Any) -> None:
-        """Add the record of a finished stage to the history."""
-        self.history.append({"phase": phase, "time": time.monotonic() - self.began, **facts})
+        """Add the record of a finished stage to the history, and a line of it to the log."""
+        seconds = time.monotonic() - self.began
+        self.history.append({"phase": phase, "time": seconds, **facts})
+        level = logging.DEBUG if self.shared.depth else logging.INFO
+        if logger.isEnabledFor(level):
+            told = [_worded(name, value) for name, value in facts.items() if isinstance(value, bool | int | float)]
+            logger.log(level, "%s: %s (after %.1f s)", phase, ", ".join(told), seconds)
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Tasks and notes in here are parts of one stage: the log has them with verbose=2 only."""
+        self.shared.depth += 1
+        try:
+            yield
+        finally:
+            self.shared.depth -= 1
 
     # -- checkpoint and Ctrl-C -----------------------------------------------------------------------
 

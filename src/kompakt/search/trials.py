@@ -85,7 +85,9 @@ class Trials:
         started = time.perf_counter()
         value = evaluate(dict(params), *args)
         self.add(params, value, seconds=time.perf_counter() - started, **more)
-        logger.debug("trial %d: %s, %s -> %g", len(self.rows), params, more, value)
+        setting = ", ".join(f"{name} {one:.4g}" for name, one in params.items() if isinstance(one, int | float))
+        logger.info("search: %s: held-out error %.4g", setting, value)
+        logger.debug("trial %d: %s", len(self.rows), more)
         return self.rows[-1].error
 
     def __len__(self) -> int:

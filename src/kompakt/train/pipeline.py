@@ -78,7 +78,9 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
         method._choose_size(fit)
     machine = method._choose_basis(fit)
     if fit.plan.refine and machine.basis.n_basis and not machine.interrupted:
-        machine = refined(fit.data, machine, descended(fit.data, machine, fit.plan, run), fit.plan, run)
+        with run.quietly():
+            found = descended(fit.data, machine, fit.plan, run)
+        machine = refined(fit.data, machine, found, fit.plan, run)
     fit.spec, fit.machine = machine.spec, machine
     calibration = None
     if calibrate and not machine.interrupted:

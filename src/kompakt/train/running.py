@@ -166,7 +166,7 @@ def _verbose_log(verbose: int) -> Iterator[None]:
         yield
         return
     handler = _AboveBar()
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("kompakt: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
