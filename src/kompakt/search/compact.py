@@ -21,6 +21,7 @@ from scipy.sparse import issparse
 
 from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
+from kompakt.basis.refine import smooth
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import LeastSquares, Loss, Quantile, SquaredHinge
@@ -293,9 +294,11 @@ class _Fold:
             else:
                 yield from path(train, test, y, np.ones(len(y)) if s is None else s, spec, costs)
             return
-        design, theta = FeatureDesign(train, y, s), None
+        # kinks are rounded, as for a descent: Newton's method then goes on from cost to cost
+        design, theta, loss = FeatureDesign(train, y, s), None, smooth(spec.loss, self.part.in_memory)
         for cost in costs:
-            theta = solve(Problem.of(design, replace(spec, C=float(cost))), theta, Settings(1e-4, 50)).coordinates
+            problem = Problem.of(design, replace(spec, loss=loss, C=float(cost)))
+            theta = solve(problem, theta, Settings(1e-4, 50)).coordinates
             yield test @ theta[:-1] + theta[-1]
 
     def error(self, outputs: Array) -> float:
