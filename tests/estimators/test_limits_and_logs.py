@@ -164,7 +164,8 @@ def test_a_search_that_has_used_its_share_of_the_time():
     with pytest.warns(ConvergenceWarning, match="cut short"):
         machine.fit(X, Y)  # the distances of one fold take more than a second
     table = machine.cv_results_
-    assert np.all(np.isnan(table["split2_test_error"][table["model"] == "plain"]))
+    folds = [table[name][0] for name in table if name.startswith("split")]
+    assert 1 <= np.sum(np.isfinite(folds)) < 5
     assert not machine.converged_
 
 

@@ -153,19 +153,19 @@ def tune_compact(
                     break
                 began = time.perf_counter()
                 refined = partial(_refined_errors, folds, spec_of(setting), size, own, limited.inner())
-                errors, spent = run.step("evaluation", refined)
+                found, spent = run.step("evaluation", refined)
                 evaluations += spent
-                trials.add(setting, np.mean(errors), errors, time.perf_counter() - began, model="refined")
+                trials.add(setting, float(np.mean(found)), found, time.perf_counter() - began, model="refined")
                 if step():
                     trials.stopped = "deadline"
                     break
         if len(trials) > begun:
-            found = min(trials.rows[begun:], key=lambda row: row.error)
+            lowest = min(trials.rows[begun:], key=lambda row: row.error)
             # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
             # parameters must be better by more than chance.
             safe = best.fold_errors[: len(pairs)].mean()
-            if not few or (found.params != best.params and found.error < safe - chance(safe, n_some)):
-                trials.contenders, best = slice(begun, len(trials)), found
+            if not few or (lowest.params != best.params and lowest.error < safe - chance(safe, n_some)):
+                trials.contenders, best = slice(begun, len(trials)), lowest
             else:
                 refine = trials.rows[begun].error < safe
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
@@ -185,7 +185,7 @@ def tune_compact(
         finished = linear[~np.isnan(linear).any(axis=1)]
         at = int(np.argmin(_smoothed(finished.mean(axis=0), np.ones(len(costs), dtype=bool))))
         setting = {"gamma": None, "epsilon": best.params["epsilon"], "C": float(linear_costs[at])}
-        trials.add(setting, finished[:, at].mean(), finished[:, at], model="linear")
+        trials.add(setting, float(finished[:, at].mean()), finished[:, at], model="linear")
         if trials.rows[-1].error <= error + chance(error, n_test):
             remarks.append(
                 f"a linear model is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}."
