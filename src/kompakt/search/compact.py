@@ -153,9 +153,9 @@ def tune_compact(
                     break
                 began = time.perf_counter()
                 refined = partial(_refined_errors, folds, spec_of(setting), size, own, limited.inner())
-                found, spent = run.step("evaluation", refined)
+                errors, spent = run.step("evaluation", refined)
                 evaluations += spent
-                trials.add(setting, float(np.mean(found)), found, time.perf_counter() - began, model="refined")
+                trials.add(setting, float(np.mean(errors)), errors, time.perf_counter() - began, model="refined")
                 if step():
                     trials.stopped = "deadline"
                     break
