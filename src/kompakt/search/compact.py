@@ -26,7 +26,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import LeastSquares, Loss, Quantile, SquaredHinge
 from kompakt.run import Run
-from kompakt.search.trials import Trials
+from kompakt.search.trials import Trial, Trials
 from kompakt.solve import Problem, Settings, solve
 from kompakt.spec import Data, Spec
 
@@ -126,10 +126,15 @@ def tune_compact(
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
         trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
     trials.contenders = slice(0, len(trials))
+
+    def only(chosen: Trial) -> slice:
+        place = [row is chosen for row in trials].index(True)
+        return slice(place, place + 1)
+
     best = plain = trials.best
     if plan.refine:  # a very large C makes every descent slow, and its end worse
         best = plain = min((row for row in trials if row.params["C"] <= _LARGEST_COST), key=lambda row: row.error)
-        trials.contenders = slice(trials.rows.index(best), trials.rows.index(best) + 1)
+        trials.contenders = only(best)
     few = data.rows.n_rows <= _PLAIN_DECIDE
     pairs = list(enumerate(splits))[: _SPLITS if few else 1]
     begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
@@ -161,11 +166,17 @@ def tune_compact(
                     break
         if len(trials) > begun:
             lowest = min(trials.rows[begun:], key=lambda row: row.error)
+            if data.classifier and not few:  # short descents flatter a large C: the least that is as good up to chance
+                enough = lowest.error + chance(lowest.error, n_some)
+                lowest = min(
+                    (row for row in trials.rows[begun:] if row.error <= enough), key=lambda row: row.params["C"]
+                )
             # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
             # parameters must be better by more than chance.
             safe = best.fold_errors[: len(pairs)].mean()
             if not few or (lowest.params != best.params and lowest.error < safe - chance(safe, n_some)):
-                trials.contenders, best = slice(begun, len(trials)), lowest
+                best = lowest
+                trials.contenders = only(best)
             else:
                 refine = trials.rows[begun].error < safe
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
