@@ -119,7 +119,7 @@ def test_search_finds_a_cost_that_matters():
     assert tuned.C == 1e-3  # the parameter itself is untouched
     results = tuned.cv_results_
     assert len(set(map(len, results.values()))) == 1
-    assert set(results["model"]) == {"plain", "refined", "linear", "constant"}
+    assert set(results["model"]) == {"plain", "refined", "larger", "linear", "constant"}
 
 
 def test_search_chooses_epsilon_too():

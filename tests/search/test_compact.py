@@ -85,6 +85,16 @@ def test_a_set_with_features_that_say_nothing_is_refined():
     assert machine.score(inputs[350:], labels[350:]) > 0.8
 
 
+def test_a_set_without_errors_is_searched():
+    """Plain and refined models of one setting have the same errors there."""
+    rows = np.where(np.arange(120) % 2, 3.0, -3.0)[:, None] + RNG.uniform(-0.5, 0.5, (120, 2))
+    for n_rows in (120, 2400):
+        inputs = np.tile(rows, (n_rows // 120, 1)) + 0.01 * RNG.standard_normal((n_rows, 2))
+        machine = CompactSVC(5, tune=True, refine=Refinement(3), random_state=0).fit(inputs, inputs[:, 0] > 0)
+        assert machine.score(inputs, inputs[:, 0] > 0) == 1.0
+        assert np.sum(machine.cv_results_["rank_test_error"] == 1) == 1
+
+
 def test_it_says_when_a_linear_model_is_as_good():
     straight = CompactSVC(10, tune=True, refine=False, random_state=0).fit(X, X @ np.arange(1.0, 6.0) > 0)
     assert any("linear model is as good" in remark for remark in tuning_of(straight)["remarks"])

@@ -21,11 +21,12 @@ from scipy.sparse import issparse
 
 from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
+from kompakt.basis.refine import smooth
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import LeastSquares, Loss, Quantile, SquaredHinge
 from kompakt.run import Run
-from kompakt.search.trials import Trials
+from kompakt.search.trials import Trial, Trials
 from kompakt.solve import Problem, Settings, solve
 from kompakt.spec import Data, Spec
 
@@ -125,10 +126,15 @@ def tune_compact(
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
         trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
     trials.contenders = slice(0, len(trials))
+
+    def only(chosen: Trial) -> slice:
+        place = [row is chosen for row in trials].index(True)
+        return slice(place, place + 1)
+
     best = plain = trials.best
     if plan.refine:  # a very large C makes every descent slow, and its end worse
         best = plain = min((row for row in trials if row.params["C"] <= _LARGEST_COST), key=lambda row: row.error)
-        trials.contenders = slice(trials.rows.index(best), trials.rows.index(best) + 1)
+        trials.contenders = only(best)
     few = data.rows.n_rows <= _PLAIN_DECIDE
     pairs = list(enumerate(splits))[: _SPLITS if few else 1]
     begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
@@ -159,12 +165,18 @@ def tune_compact(
                     trials.stopped = "deadline"
                     break
         if len(trials) > begun:
-            found = min(trials.rows[begun:], key=lambda row: row.error)
+            lowest = min(trials.rows[begun:], key=lambda row: row.error)
+            if data.classifier and not few:  # short descents flatter a large C: the least that is as good up to chance
+                enough = lowest.error + chance(lowest.error, n_some)
+                lowest = min(
+                    (row for row in trials.rows[begun:] if row.error <= enough), key=lambda row: row.params["C"]
+                )
             # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
             # parameters must be better by more than chance.
             safe = best.fold_errors[: len(pairs)].mean()
-            if not few or (found.params != best.params and found.error < safe - chance(safe, n_some)):
-                trials.contenders, best = slice(begun, len(trials)), found
+            if not few or (lowest.params != best.params and lowest.error < safe - chance(safe, n_some)):
+                best = lowest
+                trials.contenders = only(best)
             else:
                 refine = trials.rows[begun].error < safe
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
@@ -184,7 +196,7 @@ def tune_compact(
         finished = linear[~np.isnan(linear).any(axis=1)]
         at = int(np.argmin(_smoothed(finished.mean(axis=0), np.ones(len(costs), dtype=bool))))
         setting = {"gamma": None, "epsilon": best.params["epsilon"], "C": float(linear_costs[at])}
-        trials.add(setting, finished[:, at].mean(), finished[:, at], model="linear")
+        trials.add(setting, float(finished[:, at].mean()), finished[:, at], model="linear")
         if trials.rows[-1].error <= error + chance(error, n_test):
             remarks.append(
                 f"a linear model is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}."
@@ -293,9 +305,11 @@ class _Fold:
             else:
                 yield from path(train, test, y, np.ones(len(y)) if s is None else s, spec, costs)
             return
-        design, theta = FeatureDesign(train, y, s), None
+        # kinks are rounded, as for a descent: Newton's method then goes on from cost to cost
+        design, theta, loss = FeatureDesign(train, y, s), None, smooth(spec.loss, self.part.in_memory)
         for cost in costs:
-            theta = solve(Problem.of(design, replace(spec, C=float(cost))), theta, Settings(1e-4, 50)).coordinates
+            problem = Problem.of(design, replace(spec, loss=loss, C=float(cost)))
+            theta = solve(problem, theta, Settings(1e-4, 50)).coordinates
             yield test @ theta[:-1] + theta[-1]
 
     def error(self, outputs: Array) -> float:
