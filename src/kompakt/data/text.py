@@ -37,6 +37,10 @@ _FEW_ROWS = 10
 _PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zst", b"PK\x03\x04": "zip"}
 #: lines without cells in the tables that databases and Markdown draw, and the line below them
 _RULE = re.compile(r"[\s|+=:-]*[-=]{2,}[\s|+=:-]*$|\(\d+ rows?( affected)?\)\s*$")
+#: how SQL statements, JSON and web pages begin
+_OTHER_TEXT = re.compile(
+    r"(insert into|create table|drop table|<(!doctype|html|table|\?xml)|\[?\s*\{\s*\")", re.IGNORECASE
+)
 _SEPARATOR_SAID = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 
 
@@ -157,6 +161,8 @@ class TextTable:
             raise TableError(f"{path} holds blank lines only; expected rows.")
         if len(start) == LOOKED_AT and len(lines) > 1:
             lines.pop()  # it may be cut
+        if other := _OTHER_TEXT.match(lines[0].strip()):
+            raise TableError(f"{path} begins with {other[0]!r}: this is no table of rows. Export it as CSV first.")
         remarks = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("#")]
         comments = 0 < len(remarks) < 0.5 * len(lines) or (bool(remarks) and len(lines) - len(remarks) > 1)
         if comments:
