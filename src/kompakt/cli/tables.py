@@ -442,9 +442,12 @@ def _blocks(path: str, kind: FileKind, n_rows: int) -> Iterator[dict[str, Array]
         yield from kind.text.blocks(n_rows)
         return
     arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=n_rows):
-            yield columns_of(arrow.Table.from_batches([batch]))
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=n_rows):
+                yield columns_of(arrow.Table.from_batches([batch]))
+    except (OSError, arrow.ArrowInvalid) as error:
+        raise DataError(f"{path} is a damaged Parquet file: {error}") from error
 
 
 def open_table(

@@ -13,6 +13,7 @@ import io
 import lzma
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _MOSTLY = 0.9
 #: rows without which the labels of a column are no evidence
 _FEW_ROWS = 10
 _PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zst", b"PK\x03\x04": "zip"}
+#: what the readers of packed files raise where one is damaged
+_DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, lzma.LZMAError)
 #: lines without cells in the tables that databases and Markdown draw, and the line below them
 _RULE = re.compile(r"[\s|+=:-]*[-=]{2,}[\s|+=:-]*$|\(\d+ rows?( affected)?\)\s*$")
 #: how SQL statements, JSON and web pages begin
@@ -226,7 +229,7 @@ class TextTable:
                     yield lines.number, row
         except csv.Error as error:
             raise TableError(f"{self.path}, line {lines.number}: this cannot be read as CSV: {error}.") from None
-        except (EOFError, OSError, zipfile.BadZipFile, lzma.LZMAError) as error:
+        except _DAMAGED as error:
             if not self.packed:
                 raise
             raise TableError(f"{self.path} is damaged: it cannot be unpacked ({error}).") from error
@@ -299,7 +302,7 @@ def beginning(path: str) -> tuple[bytes, bool]:
     try:
         with unpacked(path) as file:
             return file.read(LOOKED_AT), True
-    except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+    except (*_DAMAGED, RuntimeError) as error:
         raise TableError(f"{path} is damaged: it cannot be unpacked ({error}).") from error
 
 

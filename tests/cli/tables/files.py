@@ -310,6 +310,9 @@ case(
 
 # -- files that are refused, with a reason -------------------------------------------------------------------
 
+damaged = bytearray(gzip.compress(MIXED.encode()))
+damaged[40:60] = bytes(20)
+case(bytes(damaged), {}, "cannot be unpacked", name="damaged", ending="csv.gz", fails=True)
 case("answer\nyes\nno\nyes\n", {}, "holds no comma", name="one column", fails=True)
 case(MIXED.replace("Oslo", "Oslo,x", 1), {}, "4 columns, but the first line has 3", name="a long row", fails=True)
 case("a,a,answer\n1,2,yes\n2,4,no\n", {}, "two columns have the name 'a'", name="a name twice", fails=True)
