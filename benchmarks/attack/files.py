@@ -225,14 +225,17 @@ def _read_for_command(path: str) -> None:
     from kompakt.cli.console import Console
     from kompakt.cli.tables import open_table
 
-    options = Namespace(header=None, format=None, target=None, ignore=[])
+    options = Namespace(
+        header=None, format=None, target=None, ignore=[], na=[], decimal=None, strict=False, impute=None
+    )  # fmt: skip
     open_table(options, Console(quiet=True), path).read()
 
 
 def _refusals_of_commands() -> tuple[type[BaseException], ...]:
     from kompakt.cli.console import DataError, UsageError
+    from kompakt.data.table import TableError
 
-    return DataError, UsageError
+    return DataError, UsageError, TableError
 
 
 def _mutate_rows(raw: bytes, rng: np.random.Generator) -> bytes:

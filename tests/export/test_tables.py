@@ -90,6 +90,14 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
         assert runpy.run_path(str(path))["predict"](schema.encode(table)).tolist() == model.predict(table).tolist()
 
 
+def test_libsvm_files_have_the_schema_beside_them(tmp_path):
+    schema = TableSchema.infer({"n": ["1", "2.5", "4"], "w": ["a", "b", "a"]})
+    model = replace(make_model(classes=[0, 1], d=schema.n_features), schema=schema)
+    done = kompakt.to_libsvm(model, tmp_path / "m.model")
+    assert done.files[-1].name == "m.model.schema.json"
+    assert any("encoded columns of m.model.schema.json" in note for note in done.notes)
+
+
 def test_models_of_numbers_are_exported_as_before(tmp_path):
     done = kompakt.to_numpy(make_model(classes=[0, 1], d=2), tmp_path / "m.py")
     assert len(done.files) == 1

@@ -68,7 +68,7 @@ def export(options: Namespace, console: Console) -> None:
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":
         raise UsageError(f"--encoded is for onnx; {to} always takes encoded features.")
-    for ending in ("", ".range", ".labels") if to == "libsvm" else ("", ".schema.json"):
+    for ending in ("", ".schema.json", *((".range", ".labels") if to == "libsvm" else ())):
         check_output(options.out + ending, options.model, options.check)
     model = load_model(options.model)
     settings: dict[str, Any] = {} if options.dtype is None else {"dtype": options.dtype}

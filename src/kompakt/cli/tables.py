@@ -351,26 +351,33 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def spool(self, scale: bool) -> None:
-        """Write the encoded rows to a file beside the memory, and read them from there: they need not fit in it."""
+    def spool(self, scale: bool) -> int:
+        """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
+
+        Rows without a target are left out; their number is returned.
+        """
         folder = tempfile.mkdtemp(prefix="kompakt-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = os.path.join(folder, "X.npy")
-        targets = []
+        targets, n_kept = [], 0
         with open(path, "wb") as file:
             header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, self.n_features)}
             np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
             length = file.tell()
             for raw in self._encoded():
                 self.check(raw.X, impute=False, start=self._n_read - len(raw))
-                file.write(np.ascontiguousarray(raw.X, dtype="<f8").tobytes())
                 assert raw.y is not None
-                targets.append(raw.y)
+                kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
+                file.write(np.ascontiguousarray(raw.X[kept], dtype="<f8").tobytes())
+                targets.append(raw.y[kept])
+                n_kept += int(kept.sum())
             file.seek(0)
-            np.lib.format.write_array_header_2_0(file, header | {"shape": (self._n_read, self.n_features)})
+            np.lib.format.write_array_header_2_0(file, header | {"shape": (n_kept, self.n_features)})
             assert file.tell() == length
         y = self._targets(np.concatenate(targets))
+        n_lacking = self._n_read - n_kept
         self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
+        return n_lacking
 
     def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
@@ -435,9 +442,12 @@ def _blocks(path: str, kind: FileKind, n_rows: int) -> Iterator[dict[str, Array]
         yield from kind.text.blocks(n_rows)
         return
     arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=n_rows):
-            yield columns_of(arrow.Table.from_batches([batch]))
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=n_rows):
+                yield columns_of(arrow.Table.from_batches([batch]))
+    except (OSError, arrow.ArrowInvalid) as error:
+        raise DataError(f"{path} is a damaged Parquet file: {error}") from error
 
 
 def open_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import warnings
 from argparse import Namespace
@@ -138,13 +139,19 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
     if task != "classify":
         return X, y
     labels, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    rare = counts < _LEAST_OF_A_CLASS
-    if not rare.any() or np.sum(~rare) < 2:
+    # `auto` holds out rows of its own before the search does
+    least = _LEAST_OF_A_CLASS + (options.command == "auto" and options.test is None)
+    rare = counts < least
+    if not rare.any():
         return X, y
     names = ", ".join(f"{label!s} ({count})" for label, count in zip(labels[rare][:10], counts[rare][:10], strict=True))
     more = ", ..." if rare.sum() > 10 else ""
-    text = f"{rare.sum()} classes have fewer than {_LEAST_OF_A_CLASS} rows, too few to learn: {names}{more}"
+    text = f"{rare.sum()} classes have fewer than {least} rows, too few to learn: {names}{more}"
     flag = "; -s regress if the target is a quantity" if y.dtype.kind in "iuf" else ""
+    if np.sum(~rare) < 2:
+        if options.command != "auto" and not options.tune:
+            return X, y  # nothing is held out
+        raise DataError(f"{text}. Choose another target with --target, or give more rows{flag}.")
     if options.strict:
         raise DataError(f"{text}. Leave them out, or run without --strict{flag}.")
     console.warn(f"{text}. Their rows are left out{flag}")
@@ -162,8 +169,8 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None:
-        table.spool(options.scale)
+    if table.source is None and (n_lacking := table.spool(options.scale)):
+        console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None
     _, y = table.training_rows(options, console, _FIRST_ROWS)
@@ -226,7 +233,16 @@ def _fit(
     began, code = time.monotonic(), OK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(*rows)
+        try:
+            estimator.fit(*rows)
+        except ValueError as error:
+            if not re.match("A stratified|Holding out", str(error)):
+                raise
+            raise DataError(
+                f"there are too few rows for so many classes, so that none can be held out: {error} Give more rows, "
+                "leave rare classes out, or train without a search (kompakt train); -s regress if the target is a "
+                "quantity."
+            ) from error
     seconds = time.monotonic() - began
     for warning in caught:
         if issubclass(warning.category, InterruptedWarning):

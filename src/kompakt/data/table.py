@@ -87,6 +87,10 @@ def number_of(cell: object, decimal: str = ".") -> float | None:
         except (TypeError, ValueError):
             return None
     text = cell.strip().replace("\u2212", "-").strip(_CURRENCY).rstrip("%").strip(_CURRENCY + " \u00a0")
+    if len(text) > 2 and text[0] == "(" and text[-1] == ")":  # as bookkeepers write less than nothing
+        text = "-" + text[1:-1].strip(_CURRENCY)
+    elif len(text) > 1 and text[-1] == "-":
+        text = "-" + text[:-1]
     if len(text) > 2 and text[0] in "+-" and text[1] in _CURRENCY:
         text = text[0] + text[2:].strip()
     if decimal == "." and _PLAIN.fullmatch(text):

@@ -13,6 +13,7 @@ import io
 import lzma
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,8 +36,14 @@ _MOSTLY = 0.9
 #: rows without which the labels of a column are no evidence
 _FEW_ROWS = 10
 _PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zst", b"PK\x03\x04": "zip"}
+#: what the readers of packed files raise where one is damaged
+_DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile, lzma.LZMAError)
 #: lines without cells in the tables that databases and Markdown draw, and the line below them
 _RULE = re.compile(r"[\s|+=:-]*[-=]{2,}[\s|+=:-]*$|\(\d+ rows?( affected)?\)\s*$")
+#: how SQL statements, JSON and web pages begin
+_OTHER_TEXT = re.compile(
+    r"(insert into|create table|drop table|<(!doctype|html|table|\?xml)|\[?\s*\{\s*\")", re.IGNORECASE
+)
 _SEPARATOR_SAID = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
 
 
@@ -157,6 +164,8 @@ class TextTable:
             raise TableError(f"{path} holds blank lines only; expected rows.")
         if len(start) == LOOKED_AT and len(lines) > 1:
             lines.pop()  # it may be cut
+        if other := _OTHER_TEXT.match(lines[0].strip()):
+            raise TableError(f"{path} begins with {other[0]!r}: this is no table of rows. Export it as CSV first.")
         remarks = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("#")]
         comments = 0 < len(remarks) < 0.5 * len(lines) or (bool(remarks) and len(lines) - len(remarks) > 1)
         if comments:
@@ -220,7 +229,7 @@ class TextTable:
                     yield lines.number, row
         except csv.Error as error:
             raise TableError(f"{self.path}, line {lines.number}: this cannot be read as CSV: {error}.") from None
-        except (EOFError, OSError, zipfile.BadZipFile, lzma.LZMAError) as error:
+        except _DAMAGED as error:
             if not self.packed:
                 raise
             raise TableError(f"{self.path} is damaged: it cannot be unpacked ({error}).") from error
@@ -293,7 +302,7 @@ def beginning(path: str) -> tuple[bytes, bool]:
     try:
         with unpacked(path) as file:
             return file.read(LOOKED_AT), True
-    except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
+    except (*_DAMAGED, RuntimeError) as error:
         raise TableError(f"{path} is damaged: it cannot be unpacked ({error}).") from error
 
 

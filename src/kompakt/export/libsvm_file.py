@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import class_pairs
-from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded
+from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, write_schema
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
 from kompakt.io.fitted import model_of
@@ -97,9 +97,10 @@ def to_libsvm(
     if tied.any():
         notes.append(f"{int(tied.sum())} of {len(rows)} rows tie in votes, where LIBSVM takes the class it lists first")
     size = sum(map(len, texts[""]))
-    return ExportReport(
-        files[""], "libsvm", size, len(rows), largest, relative, agreement, tuple(files.values()), tuple(notes)
-    )
+    written = (*files.values(), *write_schema(model, path))
+    if model.schema is not None:
+        notes.append(f"rows are the encoded columns of {written[-1].name}")
+    return ExportReport(files[""], "libsvm", size, len(rows), largest, relative, agreement, written, tuple(notes))
 
 
 def libsvm_answers(

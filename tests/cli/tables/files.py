@@ -238,7 +238,7 @@ case(
 case(table(SIZE, INCOME, first=True, names=False), None, "target: column '0'", name="labels come first without header")
 case(
     table(SIZE, CITY, answer=lambda p: "rare" if p.number == 1 else p.answer), MIXED_KINDS,
-    "1 classes have fewer than 2 rows, too few to learn: rare (1)", name="a rare class",
+    "1 classes have fewer than 3 rows, too few to learn: rare (1)", name="a rare class",
 )  # fmt: skip
 case(
     table(SIZE, CITY, answer=lambda p: 9 if p.number == 1 else int(p.size > 5)), MIXED_KINDS,
@@ -310,6 +310,9 @@ case(
 
 # -- files that are refused, with a reason -------------------------------------------------------------------
 
+damaged = bytearray(gzip.compress(MIXED.encode()))
+damaged[40:60] = bytes(20)
+case(bytes(damaged), {}, "cannot be unpacked", name="damaged", ending="csv.gz", fails=True)
 case("answer\nyes\nno\nyes\n", {}, "holds no comma", name="one column", fails=True)
 case(MIXED.replace("Oslo", "Oslo,x", 1), {}, "4 columns, but the first line has 3", name="a long row", fails=True)
 case("a,a,answer\n1,2,yes\n2,4,no\n", {}, "two columns have the name 'a'", name="a name twice", fails=True)
@@ -318,6 +321,14 @@ case(
     table(("code", lambda p: f"u{p.number}")), {}, "no column beside the target that can be used", name="ids alone",
     fails=True,
 )  # fmt: skip
+
+
+case(
+    table(SIZE, CITY, answer=lambda p: f"k{p.number // 2}"), {}, "20 classes have fewer than 3 rows", "k0 (2)",
+    name="rare classes alone", fails=True,
+)  # fmt: skip
+case("INSERT INTO t VALUES (1, 2, 'a');\n" * 9, {}, "Export it as CSV", name="statements", ending="sql", fails=True)
+case('[{"a": 1, "b": 2},\n{"a": 2, "b": 3}]\n', {}, "no table of rows", name="objects", ending="json", fails=True)
 
 
 # -- exports of programs -------------------------------------------------------------------------------------
