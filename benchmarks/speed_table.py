@@ -33,9 +33,8 @@ CHANGES: list[dict[str, int]] = [
 ]  # fmt: skip
 MOST_SVC_ROWS, TEST_ROWS = 20_000, 2_000
 HEAD = (
-    "| rows | features | vectors | classes | fit, s | unrefined, s | `SVC`, s | predict, us | `SVC`, us | its vectors |\n"
-    + "|---" * 10
-    + "|\n"
+    "| rows | features | vectors | classes "
+    "| fit, s | unrefined, s | `SVC`, s | predict, us | `SVC`, us | its vectors |\n" + "|---" * 10 + "|\n"
 )
 
 
