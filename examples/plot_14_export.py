@@ -62,7 +62,7 @@ exact = SVC(gamma=model.gamma_).fit(X, y)
 sizes["SVC, float"] = 4 * (exact.support_vectors_.size + exact.dual_coef_.size)
 figure, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
 ax.bar_label(ax.barh(list(sizes), list(sizes.values()), color=["C0", "C0", "C0", "C3"]), fmt="{:,.0f}", padding=3)
-ax.set(xscale="log", xlabel="bytes of constants")
+ax.set(xlabel="bytes of constants")
 ax.margins(x=0.2)
 
 # %%

@@ -22,7 +22,7 @@ from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory
 
 #: outputs of a classifier that are refused where each is a problem of its own
-_MANY_OUTPUTS = 1000
+_MANY_CLASSES = 1000
 
 
 @dataclass
@@ -92,19 +92,19 @@ def train(method: Method, data: Data, spec: Spec, run: Run, *, n_basis: Any, cal
 
 
 def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
-    """Raise for so many outputs that a fit takes hours, unless least squares solve all at once or time is limited.
+    """Raise for so many classes that a fit takes hours, unless least squares solve all at once or time is limited.
 
     Every other loss makes each output a problem of its own.
     """
-    n_outputs = data.rows.n_outputs
-    if data.classes is None or n_outputs < _MANY_OUTPUTS or spec.loss.name == "least_squares" or run.deadline:
+    n_outputs, n_classes = data.rows.n_outputs, 0 if data.classes is None else len(data.classes)
+    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.name == "least_squares" or run.deadline:
         return
-    n_classes = len(data.classes)
     fewer = get_coding("minimum_output").n_outputs(n_classes)
     raise ValueError(
         f"{n_classes:,} classes make {n_outputs:,} outputs with coding={spec.coding!r}, each of which is a training "
-        f"problem of its own for this loss. Use coding='minimum_output', which makes {fewer}, or a machine of least "
-        "squares, such as FixedSizeLSSVC; or set max_time and take what is found in that time."
+        f"problem of its own for this loss. Use FixedSizeLSSVC or loss='least_squares', which solve all at once; or "
+        f"coding='minimum_output', which makes {fewer} but needs many more vectors for the same accuracy; or set max_time "
+        "and take what is found in that time."
     )
 
 
