@@ -144,10 +144,11 @@ def test_every_kind_of_classifier_is_searched(words):
 
 @pytest.mark.parametrize("loss", ["least_squares", "absolute", "quantile", "epsilon_insensitive", "huber"])
 def test_every_kind_of_regressor_is_searched(loss):
-    rows = X[:150, :2]
-    y = np.sin(2 * rows[:, 0]) + 0.5 * rows[:, 1] + 0.1 * RNG.standard_normal(150)
-    machine = CompactSVR(10, tune=True, refine=False, loss=loss, random_state=0, max_iter=500)
-    machine.fit(rows, y, sample_weight=RNG.uniform(0.5, 1.5, 150))
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((150, 2))
+    y = np.sin(2 * rows[:, 0]) + 0.5 * rows[:, 1] + 0.1 * rng.standard_normal(150)
+    machine = CompactSVR(20, tune=True, refine=False, loss=loss, random_state=0, max_iter=500)
+    machine.fit(rows, y, sample_weight=rng.uniform(0.5, 1.5, 150))
     assert machine.score(rows, y) > 0.6
     table = machine.cv_results_
     assert table["mean_test_error"][table["model"] == "constant"] == [1.0]
