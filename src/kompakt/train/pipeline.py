@@ -21,7 +21,7 @@ from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory
 
-#: outputs of a classifier that are refused where each is a problem of its own
+#: classes that are refused where each makes a problem of its own
 _MANY_CLASSES = 1000
 
 
@@ -102,9 +102,9 @@ def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
     fewer = get_coding("minimum_output").n_outputs(n_classes)
     raise ValueError(
         f"{n_classes:,} classes make {n_outputs:,} outputs with coding={spec.coding!r}, each of which is a training "
-        f"problem of its own for this loss. Use FixedSizeLSSVC or loss='least_squares', which solve all at once; or "
-        f"coding='minimum_output', which makes {fewer} but needs many more vectors for the same accuracy; or set max_time "
-        "and take what is found in that time."
+        "problem of its own for this loss. Use FixedSizeLSSVC or loss='least_squares', which solve all at once; or "
+        f"coding='minimum_output', which makes {fewer} but needs many more vectors; or set max_time and take what is "
+        "found in that time."
     )
 
 
