@@ -19,7 +19,7 @@ class Factor:
 
     def solve(self, B: Array) -> Array:
         """(R'R)^-1 B."""
-        return np.asarray(lapack.dpotrs(self.R, B, lower=0)[0])
+        return np.asarray(lapack.dpotrs(self.R, B, lower=0)[0]) if self.R.size else B.copy()
 
     def solve_transposed(self, B: Array) -> Array:
         """R'^-1 B."""

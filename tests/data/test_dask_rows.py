@@ -458,3 +458,4 @@ def test_a_cluster_that_is_gone_is_an_error_that_names_it(trouble, monkeypatch):
     finally:
         process.kill()
         process.communicate()
+        dask.config.set(scheduler=None)  # a client whose scheduler was killed leaves itself behind

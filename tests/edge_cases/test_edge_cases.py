@@ -210,9 +210,9 @@ def test_parameters_out_of_range_are_named(case):
 @pytest.mark.parametrize(
     ("machine", "names"),
     [
-        (CompactSVC(), "'scale', 'auto', 'learn', 'ard', 'loo'"),
-        (CompactSVR(), "'scale', 'auto', 'learn', 'ard', 'loo'"),
-        (SpSVC(), "'scale', 'auto', 'learn', 'ard'"),
+        (CompactSVC(), "'scale', 'auto', 'learn', 'ard', 'full', 'loo'"),
+        (CompactSVR(), "'scale', 'auto', 'learn', 'ard', 'full', 'loo'"),
+        (SpSVC(), "'scale', 'auto', 'learn', 'ard', 'full'"),
         (KernelFisher(), "'scale', 'auto'"),
         (GreedyProjection(), "'scale', 'auto'"),
         (LocalSamplingSVC(), "'scale', 'auto'"),

@@ -120,7 +120,7 @@ def test_verbose_says_what_each_stage_found(capsys):
     assert f"validation before {model.refinement_['validation_before']:.4g}" in "".join(lines)
     model = CompactSVC(5, refine=False, tune=True, random_state=0, verbose=1).fit(X, Y)
     lines = capsys.readouterr().err.splitlines()
-    tried = [line for line in lines if "held-out error" in line]
+    tried = [line for line in lines if ": held-out error" in line]
     assert len(tried) == len(model.cv_results_["param_C"])
     assert any(f"C {model.C_:.4g}, " in line and line.startswith("kompakt: search: ") for line in tried)
 

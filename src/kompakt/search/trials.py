@@ -79,15 +79,15 @@ class Trials:
         """Append a row; an error that is NaN or infinite counts as a failure, the worst there is."""
         folds = np.asarray([] if fold_errors is None else fold_errors, dtype=np.float64)
         self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
+        setting = ", ".join(f"{name} {one:.4g}" for name, one in params.items() if isinstance(one, int | float))
+        logger.info("search: %s: held-out error %.4g", setting or more.get("model", ""), error)
+        logger.debug("trial %d: %s", len(self.rows), more)
 
     def measure(self, params: Mapping[str, Any], evaluate: Callable[..., float], *args: Any, **more: Any) -> float:
         """Append a row of `evaluate(params, *args)` and its time; returns the error."""
         started = time.perf_counter()
         value = evaluate(dict(params), *args)
         self.add(params, value, seconds=time.perf_counter() - started, **more)
-        setting = ", ".join(f"{name} {one:.4g}" for name, one in params.items() if isinstance(one, int | float))
-        logger.info("search: %s: held-out error %.4g", setting, value)
-        logger.debug("trial %d: %s", len(self.rows), more)
         return self.rows[-1].error
 
     def __len__(self) -> int:
