@@ -110,7 +110,7 @@ def test_verbose_shows_a_line_per_stage(name, capsys):
 
 
 def test_verbose_says_what_each_stage_found(capsys):
-    """One line for selection, refinement (whatever its folds) and weights; one for every candidate of a search."""
+    """One line for selection, refinement (whatever its folds) and weights; a few for a search."""
     model = CompactSVC(8, refine=Refinement(5), random_state=0, verbose=1).fit(X, Y)
     lines = capsys.readouterr().err.splitlines()
     for stage in ("selection: 8 basis vectors", "refinement: ", "weights: 8 basis vectors, objective "):
@@ -121,7 +121,7 @@ def test_verbose_says_what_each_stage_found(capsys):
     model = CompactSVC(5, refine=False, tune=True, random_state=0, verbose=1).fit(X, Y)
     lines = capsys.readouterr().err.splitlines()
     tried = [line for line in lines if ": held-out error" in line]
-    assert len(tried) == len(model.cv_results_["param_C"])
+    assert len(set(model.cv_results_["param_gamma"])) <= len(tried) < 15  # a line per width, not per point of the table
     assert any(f"C {model.C_:.4g}, " in line and line.startswith("kompakt: search: ") for line in tried)
 
 

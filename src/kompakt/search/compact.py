@@ -8,6 +8,7 @@ ones where rows are many and vectors few; so from some thousand rows on, a few r
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from kompakt.run import Run
 from kompakt.search.trials import Trial, Trials
 from kompakt.solve import Problem, Settings, solve
 from kompakt.spec import Data, Spec
+
+logger = logging.getLogger(__name__)
 
 #: factors of the width that the search starts from, and costs
 _WIDTHS = 4.0 ** np.arange(-3, 3)
@@ -126,6 +129,10 @@ def tune_compact(
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
         trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
     trials.contenders = slice(0, len(trials))
+    for gamma in dict.fromkeys(row.params.get("gamma") for row in trials):
+        row = min((row for row in trials if row.params.get("gamma") == gamma), key=lambda row: row.error)
+        chosen = ", ".join(f"{name} {value:.4g}" for name, value in row.params.items() if value is not None)
+        logger.info("search: %s, the best C of this width: held-out error %.4g", chosen, row.error)
 
     def only(chosen: Trial) -> slice:
         place = [row is chosen for row in trials].index(True)

@@ -80,7 +80,9 @@ class Trials:
         folds = np.asarray([] if fold_errors is None else fold_errors, dtype=np.float64)
         self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
         setting = ", ".join(f"{name} {one:.4g}" for name, one in params.items() if isinstance(one, int | float))
-        logger.info("search: %s: held-out error %.4g", setting or more.get("model", ""), error)
+        # of a table filled at once, a line per point would hide all others
+        level = logging.DEBUG if more.get("model") == "plain" else logging.INFO
+        logger.log(level, "search: %s: held-out error %.4g", setting or more.get("model", ""), error)
         logger.debug("trial %d: %s", len(self.rows), more)
 
     def measure(self, params: Mapping[str, Any], evaluate: Callable[..., float], *args: Any, **more: Any) -> float:
