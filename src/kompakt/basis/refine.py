@@ -234,6 +234,10 @@ class Objective(ABC):
         pass
 
 
+#: rows from which steps of all vectors are alike
+_MANY_ROWS = 2500
+
+
 class RefinementObjective(Objective):
     """Value and gradient of the eliminated objective J(Z, theta) = min over the weights.
 
@@ -340,8 +344,11 @@ class RefinementObjective(Objective):
         What a move of vector j changes in the outputs grows with its weights and its share of the rows, |beta_j|^2
         sum_i k_ij^2; that sum over all vectors bounds what the kernel's parameters change.  A vector with large weights
         (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
-        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.
+        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.  On
+        many rows descents that are alike in all vectors ended lower.
         """
+        if self.rows.n_rows >= _MANY_ROWS:
+            return super().lengths(kernel, Z)
         _, K, Phi, factor, inverse = self.compute(kernel, Z)
         solution = self.solve_weights(Phi, factor, inverse)
         change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
