@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import FitFailedWarning
 
 from kompakt.run import Run
-from kompakt.search import Space, search, successive_halving
+from kompakt.search import Space, search
 from kompakt.search.strategies import acceptance, most_promising, temperature_factor
 
 SQUARE = Space({"x": (-5.0, 5.0), "y": (-5.0, 5.0)})
@@ -271,94 +271,3 @@ def test_without_look_ahead_every_step_drawn_is_tried():
     np.testing.assert_array_equal(most_promising(candidates, np.eye(2), np.ones(2)), candidates[:, 0])
     plain = points_of(search(camel, SQUARE, "anneal", look_ahead=1, random_state=0))
     assert not np.array_equal(plain[10], points_of(search(camel, SQUARE, "anneal", random_state=0))[10])
-
-
-# ---------------------------------------------------------------------------------------------- halving
-
-
-def numbered(n):
-    return [{"k": k} for k in range(n)]
-
-
-def test_rounds_shrink_and_resources_grow():
-    calls = []
-
-    def evaluate(params, resource):
-        calls.append((params["k"], resource))
-        return abs(params["k"] - 20) + 10.0 / resource
-
-    trials = successive_halving(evaluate, numbered(27), min_resource=3, max_resource=81)
-    table = trials.as_dict()
-    assert list(zip(table["param_k"].tolist(), table["n_resources"].tolist(), strict=True)) == calls
-    assert np.unique(table["n_resources"], return_counts=True)[1].tolist() == [27, 9, 3, 1]
-    assert table["iter"].tolist() == np.repeat([0, 1, 2, 3], [27, 9, 3, 1]).tolist()
-    assert np.unique(table["n_resources"]).tolist() == [3, 9, 27, 81]
-    assert (trials.best.params, trials.stopped) == ({"k": 20}, "finished")
-    assert trials.best.error == pytest.approx(10 / 81)
-    assert table["rank_test_error"][-1] == 1  # the winner, on the most
-
-
-def test_a_setting_good_only_on_little_loses():
-    errors = {"hare": (0.1, 0.5), "tortoise": (0.2, 0.1), "snail": (0.9, 0.0)}
-    settings = [{"animal": name} for name in errors]
-    trials = successive_halving(
-        lambda s, r: errors[s["animal"]][r > 10], settings, min_resource=10, max_resource=20, factor=2
-    )
-    assert trials.best.params == {"animal": "tortoise"}  # snail would have won, but was dropped in round 0
-
-
-@pytest.mark.parametrize(
-    ("n", "low", "high", "factor", "expected"),
-    [
-        (1, 5, 100, 3, [100]),
-        (4, 50, 50, 2, [50]),
-        (100, 10, 90, 3, [10, 30, 90]),
-        (3, 1, 1000, 3, [333, 1000]),
-        (9, 7, 100, 2.5, [16, 40, 100]),
-    ],
-)
-def test_schedules(n, low, high, factor, expected):
-    trials = successive_halving(
-        lambda s, r: float(s["k"]), numbered(n), min_resource=low, max_resource=high, factor=factor
-    )
-    assert np.unique(trials.as_dict()["n_resources"]).tolist() == expected
-    assert trials.best.params == {"k": 0}
-
-
-def test_equal_values_go_to_the_earlier_setting():
-    trials = successive_halving(lambda s, r: 1.0, numbered(6), min_resource=1, max_resource=9)
-    assert trials.best.params == {"k": 0}
-
-
-def test_failures_of_settings_are_passed_over_and_reported():
-    with pytest.warns(FitFailedWarning, match="2 of"):
-        trials = successive_halving(
-            lambda s, r: np.nan if s["k"] < 2 else float(s["k"]), numbered(5), min_resource=1, max_resource=9
-        )
-    assert (trials.best.params, trials.n_failed) == ({"k": 2}, 2)
-    with pytest.raises(ValueError, match="All 5 settings of round 0"):
-        successive_halving(lambda s, r: np.nan, numbered(5), min_resource=1, max_resource=9)
-
-
-def test_a_deadline_gives_the_best_of_the_last_complete_round():
-    def slow(params, resource):
-        time.sleep(0.005 if resource < 9 else 0.5)
-        return float(-params["k"]) if resource < 9 else float(params["k"])
-
-    limits = {"min_resource": 3, "max_resource": 9}
-    trials = successive_halving(slow, numbered(9), **limits, factor=3, run=Run(deadline=time.monotonic() + 0.3))
-    assert (trials.stopped, trials.best.params) == ("deadline", {"k": 8})
-    first = successive_halving(slow, numbered(9), **limits, run=Run(deadline=time.monotonic() - 1.0))
-    assert (first.best.params, len(first)) == ({"k": 0}, 1)
-
-
-def test_a_deadline_between_two_rounds_keeps_the_round_that_is_complete():
-    def evaluate(params, resource):
-        if resource == 3 and params["k"] == 6:  # the last of the second round
-            time.sleep(0.3)
-        return float(-params["k"]) if resource == 1 else float(params["k"])
-
-    run = Run(deadline=time.monotonic() + 0.25)
-    trials = successive_halving(evaluate, numbered(9), min_resource=1, max_resource=9, run=run)
-    assert [row.more["iter"] for row in trials] == [0] * 9 + [1] * 3
-    assert (trials.stopped, trials.best.params) == ("deadline", {"k": 6})

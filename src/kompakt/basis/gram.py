@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kompakt.checkpoint import fingerprint
 from kompakt.data import RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
 from kompakt.losses import Loss, PiecewiseLinear
@@ -60,7 +59,6 @@ class GramSelector:
     n_rounds: int = 2
     max_rows: int | None = None
     settle: float = 0.005
-    cache: dict[Any, Any] | None = None  # sums of the first round by kernel: they do not depend on C
     streams: ClassVar[bool] = True  # reads rows by passes, in bounded memory
 
     def __post_init__(self) -> None:
@@ -97,12 +95,9 @@ class GramSelector:
                 candidates = _draw(hashes, n_candidates, best[1], pull, round_number)
             design = Design(rows, kernel, kernel.take_basis(rows, candidates), store=False)
             flat = not outputs.any()
-            known = self.cache if flat and self.cache is not None else {}
-            key = (fingerprint([kernel, spec.loss], own_code=id), len(candidates)) if known is self.cache else None
-            if key not in known:
-                shared = (flat or loss.name == "least_squares") and rows.weight_columns <= 1
-                known[key] = design.map_reduce(partial(_gram_sums, loss, outputs, shared))
-            chosen = candidates[_forward(design, spec, known[key], n_basis)]
+            shared = (flat or loss.name == "least_squares") and rows.weight_columns <= 1
+            sums = design.map_reduce(partial(_gram_sums, loss, outputs, shared))
+            chosen = candidates[_forward(design, spec, sums, n_basis)]
             fitted = Design(rows, kernel, kernel.take_basis(rows, chosen), whiten=True)
             solution = solve(Problem.of(fitted, spec), None, settings)
             evaluations += design.n_kernel_evals + fitted.n_kernel_evals

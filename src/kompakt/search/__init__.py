@@ -1,7 +1,7 @@
 """Searches over parameters and sizes, and fast cross-validation."""
 
 from kompakt.search.ridge_cv import cheapest_method, cross_validated_path
-from kompakt.search.strategies import Space, search, successive_halving
+from kompakt.search.strategies import Space, search
 from kompakt.search.trials import Trial, Trials
 
 __all__ = [
@@ -11,5 +11,4 @@ __all__ = [
     "cheapest_method",
     "cross_validated_path",
     "search",
-    "successive_halving",
 ]

@@ -1,8 +1,7 @@
-"""Ways to search: a grid, random points or coupled annealing followed by a simplex, and successive halving."""
+"""Ways to search: a grid, and random points or coupled annealing followed by a simplex."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -455,76 +454,3 @@ def search(
     value = Evaluator(evaluate, space, run)
     SEARCHES[strategy](value, **options)
     return _reported(value.trials)
-
-
-def successive_halving(
-    evaluate: Callable[[dict[str, Any], int], float],
-    settings: Sequence[Mapping[str, Any]],
-    *,
-    min_resource: int,
-    max_resource: int,
-    factor: float = 3.0,
-    run: Run | None = None,
-) -> Trials:
-    """Find the best of a list of settings, giving more of a resource to fewer and fewer of them.
-
-    Parameters
-    ----------
-    evaluate : callable
-        `evaluate(params, resource) -> float`, to be minimised; resource is a number of rows, iterations, ...
-    settings : sequence of dict
-        Candidates.
-    min_resource, max_resource : int
-        Resource of the first round at least, and of the last round.
-    factor : float
-        Each round keeps one in `factor` settings and gives them `factor` times the resource.
-    run : Run, optional
-        No evaluation starts after its deadline, except the first.
-
-    Returns
-    -------
-    Trials
-        Every evaluation with its `n_resources` and round (`iter`). The contenders are those of the last complete round:
-        values of different resources are not comparable. Of equal values the first evaluated is the better.
-
-    Examples
-    --------
-    >>> from kompakt.search import successive_halving
-    >>> noisy = lambda params, resource: abs(params["k"] - 7) + 1.0 / resource
-    >>> trials = successive_halving(noisy, [{"k": k} for k in range(9)], min_resource=10, max_resource=90)
-    >>> trials.best.params, sorted(set(trials.as_dict()["n_resources"].tolist())), len(trials)
-    ({'k': 7}, [10, 30, 90], 13)
-    """
-    # Rounds end at max_resource; there are no more than it takes to come down to one setting.
-    slack = 1e-9  # log(90 / 10, 3) is 2 up to rounding
-    by_settings = math.ceil(math.log(len(settings), factor) - slack)
-    last = max(0, min(by_settings, math.floor(math.log(max_resource / min_resource, factor) + slack)))
-    resources = [max(min_resource, round(max_resource / factor ** (last - number))) for number in range(last + 1)]
-    counts = [len(settings)]
-    for _ in range(last):
-        counts.append(max(1, math.ceil(counts[-1] / factor)))
-    trials = Trials()
-    alive = list(settings)
-    run = run or Run()
-    with run.task("search", sum(counts), work=float(np.dot(counts, resources))) as step:
-        for number, resource in enumerate(resources):
-            first = len(trials)
-            for params in alive[: counts[number]]:
-                if trials.rows and run.late:
-                    trials.stopped = "deadline"
-                    break
-                trials.measure(params, evaluate, resource, n_resources=resource, iter=number)
-                if step(float(resource)):  # a listener asks to stop, which is what a deadline does
-                    trials.stopped = "deadline"
-                    break
-            if trials.stopped == "deadline":
-                break  # a round cut short has not seen all its settings; the round before ranked them all
-            trials.contenders = slice(first, len(trials))
-            ranked = sorted(trials.rows[first:], key=lambda row: row.error)
-            alive = [row.params for row in ranked if math.isfinite(row.error)]
-            if not alive:
-                raise ValueError(
-                    f"All {len(ranked)} settings of round {number} (resource {resource}) gave NaN or infinite values; "
-                    "check the data, the settings, or raise min_resource."
-                )
-    return _reported(trials)
