@@ -1,12 +1,14 @@
 """The systems compared, and the one way in which each is fitted, timed and measured.
 
 Every contender is a function (parameters, C, gamma, seed) -> estimator.  Exact SVMs of other libraries run in a process
-of their own (`python -m benchmarks.peers.worker`), because they bring their own thread pools and patch scikit-learn.
+of their own (`python -m benchmarks.peers.worker`), because they bring their own thread pools and patch scikit-learn;
+and so does xRFM, which needs an environment of its own: KOMPAKT_PEERS_PYTHON names its interpreter.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
@@ -62,6 +65,15 @@ CONTENDERS: dict[str, Callable[[dict[str, Any], float, float, int], Any]] = {
     ),
     "SVC": lambda p, C, gamma, seed: SVC(C=C, gamma=gamma, cache_size=1000, **p),
     "HistGradientBoosting": lambda p, C, gamma, seed: HistGradientBoostingClassifier(random_state=seed, **p),
+    # of a network C is one over the penalty on its weights; it stops early by a tenth of its rows
+    "network": lambda p, C, gamma, seed: MLPClassifier(
+        (int(p["units"]),),
+        alpha=1.0 / C,
+        early_stopping=True,
+        max_iter=300,
+        learning_rate_init=gamma,
+        random_state=seed,
+    ),
 }
 
 #: contenders whose points kompakt must dominate
@@ -69,11 +81,13 @@ APPROXIMATE = ("Nystroem + LinearSVC", "RBFSampler + LinearSVC")
 
 
 def size_of(machine: Any) -> float:
-    """Number of vectors or features that a prediction is made of."""
+    """Number of vectors, features or hidden units that a prediction is made of."""
     if hasattr(machine, "n_basis_"):
         return float(machine.n_basis_)
     if hasattr(machine, "support_"):
         return float(len(machine.support_))
+    if isinstance(machine, MLPClassifier):
+        return float(machine.coefs_[0].shape[1])
     steps = getattr(machine, "steps", None)
     return float(steps[0][1].n_components) if steps else float("nan")
 
@@ -93,11 +107,12 @@ def fitted_point(name: str, params: dict[str, Any], C: float, gamma: float, part
 
 
 def foreign_point(library: str, C: float, gamma: float, parts: Task, timeout: float) -> Point | str:
-    """An exact SVM of another library in its own process; a text says why there is no point."""
+    """A machine of another library in its own process; a text says why there is no point."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.npz"
         np.savez(path, X=parts[0], y=parts[1], Xt=parts[2], yt=parts[3])
-        command = [sys.executable, "-m", "benchmarks.peers.worker", library, str(path), repr(C), repr(gamma)]
+        python = os.environ.get("KOMPAKT_PEERS_PYTHON", sys.executable) if library == "xrfm" else sys.executable
+        command = [python, "-m", "benchmarks.peers.worker", library, str(path), repr(C), repr(gamma)]
         try:
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
@@ -106,4 +121,4 @@ def foreign_point(library: str, C: float, gamma: float, parts: Task, timeout: fl
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return f"{library}: {last}"
     values = json.loads(done.stdout.strip().splitlines()[-1])
-    return Point(f"{library} SVC", **values)
+    return Point(library if library == "xrfm" else f"{library} SVC", **values)

@@ -3,7 +3,8 @@
     python -m benchmarks.peers.pareto [--quick] [--fresh] [--only TEXT]
 
 Every contender is tuned by the same grid (three C, three widths; refined machines learn their widths from the middle
-one, so they try the three C with one and with many widths) on a validation part of at most 8,000 training rows.
+one, so they try the three C with one and with many widths; networks three penalties and two rates) on a validation
+part of at most 8,000 training rows.
 Contenders alternate.  For each set the script prints every point, says which points of approximate peers no kompakt
 point with at most 200 vectors dominates (no worse in size, fit time and error, better in one), and draws the front
 into benchmarks/results/ where matplotlib is installed.  Exact SVMs run on at most 30,000 rows unless a set is smaller.
@@ -41,6 +42,7 @@ POINTS: dict[str, list[dict[str, Any]]] = {
     "Nystroem + LinearSVC": [{"n_components": m} for m in (50, 100, 200, 500)],
     "RBFSampler + LinearSVC": [{"n_components": m} for m in (50, 100, 200, 500)],
     "HistGradientBoosting": [{}],
+    "network": [{"units": units} for units in (20, 50, 200)],
     "SVC": [{}],
 }
 TUNED_AT: dict[str, dict[str, Any]] = {
@@ -49,6 +51,7 @@ TUNED_AT: dict[str, dict[str, Any]] = {
     "kompakt, rows only, least squares": {"n_basis": 100},
     "Nystroem + LinearSVC": {"n_components": 200},
     "RBFSampler + LinearSVC": {"n_components": 200},
+    "network": {"units": 50},
     "SVC": {},
 }
 EXACT_ROWS = 30_000
@@ -61,6 +64,8 @@ def tuned(name: str, parts: Task) -> tuple[float, Any]:
     scale = 1.0 / (X.shape[1] * float(X.var()))
     widths: tuple[Any, ...] = ("learn", "ard") if name == "kompakt" else (0.25 * scale, scale, 4 * scale)
     grid = list(product(COSTS, widths))
+    if name == "network":  # penalties, and rates of learning in the place of widths
+        grid = list(product((1.0, 100.0, 10_000.0), (1e-3, 5e-3)))
     errors = [fitted_point(name, TUNED_AT[name], C, gamma, (A, ya, B, yb), 0).error for C, gamma in grid]
     return grid[int(np.argmin(errors))]
 
@@ -79,7 +84,7 @@ def points_of(name: str, quick: bool) -> dict[str, Any]:
             rows = subset(parts, EXACT_ROWS) if key == "SVC" else parts
             points.append(fitted_point(key, all_params[turn], C, gamma, rows, 0))
     notes = []
-    for library in ("intelex", "thundersvm"):
+    for library in ("intelex", "thundersvm", "xrfm"):
         C, gamma = settings["SVC"]
         found = foreign_point(library, C, gamma, subset(parts, EXACT_ROWS), timeout=300)
         if isinstance(found, Point):

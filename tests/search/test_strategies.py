@@ -1,4 +1,4 @@
-"""Searches on functions with known minima: budgets, seeds, deadlines, failures; and successive halving."""
+"""Searches on functions with known minima: budgets, seeds, deadlines, failures."""
 
 from __future__ import annotations
 
