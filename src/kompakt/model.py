@@ -18,6 +18,7 @@ from kompakt.data.checks import refuse_non_finite
 from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
+from kompakt.record import TrainingRecord
 
 Array = np.ndarray
 
@@ -64,6 +65,8 @@ class Model:
     schema : TableSchema, optional
         How the columns of a table become the features. A model with it takes a pandas, polars or pyarrow table, or a
         mapping of names to columns, besides the encoded features as numbers.
+    record : TrainingRecord, optional
+        What is known of the training: settings tried and why these, timings, versions, a digest of the data.
 
     Examples
     --------
@@ -93,6 +96,7 @@ class Model:
     squeeze: bool = True
     meta: dict[str, Any] = field(default_factory=dict)
     schema: TableSchema | None = None
+    record: TrainingRecord | None = None
 
     def __post_init__(self) -> None:
         m, L = self.weights.shape

@@ -301,6 +301,27 @@ def test_a_machine_inside_another_estimator_converts(task, calibrate, skl2onnx, 
     assert_allclose(probabilities, outer.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.parametrize("options", [None, {"zipmap": False}], ids=str)
+@pytest.mark.parametrize("place", ["last step", "around"])
+def test_a_calibrated_pipeline_gives_probabilities(place, options, skl2onnx, tmp_path):
+    X, y = data("three classes")
+    X, y = np.tile(X, (4, 1)) * [1.0, 100.0, 0.01, 1.0], np.tile(y, 4)
+    machine = kompakt.CompactSVC(6, selection="random", refine=False, random_state=0)
+    if place == "around":
+        outer = CalibratedClassifierCV(make_pipeline(StandardScaler(), machine), cv=2)
+    else:
+        outer = make_pipeline(StandardScaler(), CalibratedClassifierCV(machine, cv=2))
+    outer.fit(X, y)
+    path = tmp_path / "outer.onnx"
+    X = X.astype(np.float32) if options is None else X  # ONNX's ZipMap, a dict per row, takes nothing else
+    path.write_bytes(skl2onnx.to_onnx(outer, X[:1], options=options).SerializeToString())
+    labels, probabilities = run(path, X)
+    if options is None:
+        probabilities = np.array([[row[label] for label in outer.classes_.tolist()] for row in probabilities])
+    assert np.array_equal(labels, outer.predict(X))
+    assert_allclose(probabilities, outer.predict_proba(X), atol=1e-5 if options is None else 1e-6)
+
+
 def test_the_least_opset(skl2onnx, tmp_path):
     X, _ = data("three classes")
     machine = fitted("laplacian", "three classes", True)

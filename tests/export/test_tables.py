@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from kompakt.data.table import TableSchema
 
 
 def tables():
-    """Ten tables of numbers, words and gaps."""
+    """Ten tables of numbers, words, dates and gaps."""
     rng = np.random.default_rng(0)
+    forms = ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y %I:%M %p", "%Y-%m-%dT%H:%M:%S.%f", "%d %b %Y", "%d/%m/%y %H:%M"]
     for number in range(10):
         n = 60
         table: dict[str, list] = {}
@@ -27,6 +29,10 @@ def tables():
             levels = [f"level {k}" for k in range(2 + column)] + ["NA"] * (number % 2) + [f"once {number}"]
             share = np.array([1.0] * (len(levels) - 1) + [0.02])
             table[f"w{column}"] = rng.choice(levels, n, p=share / share.sum()).tolist()
+        for column in range(number % 3):
+            form = forms[(number + column) % len(forms)]
+            days = [datetime(2019, 1, 1, tzinfo=UTC) + timedelta(days=900 * part) for part in rng.random(n)]
+            table[f"d{column}"] = ["NA" if rng.random() < 0.1 * column else day.strftime(form) for day in days]
         table["id"] = [f"u{row}" for row in range(n)]
         if number == 5:
             table["label"] = rng.choice(["a", "b"], n).tolist()  # a name that an output has too
@@ -49,7 +55,7 @@ def test_onnx_takes_the_columns(table, standardised, tmp_path):
         if column.kind == "number":
             values = [float(cell) if cell else np.nan for cell in table[column.name]]
             feeds[column.name] = np.array(values)[:, None]
-        elif column.kind == "category":
+        elif column.kind != "unused":
             name = "label_" if column.name == "label" else column.name
             feeds[name] = np.array(table[column.name], dtype=object)[:, None]
     assert {one.name for one in session.get_inputs()} == set(feeds)
@@ -58,11 +64,63 @@ def test_onnx_takes_the_columns(table, standardised, tmp_path):
     assert scores == pytest.approx(model.decision_function(table), abs=1e-6)
 
 
-def test_onnx_of_dates_needs_encoded_features(tmp_path):
-    pytest.importorskip("onnxruntime")
-    schema = TableSchema.infer({"day": ["2024-01-01", "2024-02-03", "2024-05-05"], "w": ["a", "b", "a"]})
+def values_of(path, feeds):
+    """What an ONNX model of a regressor answers to columns of text."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    return session.run(["value"], {name: np.array(cells, dtype=object)[:, None] for name, cells in feeds.items()})[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [
+        ("%Y-%m-%d", ["2024-02-29", "2023-02-29", "1900-02-29", "2000-2-9", "0000-00-00", "1969-12-31", "1583-01-01"]),
+        ("%Y/%m/%d %H:%M", ["2024/01/01 00:30+02:00", "2024/01/01  9:05", "2024/12/31 23:30 -0130", "2024/01/01"]),
+        ("%Y-%m-%dT%H:%M:%S", ["2024-01-01T10:00:00Z", "2024-01-01T24:00:00", "2024-06-30T23:59:60"]),
+        ("%d.%m.%Y %H:%M:%S.%f", ["01.01.2024 10:00:00.5", "01.01.2024 10:00:00.000001+00:00"]),
+        ("%d/%m/%y", ["01/01/68", "01/01/69", "31/04/20", " 05/06/07 "]),
+        ("%m-%d-%Y %I:%M:%S %p", ["12-31-2024 12:00:00 AM", "12-31-2024 12:00:00 pm", "12-31-2024 13:00:00 PM"]),
+        ("%B %d, %Y", ["february 28, 2021", "FEBRUARY 29, 2021", "March  3,  2021", "soon"]),
+        ("%d-%b-%y", ["03-MAR-21", "3-may-99", "03-Mai-21"]),
+    ],
+)
+def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
+    rng = np.random.default_rng(0)
+    days = [datetime(1990, 1, 1, tzinfo=UTC) + timedelta(seconds=int(part)) for part in rng.integers(0, 2e9, 50)]
+    texts = ["", "NA", *(day.strftime(form) for day in days), *more]
+    table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
+    schema = TableSchema.infer(table).standardised(table)
+    assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
     model = replace(make_model("regressor", d=schema.n_features), schema=schema)
-    with pytest.raises(ValueError, match="no operators for dates, such as column 'day'"):
+    assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
+    assert values_of(tmp_path / "m.onnx", table) == pytest.approx(model.predict(table), abs=1e-9)
+    kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32")  # checks itself, on dates of its own
+
+
+@pytest.mark.parametrize("unit", ["day", "second", "microsecond"])
+def test_dates_of_a_data_frame_are_texts_in_onnx(unit, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    per_day = {"day": 1, "second": 86_400, "microsecond": 86_400_000_000}[unit]
+    steps = rng.integers(0, 900 * per_day, 40)
+    days = pandas.to_datetime("2021-03-04") + pandas.to_timedelta(steps * (86_400_000_000 // per_day), unit="us")
+    frame = pandas.DataFrame({"day": days, "w": rng.choice(["a", "b"], 40)})
+    frame.loc[3, "day"] = pandas.NaT
+    schema = TableSchema.infer(frame)
+    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=frame)
+    texts = {"day": ["" if day is pandas.NaT else str(day) for day in frame["day"]], "w": frame["w"].tolist()}
+    if unit == "day":
+        texts["day"] = [text[:10] for text in texts["day"]]
+    assert values_of(tmp_path / "m.onnx", texts) == pytest.approx(model.predict(frame), abs=1e-6)
+    assert model.predict(texts) == pytest.approx(model.predict(frame))  # a CSV file of the same table
+
+
+def test_onnx_of_dates_without_separators_needs_encoded_features(tmp_path):
+    pytest.importorskip("onnxruntime")
+    schema = TableSchema.infer({"day": ["01JAN2024", "03FEB2024", "05MAY2024"], "w": ["a", "b", "a"]})
+    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    with pytest.raises(ValueError, match="dates without separators, such as 01Jan2024 in column 'day'"):
         kompakt.to_onnx(model, tmp_path / "m.onnx")
     done = kompakt.to_onnx(model, tmp_path / "m.onnx", encoded=True)
     assert [path.name for path in done.files] == ["m.onnx", "m.onnx.schema.json"]

@@ -46,6 +46,7 @@ def inspect(options: Namespace, console: Console) -> None:
             ("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
             *((str(name), value) for name, value in model.meta.items()),
+            *(model.record.lines() if model.record is not None else ()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
             *(("column", f"{one.name}: {one.describe()}") for one in (model.schema.columns if model.schema else ())),
         ]

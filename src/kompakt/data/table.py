@@ -128,7 +128,7 @@ def _moment(text: str, form: str) -> float | None:
     return moment.timestamp()
 
 
-def _moments(cells: Array, form: str) -> Array:
+def seconds_of(cells: Array, form: str) -> Array:
     """Seconds since 1970 of an array of cells; NaN where a cell is no date of this form."""
     if cells.dtype.kind == "M":
         seconds = cells.astype("datetime64[us]").astype(np.float64) / 1e6
@@ -236,7 +236,7 @@ class Date:
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
         seconds = np.full(len(cells), np.nan)
-        seconds[~gaps] = _moments(cells[~gaps], self.form)
+        seconds[~gaps] = seconds_of(cells[~gaps], self.form)
         strange = np.isnan(seconds) & ~gaps
         if strange.any():
             counts[f"{self.name}: not a date, taken as missing (such as {_text(cells[strange][0])!r})"] += int(
@@ -329,7 +329,9 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     if len(distinct) == 1 and not indicator:
         return Unused(name, f"constant ({_text(distinct[0])})")
     if kind == "M" or hasattr(distinct[0], "year"):
-        return _date(name, present, "%Y-%m-%d", indicator)
+        seconds = seconds_of(present, "")
+        clock = " %H:%M:%S" * bool(np.any(seconds % _DAY)) + ".%f" * bool(np.any(seconds % 1))
+        return _date(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
     if kind not in "fiub":
         # at most some thousand different cells decide; the others are met, and counted, when they are encoded
         looked = distinct[:5000]
@@ -371,7 +373,7 @@ def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
 
 
 def _date(name: str, present: Array, form: str, indicator: bool) -> Column:
-    seconds = _moments(present, form)
+    seconds = seconds_of(present, form)
     seconds = seconds[np.isfinite(seconds)]
     if seconds.min() == seconds.max() and not indicator:
         return Unused(name, "constant date")

@@ -24,6 +24,7 @@ from kompakt.data.checks import refuse_non_finite
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.params import auto_size, check_parameters
+from kompakt.estimators.records import record_of
 from kompakt.kernels import Kernel
 from kompakt.losses import make_loss
 from kompakt.model import Model
@@ -204,6 +205,7 @@ class KernelMachine(Predictor):
                 calibrate = getattr(self, "calibrate", False)
                 fit = train(self, data, spec, run, n_basis=self._size(), calibrate=calibrate)
             self._publish(fit)
+            self.model_ = replace(self.model_, record=record_of(self, fit, data))
             self._report(fit)
         return self
 

@@ -129,6 +129,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         best = found.trials.best.params
         fit.spec = spec_of(best)
         fit.n_kernel_evals += found.n_kernel_evals
+        fit.why = found.why
         if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
             fit.plan = replace(fit.plan, refine=found.refine)
         results = fit.attributes["cv_results_"] = found.trials.as_dict()

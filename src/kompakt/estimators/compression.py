@@ -122,7 +122,9 @@ def compress(
     for step in steps:
         facts = {"agreement": step.agreement, "agreement_rows": step.n_measured, "relative_error": step.error}
         meta = {**kept, "compressed_from": int(model.n_basis_), **facts}
-        path.append({**vars(step), "model": replace(step.model, meta=meta)})
+        # the training error was that of the model before
+        record = None if model.record is None else replace(model.record, train_error=None, n_train_error=0)
+        path.append({**vars(step), "model": replace(step.model, meta=meta, record=record)})
     return (path[-1]["model"], path) if return_path else path[-1]["model"]
 
 

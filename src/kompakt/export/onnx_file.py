@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import calendar
 import importlib.util
 import json
 import os
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
-from kompakt.data.table import MISSING, Category, Date, Number, TableSchema, Unused, columns_of, is_missing, is_table
+from kompakt.data.table import (
+    MISSING,
+    Category,
+    Date,
+    Number,
+    TableSchema,
+    Unused,
+    columns_of,
+    is_missing,
+    is_table,
+    seconds_of,
+)
 from kompakt.export.common import (
     TOLERANCE,
     ExportReport,
@@ -29,6 +43,7 @@ from kompakt.model import Model
 
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
+_DATE_OPSET, _DATE_IR_VERSION = 20, 9  # the first with operators that take texts apart: onnxruntime 1.17
 _ESTIMATORS = (
     "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
     "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
@@ -54,7 +69,9 @@ def to_onnx(
     `decision_function`, then ``probabilities`` where the machine is calibrated; a regressor has the output ``value``.
 
     A machine of tables has one input per column instead, of the column's name and shape (n, 1): numbers of `dtype` with
-    NaN where one is missing, and strings for words, "" or another usual text where one is missing.
+    NaN where one is missing, and strings for words and dates, "" or another usual text where one is missing.  Dates are
+    written as in the training table, those of a data frame as ``2024-05-31`` or ``2024-05-31 18:30:00``; a text that is
+    no such date counts as missing, as in `predict`.  Dates need onnxruntime 1.17 or later (opset 20).
 
     Parameters
     ----------
@@ -81,7 +98,8 @@ def to_onnx(
     TypeError
         For a callable or precomputed kernel.
     ValueError
-        For a machine of tables with dates, which ONNX has no operators for, unless `encoded`.
+        For a machine of tables with dates written without separators (``31MAY2024``), unless `encoded`: ONNX has no
+        operator that cuts a text by position.
     ImportError
         If onnx or onnxruntime is missing.
 
@@ -108,12 +126,13 @@ def to_onnx(
     model = model_of(fitted, svm=True)
     schema = None if encoded else model.schema
     if schema is not None:
-        dates = [column.name for column in schema.columns if isinstance(column, Date)]
-        if dates:
-            raise ValueError(
-                f"ONNX has no operators for dates, such as column {dates[0]!r}. Export with encoded=True (on the "
-                "command line: --encoded), and give the model the encoded features."
-            )
+        for column in schema.columns:
+            if isinstance(column, Date) and "%d%b" in column.form:
+                raise ValueError(
+                    f"ONNX cannot read dates without separators, such as {_written(column, column.first)} in column "
+                    f"{column.name!r}. Export with encoded=True (on the command line: --encoded), and give the model "
+                    "the encoded features."
+                )
     raw = _onnx_bytes(folded(model, single=kind == np.float32), kind, schema)
     rows = check_rows_for(model, check_rows).astype(kind)
     feeds = {"X": rows}
@@ -140,16 +159,25 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
         if isinstance(column, Number):
             whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
             feeds[column.name] = whole.encode({column.name: cells[column.name]}).astype(dtype)
-        elif isinstance(column, Category):
-            gaps = [is_missing(cell, frozenset(schema.missing)) for cell in cells[column.name]]
-            texts = ["" if gap else str(cell).strip() for cell, gap in zip(cells[column.name], gaps, strict=True)]
+        elif not isinstance(column, Unused):
+            given = cells[column.name]
+            if isinstance(column, Date) and (given.dtype.kind == "M" or any(hasattr(cell, "year") for cell in given)):
+                seconds = seconds_of(given, column.form).tolist()
+                given = np.array([None if one != one else _written(column, one) for one in seconds], dtype=object)
+            gaps = [is_missing(cell, frozenset(schema.missing)) for cell in given]
+            texts = ["" if gap else str(cell).strip() for cell, gap in zip(given, gaps, strict=True)]
             feeds[column.name] = np.array(texts, dtype=object)[:, None]
     names = _used(schema)
     return {names[name]: values for name, values in feeds.items()}
 
 
+def _written(column: Date, seconds: float) -> str:
+    """A date as the column has it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime(column.form)
+
+
 def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
-    """A table to check on: numbers as in some encoded rows, words at random, some of them unknown or missing."""
+    """A table to check on: numbers and dates as in some encoded rows, words at random; some unknown or missing."""
     rng, place = np.random.default_rng(0), 0
     if schema.scale:
         rows = rows * np.asarray(schema.scale) + np.asarray(schema.shift)
@@ -159,6 +187,13 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
             found[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
         elif isinstance(column, Category):
             found[column.name] = rng.choice(np.array([*column.levels, "", "a word of no row"], dtype=object), len(rows))
+        elif isinstance(column, Date):
+            days = np.clip(np.round(rows[:, place] * 24) / 24, -10_000, 10_000)
+            seconds = np.clip(
+                column.first + days * 86_400, 0, 3e9
+            ).tolist()  # 1970 to 2065: years of two digits are clear
+            texts = [_written(column, one) for one in seconds]
+            found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", np.array(texts, dtype=object))
         place += len(column.features)
     return found
 
@@ -183,13 +218,15 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
     if schema is not None:
         text, names = helper.np_dtype_to_tensor_dtype(np.dtype(object)), _used(schema)
-        kinds = {one.name: text if isinstance(one, Category) else element for one in schema.columns}
+        kinds = {one.name: element if isinstance(one, Number) else text for one in schema.columns}
         inputs = [helper.make_tensor_value_info(names[name], kinds[name], ["n", 1]) for name in names]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
+    dates = schema is not None and any(isinstance(column, Date) for column in schema.columns)
+    opset, ir_version = (_DATE_OPSET, _DATE_IR_VERSION) if dates else (_OPSET, _IR_VERSION)
     proto = helper.make_model(
         helper.make_graph(graph.nodes, "kompakt", inputs, values, graph.constants),
-        opset_imports=[helper.make_opsetid("", _OPSET), *([helper.make_opsetid("ai.onnx.ml", 2)] if schema else [])],
-        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", opset), *([helper.make_opsetid("ai.onnx.ml", 2)] if schema else [])],
+        ir_version=ir_version,
         producer_name="kompakt",
         producer_version=kompakt.__version__,
     )
@@ -282,10 +319,166 @@ class Graph:
                 parts.append(add("Cast", add("Equal", encode(codes, n_levels), numbers), to=element))
                 if column.indicator:
                     parts.append(add("Cast", encode([0] * len(levels) + [1] * len(missing), 0), to=element))
+            elif isinstance(column, Date):
+                parts += self._date(column, names[column.name])
         X = add("Concat", *parts, axis=1)
         if schema.scale:
             X = add("Div", add("Sub", X, self.constant(schema.shift)), self.constant(schema.scale))
         return X
+
+    def _date(self, column: Date, texts: str) -> list[str]:
+        """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
+
+        Years, days and seconds are whole numbers in float64, which is exact.
+        """
+        from onnx import helper
+
+        add, element = self.add, helper.np_dtype_to_tensor_dtype(self.dtype)
+
+        def number(value: float) -> str:
+            return self.constant(value, np.float64)
+
+        def plus(first: str, *others: str) -> str:
+            for other in others:
+                first = add("Add", first, other)
+            return first
+
+        def times(factor: float, value: str) -> str:
+            return add("Mul", value, number(factor))
+
+        def whole(value: str, divisor: float) -> str:
+            return add("Floor", add("Div", value, number(divisor)))
+
+        def rest(value: str, divisor: float) -> str:
+            return plus(value, times(-divisor, whole(value, divisor)))
+
+        def as_number(digits: str, before: str = "0") -> str:
+            digits, _ = self._cut(add("StringConcat", digits, self._text(" 0 .")), " ")  # no digits are 0
+            return add("Cast", add("StringConcat", self._text(before), digits), to=11)  # float64
+
+        def flag(condition: str) -> str:
+            return add("Cast", condition, to=11)
+
+        months = [calendar.month_name[month] for month in range(1, 13)], [calendar.month_abbr[m] for m in range(1, 13)]
+        names = {
+            form(name): number
+            for written in months
+            for number, name in enumerate(written, start=1)
+            for form in (str, str.lower, str.upper)
+        }
+        # what each part of a form may be; what strptime refuses is missing
+        patterns = {
+            "Y": r"(000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{3})", "y": r"\d\d", "m": "(1[0-2]|0?[1-9])",
+            "d": r"(3[01]|[12]\d|0?[1-9])", "b": f"({'|'.join(names)})", "B": f"({'|'.join(names)})",
+            "H": r"(2[0-3]|[01]?\d)", "I": "(1[0-2]|0?[1-9])", "M": r"[0-5]?\d", "S": r"[0-5]?\d", "f": r"\d{1,6}",
+            "p": "(AM|PM|am|pm)", " ": r"\s+", "Z": r"(\s*(Z|[+-]\d{2}:?[0-5]\d))?",
+        }  # fmt: skip
+        # a form is parts and the separators after them, the last of which is empty
+        parts = re.findall(r"%(\w)([^%]*)", column.form)
+        with_clock = any(part in "HI" for part, _ in parts)
+        pattern = "".join(
+            patterns[part] + "".join(patterns[" "] if sign == " " else re.escape(sign) for sign in separator)
+            for part, separator in parts
+        )
+        good = add("RegexFullMatch", texts, pattern=rf"\s*{pattern}{patterns['Z'] if with_clock else ''}\s*")
+        # from here on every text has the form, so that each cut finds its separator
+        left = add("Where", good, texts, self._text(_written(column, column.first)))
+        read, offset = {}, number(0.0)
+        for part, separator in parts[:-1]:
+            read[part], left = self._cut(left, separator)
+        if with_clock:
+            left, _ = self._cut(left, "Z", optional=True)
+            for sign, seconds in (("+", -1.0), ("-", 1.0)):
+                left, zone = self._cut(left, sign, optional=True)
+                hours, minutes = self._cut(zone, ":", optional=True)
+                joined = add("RegexFullMatch", hours, pattern=r"\d{4}")
+                hours, minutes = as_number(hours), as_number(minutes)
+                minutes = add("Where", joined, rest(hours, 100.0), minutes)
+                hours = add("Where", joined, whole(hours, 100.0), hours)
+                offset = plus(offset, times(3600.0 * seconds, hours), times(60.0 * seconds, minutes))
+        read[parts[-1][0]], _ = self._cut(add("StringConcat", left, self._text(" .")), " ")
+
+        year = as_number(read["Y"] if "Y" in read else read["y"])
+        if "y" in read:  # as strptime: 69 is 1969, 68 is 2068
+            year = plus(year, add("Where", add("Less", year, number(69.0)), number(2000.0), number(1900.0)))
+        if "m" in read:
+            month = as_number(read["m"])
+        else:
+            month = add(
+                "LabelEncoder", read["b" if "b" in read else "B"], domain="ai.onnx.ml", keys_strings=list(names),
+                values_int64s=list(names.values()), default_int64=1,
+            )  # fmt: skip
+        place, month = add("Cast", month, to=7), add("Cast", month, to=11)  # int64, float64
+        day = as_number(read["d"])
+        # days since 1970 by years that begin in March, where the leap day is the last
+        before = plus(year, times(-1.0, flag(add("Less", month, number(3.0)))))
+        months_before = [0, 306, 337, *((153 * (number - 3) + 2) // 5 for number in range(3, 13))]
+        days = plus(
+            times(365.0, before), whole(before, 4.0), times(-1.0, whole(before, 100.0)), whole(before, 400.0),
+            add("Gather", self.constant(months_before, np.float64), place), day, number(-719_469.0),
+        )  # fmt: skip
+        seconds = plus(times(86_400.0, days), offset)
+        if "H" in read or "I" in read:
+            hour = as_number(read["H"] if "H" in read else read["I"])
+            if "p" in read:
+                after = flag(add("RegexFullMatch", read["p"], pattern="PM|pm"))
+                hour = plus(rest(hour, 12.0), times(12.0, after))
+            seconds = plus(seconds, times(3600.0, hour), times(60.0, as_number(read["M"])))
+        if "S" in read:
+            seconds = plus(seconds, as_number(read["S"]))
+        if "f" in read:
+            seconds = plus(seconds, as_number(read["f"], "0."))
+        length = add("Gather", self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64), place)
+        is_leap = plus(
+            *(
+                times(sign, flag(add("Equal", rest(year, n), number(0.0))))
+                for sign, n in ((1.0, 4.0), (-1.0, 100.0), (1.0, 400.0))
+            )
+        )
+        length = plus(length, add("Mul", is_leap, flag(add("Equal", month, number(2.0)))))
+        good = add("And", good, add("LessOrEqual", day, length))
+        seconds = add("Where", good, seconds, number(column.fill))
+
+        days = whole(seconds, 86_400.0)
+        # and back: days since March of the year 0, in periods of 400 years
+        since = plus(days, number(719_468.0))
+        period, of_period = whole(since, 146_097.0), rest(since, 146_097.0)
+        corrected = plus(
+            of_period, times(-1.0, whole(of_period, 1460.0)), whole(of_period, 36_524.0),
+            times(-1.0, whole(of_period, 146_096.0)),
+        )  # fmt: skip
+        year = whole(corrected, 365.0)
+        of_year = plus(of_period, times(-365.0, year), times(-1.0, whole(year, 4.0)), whole(year, 100.0))
+        month = plus(whole(plus(times(5.0, of_year), number(2.0)), 153.0), number(3.0))  # 3 to 14
+        late = flag(add("Greater", month, number(12.0)))
+        features = [
+            add("Div", plus(seconds, number(-column.first)), number(86_400.0)),
+            plus(year, times(400.0, period), late),
+            plus(month, times(-12.0, late)),
+            rest(plus(days, number(3.0)), 7.0),
+        ]
+        if column.hours:
+            features.append(whole(rest(seconds, 86_400.0), 3600.0))
+        if column.indicator:
+            features.append(add("Not", good))
+        return [add("Cast", feature, to=element) for feature in features]
+
+    def _text(self, text: str) -> str:
+        return self.constant(np.array(text, dtype=object), object)
+
+    def _cut(self, texts: str, separator: str, optional: bool = False) -> tuple[str, str]:
+        """What stands before the first separator and after it; texts may lack an optional one, which occurs once."""
+        from onnx import helper
+
+        if optional:
+            texts = self.add("StringConcat", texts, self._text(separator))
+        name = f"{self.prefix}split_{len(self.nodes)}"
+        how: dict[str, Any] = {} if separator == " " else {"delimiter": separator}  # without one: any number of spaces
+        if not optional:
+            how["maxsplit"] = 1
+        self.nodes.append(helper.make_node("StringSplit", [texts], [name, f"{name}_count"], name=name, **how))
+        before, after = (self.add("Gather", name, self.constant(place, np.int64), axis=-1) for place in (0, 1))
+        return before, after
 
     def outputs(self, X: str) -> str:
         """Raw outputs f(x), (n, L)."""

@@ -23,6 +23,7 @@ from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
 from kompakt.model import KINDS, Model
+from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
 
@@ -65,7 +66,10 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "meta": lambda value: isinstance(value, dict),
 }
 #: fields that a file has only where the model has them
-_OPTIONAL: dict[str, Callable[[Any], bool]] = {"schema": lambda value: isinstance(value, dict)}
+_OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "schema": lambda value: isinstance(value, dict),
+    "record": lambda value: isinstance(value, dict),
+}
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -107,6 +111,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     }
     if model.schema is not None:
         header["schema"] = model.schema.to_json()
+    if model.record is not None:
+        header["record"] = model.record.to_json()
     _check_model(model)
     return header, arrays
 
@@ -222,7 +228,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
-        model = Model(kernel=from_spec(described), schema=schema, **fields)
+        record = TrainingRecord.from_json(header["record"]) if "record" in header else None
+        model = Model(kernel=from_spec(described), schema=schema, record=record, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
@@ -361,8 +368,8 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     """Write a fitted estimator's machine, or a `Model`, to a file.
 
     The file holds what prediction needs (kernel, basis vectors, weights, labels, input scaling, calibration, feature
-    names, `meta`), as plain numbers: no pickle, so loading it never runs code.  It is written beside `path` and put in
-    its place only when it is complete, so an interrupted save leaves the old file as it was.
+    names, `meta`, the record of the training), as plain numbers: no pickle, so loading it never runs code.  It is
+    written beside `path` and put in its place only when it is complete, so an interrupted save leaves the old file.
 
     Parameters
     ----------

@@ -60,6 +60,7 @@ class Tuned:
     refine: bool
     remarks: list[str]
     n_kernel_evals: int
+    why: str  # why the best one was chosen
 
 
 def is_quick(loss: Loss) -> bool:
@@ -143,6 +144,8 @@ def tune_compact(
         best = plain = min((row for row in trials if row.params["C"] <= _LARGEST_COST), key=lambda row: row.error)
         trials.contenders = only(best)
     few = data.rows.n_rows <= _PLAIN_DECIDE
+    over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
+    why = f"the lowest error of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
     pairs = list(enumerate(splits))[: _SPLITS if few else 1]
     begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
 
@@ -184,8 +187,17 @@ def tune_compact(
             if not few or (lowest.params != best.params and lowest.error < safe - chance(safe, n_some)):
                 best = lowest
                 trials.contenders = only(best)
+                n_refined = len(trials) - begun
+                why = f"the lowest error of {n_refined} refined models."
+                if few:
+                    why = (
+                        f"the lowest error of {n_refined} refined models, below that of plain ones by more than chance."
+                    )
+                elif data.classifier:
+                    why = f"of {n_refined} refined models, the lowest C whose error is the best up to chance."
             else:
                 refine = trials.rows[begun].error < safe
+                why += "" if refine else " Refinement did not lower the error, so there is none."
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.test_weights) for fold in folds)
@@ -215,7 +227,7 @@ def tune_compact(
             f"{before:.4g} to {larger:.4g}."
         )
     trials.add(dict.fromkeys(axes), float(np.mean(constant)), constant, model="constant")
-    return Tuned(trials, refine, remarks, evaluations)
+    return Tuned(trials, refine, remarks, evaluations, why)
 
 
 def _refined_errors(folds: list[_Fold], spec: Spec, size: int, plan: Plan, run: Run) -> tuple[list[float], int]:

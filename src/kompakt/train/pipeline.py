@@ -40,6 +40,7 @@ class Fit:
     model: Model | None = None
     n_kernel_evals: int = 0  # spent before the machine was built
     attributes: dict[str, Any] = field(default_factory=dict)  # fitted attributes of the method's own
+    why: str = ""  # why the search chose as it did, for the record of the training
 
 
 class Method(Protocol):

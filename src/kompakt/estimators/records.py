@@ -1,0 +1,175 @@
+"""The `TrainingRecord` of a fit, from what the fitted estimator knows."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+import kompakt
+from kompakt.data import ArrayRows
+from kompakt.data.rows import content_of
+from kompakt.model import Model
+from kompakt.record import MOST_TRIED, Candidate, TrainingRecord
+from kompakt.search.strategies import GridSearch
+from kompakt.spec import Data
+from kompakt.train.pipeline import Fit
+
+#: training rows that the training error is measured on at most
+_TRAIN_ROWS = 5000
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Settings that a search tried, in its order."""
+
+    candidates: list[Candidate]
+    chosen: int
+    how: str
+
+
+def tried_by(estimator: Any) -> Tried | None:
+    """The search of a fit with ``tune=True``, or None: a table of trials, the grids of FEE, or the grid of SpSVC."""
+    table = getattr(estimator, "cv_results_", None) or {}
+    growth, grid = getattr(estimator, "search_", None), getattr(estimator, "cv_errors_", None)
+    if "params" in table:
+        n = len(table["params"])
+        spread = [float(one) if np.isfinite(one) and one > 0 else None for one in table["std_test_error"]]
+        kinds = table["model"].tolist() if "model" in table else [""] * n
+        settings = [
+            {name: float(params[name]) for name in sorted(params) if params[name] is not None}
+            for params in table["params"]
+        ]
+        found = [
+            Candidate(*row) for row in zip(settings, map(float, table["mean_test_error"]), spread, kinds, strict=True)
+        ]
+        n_settings = sum(kind in ("", "plain", "refined") for kind in kinds)
+        return Tried(found, int(np.argmin(table["rank_test_error"])), f"{n_settings:,} settings by cross-validation")
+    if growth is not None:
+        found = [
+            Candidate({"C": float(p.C), "gamma": float(p.gamma)}, float(p.error), float(np.std(p.errors)))
+            for p in growth.points
+        ]
+        chosen = [point is growth.best for point in growth.points].index(True)
+        return Tried(found, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
+    if grid is None or np.ndim(grid) != 3:
+        return None
+    given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
+    errors = np.min(grid, axis=2).ravel()  # kernels x C x sizes, every pair at its best size
+    gammas, width = given.values("gamma")[: len(grid)], getattr(estimator, "gamma_", None)
+    if len(grid) == 1 and width is None:
+        gammas = np.array([np.nan])
+    gamma, C = (axis.ravel() for axis in np.meshgrid(gammas, given.values("C"), indexing="ij"))
+    distance = np.abs(np.log(C / estimator.C_))  # which was chosen is known by the values of the fit
+    if np.isfinite(gamma).all():
+        distance = distance + np.abs(np.log(gamma / float(estimator.gamma_)))
+    found = [
+        Candidate({"C": float(c)} | ({"gamma": float(g)} if np.isfinite(g) else {}), float(error))
+        for c, g, error in zip(C, gamma, errors, strict=True)
+    ]
+    how = f"{errors.size:,} settings by cross-validation, each at its best size"
+    return Tried(found, int(np.argmin(distance)), how)
+
+
+def seconds_of(estimator: Any) -> dict[str, float]:
+    """Seconds of every phase of a fit, as far as they were recorded."""
+    given = getattr(estimator, "phase_seconds_", None)
+    if given:
+        return {str(name): float(np.sum(value)) for name, value in given.items()}
+    phases: dict[str, float] = {}
+    if getattr(estimator, "search_", None) is not None:
+        phases["search"] = float(estimator.search_.seconds)
+    before, group = 0.0, ""
+    for record in getattr(estimator, "history_", None) or []:
+        if "time" not in record:
+            continue
+        name, moment = str(record.get("phase", "growth")), float(record["time"])
+        if (name == "size") != (group == "size") or moment < before:  # a clock that was started anew
+            before = 0.0
+        label = {"size": "path of sizes", "tuning": "search"}.get(name, name)
+        phases[label] = phases.get(label, 0.0) + moment - before
+        before, group = moment, name
+    return phases
+
+
+def record_of(estimator: Any, fit: Fit, data: Data) -> TrainingRecord:
+    """The record of a finished fit to `data`."""
+    model, tried = estimator.model_, tried_by(estimator)
+    settings: dict[str, Any] = {"basis vectors": int(model.n_basis_)}
+    for name in ("C", "epsilon", "reg"):
+        value = getattr(estimator, f"{name}_", None)
+        if isinstance(value, int | float | np.number):
+            settings[name] = float(value)
+    gamma = np.asarray(model.widths)
+    if model.input_map is not None:
+        settings["gamma"] = f"in a map of {model.n_features:,} features to {len(model.input_map):,}"
+    elif gamma.ndim:
+        settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
+    elif np.isfinite(gamma):
+        settings["gamma"] = float(gamma)
+    settings |= {"kernel": model.kernel.name, "loss": fit.spec.loss.name}
+    chosen: list[Candidate] = []
+    why = "C and the kernel's parameters were given or are defaults: there was no search."
+    if tried is not None:
+        best = tried.candidates[tried.chosen]
+        others = [one for number, one in enumerate(tried.candidates) if one not in tried.candidates[:number]]
+        others = sorted((one for one in others if one != best and np.isfinite(one.error)), key=lambda one: one.error)
+        # the best of every other kind of model is worth more than the twentieth of one kind
+        first = {one.model: one for one in reversed(others) if one.model != best.model}
+        kept = [*first.values(), *(one for one in others if first.get(one.model) is not one)][: MOST_TRIED - 1]
+        kept = [best, *sorted(kept, key=lambda one: one.error)] if np.isfinite(best.error) else []
+        chosen = [_rounded(one) for one in kept]
+        why = fit.why or f"the lowest held-out error of {tried.how}."
+    error_name = "share of wrong rows" if data.classifier else "mean held-out loss"
+    if not data.classifier and chosen and chosen[0].model:
+        error_name = "share of the error of a constant"
+    is_stream = not isinstance(data.rows, ArrayRows)
+    content = {} if is_stream else content_of(data.rows)
+    train_error, n_measured = None, 0
+    if not is_stream and model.kernel.name != "precomputed" and not fit.run.cut:
+        train_error, n_measured = _train_error(model, data)
+    packages = {"kompakt": kompakt, "numpy": np, "scipy": scipy, "scikit-learn": sklearn}
+    seconds = {name: round(value, 4) for name, value in list(seconds_of(estimator).items())[:20]}
+    return TrainingRecord(
+        type(estimator).__name__,
+        settings,
+        why[:400],
+        0 if tried is None else len(tried.candidates),
+        tuple(chosen),
+        error_name,
+        data.rows.n_rows,
+        hashlib.sha256(repr(content).encode()).hexdigest()[:16] if content else "",
+        train_error,
+        n_measured,
+        seconds | {"all": round(time.monotonic() - fit.run.began, 4)},
+        {"Python": platform.python_version()} | {name: one.__version__ for name, one in packages.items()},
+    )
+
+
+def _rounded(one: Candidate) -> Candidate:
+    """With the digits that count: a record is small."""
+
+    def short(value: float) -> float:
+        return float(f"{value:.6g}")
+
+    setting = {name: short(value) for name, value in one.setting.items()}
+    return Candidate(setting, short(one.error), None if one.deviation is None else short(one.deviation), one.model)
+
+
+def _train_error(model: Model, data: Data) -> tuple[float | None, int]:
+    """Error of the model on its training rows, or on evenly spaced ones of many, and the number of rows."""
+    some = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
+    predicted = model.predict(data.rows.originals(some))
+    if data.classes is not None and data.labels is not None:
+        return float(np.mean(predicted != data.classes[data.labels[some]])), len(some)
+    if data.y is None:
+        return None, 0
+    with np.errstate(over="ignore"):
+        error = float(np.sqrt(np.mean((predicted - data.y[some]) ** 2)))
+    return (error, len(some)) if np.isfinite(error) else (None, 0)
