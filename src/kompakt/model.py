@@ -23,11 +23,68 @@ from kompakt.record import TrainingRecord
 Array = np.ndarray
 
 KINDS = ("classifier", "regressor", "outlier")
+#: types of the small numbers of a rounded model, the smaller one first; the largest of each
+STORAGES = ("int8", "float16")
+LARGEST_LEVEL, _LARGEST_HALF = 127, 65504.0
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
 #: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
 _BLOCK_VALUES = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """How a rounded model is kept: its basis and weights are small numbers times a step, which are what is stored.
+
+    Parameters
+    ----------
+    dtype : {"int8", "float16"}
+        Type of the small numbers: whole numbers from -127 to 127, or half precision.
+    basis_steps : ndarray of shape (d,), or (r,) with a map
+        Step of every column of the basis.
+    weight_steps : ndarray of shape (L,)
+        Step of the weights of every output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.model import Storage
+    >>> storage = Storage("int8", np.array([0.5]), np.array([0.1]))
+    >>> small = storage.small(np.array([[1.6], [-2.0]]), storage.basis_steps)
+    >>> small.tolist(), storage.values(small, storage.basis_steps).tolist()
+    ([[3], [-4]], [[1.5], [-2.0]])
+    """
+
+    dtype: str
+    basis_steps: Array
+    weight_steps: Array
+
+    def __post_init__(self) -> None:
+        if self.dtype not in STORAGES:
+            raise ValueError(f"storage must be one of {STORAGES}; got {self.dtype!r}.")
+        for name in ("basis_steps", "weight_steps"):
+            steps = np.asarray(getattr(self, name)).astype(np.float32).astype(np.float64)  # what a file holds
+            if steps.ndim != 1 or not np.all(np.isfinite(steps) & (steps > 0)):
+                raise ValueError(f"{name} must hold positive numbers of float32, one per column.")
+            object.__setattr__(self, name, steps)
+
+    def small(self, values: Array, steps: Array) -> Array:
+        """The small numbers whose multiples are nearest to the values."""
+        small = np.asarray(values, dtype=np.float64) / steps
+        if self.dtype == "float16":
+            return np.asarray(np.clip(small, -_LARGEST_HALF, _LARGEST_HALF), dtype=np.float16)
+        return np.asarray(np.clip(np.rint(small), -LARGEST_LEVEL, LARGEST_LEVEL), dtype=np.int8)
+
+    def values(self, small: Array, steps: Array) -> Array:
+        """What small numbers stand for."""
+        return np.asarray(small.astype(np.float64) * steps)
+
+    def holds(self, values: Array, steps: Array) -> bool:
+        """Whether the values are multiples of the steps by small numbers, up to their last digits."""
+        if values.shape[1:] != steps.shape:
+            return False
+        return bool(np.allclose(self.values(self.small(values, steps), steps), values, rtol=1e-5, atol=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +124,8 @@ class Model:
         mapping of names to columns, besides the encoded features as numbers.
     record : TrainingRecord, optional
         What is known of the training: settings tried and why these, timings, versions, a digest of the data.
+    storage : Storage, optional
+        Of a model that was rounded by `compress`: how files keep its basis and weights, in 8 or 16 bits.
 
     Examples
     --------
@@ -97,6 +156,7 @@ class Model:
     meta: dict[str, Any] = field(default_factory=dict)
     schema: TableSchema | None = None
     record: TrainingRecord | None = None
+    storage: Storage | None = None
 
     def __post_init__(self) -> None:
         m, L = self.weights.shape
@@ -117,6 +177,14 @@ class Model:
                 )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
+        if self.storage is not None and not (
+            self.storage.holds(self.basis, self.storage.basis_steps)
+            and self.storage.holds(self.weights, self.storage.weight_steps)
+        ):
+            raise ValueError(
+                f"basis and weights are not multiples of the steps of their storage as {self.storage.dtype}; a model "
+                "with other vectors or weights goes without storage, until compress rounds it."
+            )
         if self.schema is not None and self.schema.n_features != self.n_features:
             raise ValueError(
                 f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
@@ -141,6 +209,8 @@ class Model:
             facts.append(f"maps its inputs to {len(self.input_map):,}")
         if self.calibration is not None:
             facts.append("calibrated")
+        if self.storage is not None:
+            facts.append(f"stored as {self.storage.dtype}")
         return f"<Model: {', '.join(facts)}>"
 
     # -- what a user asks of it ----------------------------------------------------------------------
@@ -286,7 +356,9 @@ class Model:
         if self.input_scale is not None:
             X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
         if self.input_map is not None:
-            X = np.asarray(X @ self.input_map.T).astype(dtype, copy=False)  # shifted first, so float32 loses nothing
+            X = np.asarray(X @ self.input_map.T)
+        if self.input_map is not None or self.storage is not None:
+            X = X.astype(dtype, copy=False)  # shifted first, so float32 loses nothing
         return X
 
 

@@ -272,7 +272,7 @@ def test_unknown_version_is_refused_naming_both(path):
     raw = bytearray(path.read_bytes())
     raw[8:12] = struct.pack("<I", 7)
     path.write_bytes(raw)
-    with pytest.raises(ModelFileError, match=r"machine\.kompakt: .*version 7.*reads version 1"):
+    with pytest.raises(ModelFileError, match=r"machine\.kompakt: .*version 7.*reads up to 2"):
         kompakt.load(path)
 
 

@@ -27,6 +27,15 @@ def test_version_1_predicts_as_when_it_was_written(name):
         np.testing.assert_allclose(model.predict_proba(X), expected["proba"], rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_version_2_predicts_as_when_it_was_written(dtype):
+    model, stored = kompakt.load(GOLDEN / f"v2_{dtype}.kompakt"), json.loads((GOLDEN / "v2.json").read_text())
+    X, expected = np.array(stored["X"]), stored[dtype]
+    np.testing.assert_allclose(model.decision_function(X), expected["decision"], rtol=1e-9, atol=1e-11)
+    assert model.predict(X).tolist() == expected["predict"]
+    assert read_header(GOLDEN / f"v2_{dtype}.kompakt")["arrays"]["basis"] == (dtype, (6, 3))
+
+
 def test_every_version_of_the_format_has_a_stored_file():
     """Whoever raises the version stores files of it here, and keeps those of the versions before."""
     for version in range(1, container.VERSION + 1):

@@ -13,6 +13,11 @@ Many outputs are replaced by the few combinations that carry their energy while 
 the weights: the sum over outputs does not change when they are rotated.
 
 Sizes of a path are chosen and refined from scratch: growing a refined basis was tried, and ended in worse machines.
+
+A model is rounded in the same way: its vectors are put on a grid of 8 or 16 bits, one step for all columns in the
+kernel's own units, and the weights that match f best on the rounded vectors make up for that. Then the weights are
+rounded one after the other, each time moving those that are left to where they best make up for the error (Hassibi
+and Stork 1993): rounded all at once they would cost far more, since weights of neighbouring vectors cancel.
 """
 
 from __future__ import annotations
@@ -31,9 +36,9 @@ from kompakt.basis.refine import Objective, descend
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
-from kompakt.kernels import Kernel, Linear
+from kompakt.kernels import RBF, Kernel, Linear
 from kompakt.linalg import factorise
-from kompakt.model import Model
+from kompakt.model import LARGEST_LEVEL, STORAGES, Model, Storage
 from kompakt.run import Run
 
 Array = np.ndarray
@@ -45,6 +50,7 @@ _SELECT_ROWS = 6000
 _OUTPUT_VALUES = 1 << 23  # numbers in the outputs of all rows: with many pairs of classes, fewer rows are matched
 _LEAST_ROWS = 200
 _HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
+_ROUNDING = 0.01  # share of the labels that storage="auto" may change without a tolerance
 _REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
 
@@ -174,12 +180,13 @@ class CompressionStep:
 class Plan:
     """What is asked for."""
 
-    sizes: Sequence[int]
+    sizes: Sequence[int] | None  # None keeps the vectors, to round them only
     tol: float | None = None  # stop at this loss of agreement
     refine: bool = True
     refine_iter: int = 100
     max_rows: int = 20_000
     run: Run = field(default_factory=Run)
+    storage: str | None = None  # "int8", "float16", or "auto" for the smaller one that changes little
 
 
 def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
@@ -187,26 +194,38 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     if not model.n_basis_:
         raise ValueError("the model has no vectors, so that there is nothing to compress: it is a constant already.")
     most = max(_LEAST_ROWS, _OUTPUT_VALUES // model.weights.shape[1])
+    tol = plan.tol
     plan = replace(plan, max_rows=min(plan.max_rows, most))
-    if isinstance(model.kernel, Linear):
+    if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
     job = _Job(model, X, plan)
     steps: list[CompressionStep] = []
     began = time.monotonic()
-    for size in plan.run.tracked(plan.sizes, "sizes", len(plan.sizes)):
-        basis = job.chosen(size)
-        if plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
+    sizes = [model.n_basis_] if plan.sizes is None else plan.sizes
+    for size in plan.run.tracked(sizes, "sizes", len(sizes)):
+        basis = job.vectors if plan.sizes is None else job.chosen(size)
+        if plan.sizes is not None and plan.refine and model.kernel.differentiable and len(basis) <= _REFINE_LIMIT:
             basis = job.refined(basis)
         match = job.whole.match(model.kernel, basis)
         vectors = basis if job.offset is None else basis + job.offset
         offset = None if model.input_map is not None else job.offset  # mapped inputs are centred before
-        smaller = replace(model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=offset)
+        smaller = replace(
+            model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=offset, storage=None
+        )
+        stored = smaller
+        for dtype in (STORAGES if plan.storage == "auto" else (plan.storage,)) if plan.storage else ():
+            stored, same, rounded_match = job.rounded(basis, dtype)
+            if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
+                smaller, match = same, rounded_match
+                break
+            stored = smaller
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
+        step = replace(step, model=stored)
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         enough = plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol
-        if enough or (size != plan.sizes[-1] and plan.run.late):
+        if enough or (size != sizes[-1] and plan.run.late):
             break
     return steps
 
@@ -295,6 +314,88 @@ class _Job:
         with run.task("refinement", self.plan.refine_iter) as step:
             return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step).basis
 
+    def rounded(self, basis: Array, dtype: str) -> tuple[Model, Model, Match]:
+        """The vectors and their weights in few bits: to be stored, as a model of the rows, and its match."""
+        model = self.original
+        shift = 0.0 if model.input_shift is None else model.input_shift
+        scale = 1.0 if model.input_scale is None else model.input_scale
+        centre = np.zeros(basis.shape[1]) if self.offset is None else self.offset
+        gamma = model.kernel.gamma if isinstance(model.kernel, RBF) else 1.0
+        root = np.sqrt(gamma) * np.ones(basis.shape[1])  # columns in these units are equally important to an RBF
+        root = np.maximum(root, 1e-6 * root.max()) if root.any() else np.ones_like(root)
+        # a shift of the inputs is a number more per feature: only where the vectors are far from the origin
+        far = 1.25 * np.max(np.abs(basis * root)) < np.max(np.abs((basis + centre) * root))
+        moved = None
+        if far and model.input_map is None:
+            moved = shift + scale * centre
+            with np.errstate(over="ignore"):
+                single = moved.astype(np.float32).astype(np.float64)  # which exports in float32 hold too
+            moved = single if np.all(np.isfinite(single)) else moved
+        origin = np.zeros_like(centre) if moved is None else (moved - shift) / scale
+        values = basis + centre - origin
+        step = float(np.max(np.abs(values * root))) / _largest_number(dtype) or 1.0
+        storage = Storage(dtype, step / root, np.ones(model.weights.shape[1]))
+        vectors = storage.values(storage.small(values, storage.basis_steps), storage.basis_steps).astype(np.float32)
+        on_grid = vectors + origin - centre
+        match = self.whole.match(self.kernel, on_grid)
+        H = self.whole.normal_equations(self.kernel, on_grid)[0]
+        steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype)
+        storage = replace(storage, weight_steps=steps)
+        fields: dict[str, Any] = {"weights": weights, "intercept": intercept}
+        stored = replace(
+            model, basis=vectors, offset=None, storage=storage, **fields,
+            input_shift=model.input_shift if moved is None else moved,
+        )  # fmt: skip
+        offset = None if model.input_map is not None else self.offset
+        return stored, replace(model, basis=on_grid + centre, offset=offset, storage=None, **fields), match
+
+
+def rounded_weights(H: Array, weights: Array, intercept: Array, dtype: str) -> tuple[Array, Array, Array]:
+    """Steps of the weights (L,), weights (m, L) that are small numbers of them, and the intercept (L,).
+
+    H (m + 1, m + 1) is the Hessian of an objective whose minimum has these weights and this intercept, which is not
+    rounded: little is to be added to the objective.  The largest weights come first.  Vectors that are near to each
+    other have large weights that cancel, which a coarse step cannot hold; so several multiples of the diagonal of H are
+    added, under which weights are smaller, and the best result is taken.
+    """
+    m, largest = len(weights), _largest_number(dtype)
+    order = np.append(np.argsort(-np.max(np.abs(weights), axis=1), kind="stable"), m)
+    optimum = np.concatenate([weights, intercept[None]])[order]
+    H = H[np.ix_(order, order)]
+    diagonal, least = np.maximum(np.diag(H), 1e-12 * np.max(np.diag(H))), np.inf
+    for damping in 10.0 ** np.arange(-8, 1):
+        try:
+            inverse = np.linalg.inv(H + np.diag(damping * diagonal))
+            U = np.linalg.cholesky(0.5 * (inverse + inverse.T)).T
+        except np.linalg.LinAlgError:
+            continue
+        theta = inverse @ (H @ optimum)
+        extent = np.max(np.abs(theta[:m]), axis=0) / largest
+        storage = Storage(dtype, np.ones(1), np.where(extent > 0, extent, 1.0))
+        steps = storage.weight_steps
+        for j in range(m):
+            value = storage.values(storage.small(theta[j], steps), steps)
+            theta[j + 1 :] -= np.outer(U[j, j + 1 :] / U[j, j], theta[j] - value)
+            theta[j] = value
+        error = theta - optimum
+        increase = float(np.sum(error * (H @ error)))
+        if increase < least:
+            best, least = (steps, theta), increase
+    steps, theta = best
+    found = np.empty_like(theta)
+    found[order] = theta
+    return steps, found[:m], found[m]
+
+
+def _largest_number(dtype: str) -> float:
+    """What the largest of some numbers becomes: the ends of eight bits, or 1, where sixteen are finest for all."""
+    return LARGEST_LEVEL if dtype == "int8" else 1.0
+
+
+def _changes(model: Model, other: Model, rows: ArrayRows) -> float:
+    """Share of the labels of these rows that differ between two models; for regression, the relative rms error."""
+    return 1.0 - agreement(model, *(plain_model(one).outputs(rows.X) for one in (model, other)))
+
 
 def _measured(
     model: Model, smaller: Model, test: ArrayRows, stop: ArrayRows, norm_error: float, seconds: float
@@ -313,11 +414,11 @@ def _measured(
 def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
     """Numbers of the rows that measure, that decide when to stop, and that are matched, by hash.
 
-    Without a tolerance nothing is decided, and the second part is the first.
+    Without a tolerance, and with a given storage, nothing is decided, and the second part is the first.
     """
     order = np.argsort(hash_rows(rows, plan.run.key + 7), kind="stable")
     held = max(1, int(_HELD_OUT * len(order)))
-    if plan.tol is None:
+    if plan.tol is None and plan.storage != "auto":
         return order[:held], order[:held], order[held:]
     return order[:held], order[held : 2 * held], order[2 * held :]
 
@@ -359,7 +460,9 @@ def _outputs(model: Model, rows: Any) -> Array:
 def plain_model(model: Model) -> Model:
     """The model for rows that are already shifted, scaled and mapped."""
     n_inputs = model.n_features if model.input_map is None else len(model.input_map)
-    return replace(model, input_shift=None, input_scale=None, input_fill=None, input_map=None, n_features=n_inputs)
+    return replace(
+        model, input_shift=None, input_scale=None, input_fill=None, input_map=None, n_features=n_inputs, schema=None
+    )
 
 
 def decision_margin(model: Model, outputs: Array) -> Array | None:
@@ -420,8 +523,8 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []
     began = time.monotonic()
-    for size in sorted({min(rank, size) for size in plan.sizes}):
-        smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, offset=None)
+    for size in sorted({min(rank, size) for size in plan.sizes or ()}):
+        smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, offset=None, storage=None)
         norm_error = float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300)))
         seconds = time.monotonic() - began
         steps.append(_measured(model, smaller, test, stop, norm_error, seconds))

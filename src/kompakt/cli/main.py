@@ -173,10 +173,11 @@ def _parser() -> argparse.ArgumentParser:
 
     command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")
 
-    about = "Fewer vectors for a model of kompakt or LIBSVM."
+    about = "Fewer vectors, or numbers of fewer bits, for a model of kompakt or LIBSVM."
     one = command("compress", "models:compress", about, "model", "out", options=[data, seed])
     one.add_argument("-n", "--n-basis", type=int, help="number of vectors")
     one.add_argument("--loss", type=float, help="share of the predictions that may change, such as 0.01")
+    one.add_argument("--storage", choices=["int8", "float16", "auto"], help="round vectors and weights to so many bits")
     one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
 
     about = "Write a page about a model, measured on a file of rows."

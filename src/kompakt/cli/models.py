@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from argparse import Namespace
 from typing import Any
+
+import numpy as np
 
 import kompakt
 from kompakt.cli.console import Console, UsageError, two_columns
@@ -29,6 +32,7 @@ def inspect(options: Namespace, console: Console) -> None:
     else:
         header = read_header(path)
         arrays = header["arrays"]
+        sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (dtype, shape) in arrays.items()}
         facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
         stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
         stored["input_map"] = "maps linearly"
@@ -38,6 +42,7 @@ def inspect(options: Namespace, console: Console) -> None:
             ("kind", header["kind"]),
             ("kernel", str(model.kernel)),
             ("basis vectors", f"{model.n_basis_} with {model.n_features} features, {arrays['basis'][0]}"),
+            ("stored numbers", f"{sum(sizes.values()):,} bytes, of which " + _largest_first(sizes)),
             ("outputs", model.weights.shape[1]),
             ("classes", classes),
             ("features", names),
@@ -51,6 +56,11 @@ def inspect(options: Namespace, console: Console) -> None:
             *(("column", f"{one.name}: {one.describe()}") for one in (model.schema.columns if model.schema else ())),
         ]
     console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
+
+
+def _largest_first(sizes: dict[str, int]) -> str:
+    names = sorted(sizes, key=lambda name: -sizes[name])[:2]
+    return ", ".join(f"{name} {sizes[name]:,}" for name in names)
 
 
 def _short(value: Any) -> str:
@@ -100,22 +110,25 @@ def _rows_for(options: Namespace, console: Console, path: str, model: Model) -> 
 
 def compress(options: Namespace, console: Console) -> None:
     """``kompakt compress MODEL OUT``."""
-    if options.n_basis is None and options.loss is None:
-        raise UsageError("say how far: -n VECTORS, --loss SHARE (such as 0.01), or both.")
+    if options.n_basis is None and options.loss is None and options.storage is None:
+        raise UsageError("say how far: -n VECTORS, --loss SHARE (such as 0.01), or both; or --storage, to round.")
     check_output(options.out, options.model, options.rows)
     model = load_model(options.model)
     rows = None if options.rows is None else _rows_for(options, console, options.rows, model)
     if rows is None:
         console.remark("without --rows, agreement is measured on rows made from the model's own vectors")
-    smaller = kompakt.compress(model, n_basis=options.n_basis, tol=options.loss, X=rows, random_state=options.seed)
+    smaller = kompakt.compress(
+        model, n_basis=options.n_basis, tol=options.loss, storage=options.storage, X=rows, random_state=options.seed
+    )
     kompakt.save(smaller, options.out)
     agreement, n_rows = float(smaller.meta["agreement"]), int(smaller.meta["agreement_rows"])
     facts = {
         "from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "agreement_rows": n_rows,
-        "model": options.out,
+        "model": options.out, "storage": None if smaller.storage is None else smaller.storage.dtype,
     }  # fmt: skip
     what = "equal labels" if model.kind == "classifier" else "agreement"
-    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}; {what} {100 * agreement:.4g} %"
+    kept = "" if smaller.storage is None else f" as {smaller.storage.dtype}"
+    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}{kept}; {what} {100 * agreement:.4g} %"
     console.result(facts, f"{text} on {n_rows:,} rows held out; {options.out}")
 
 

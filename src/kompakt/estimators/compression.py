@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array
 
 from kompakt.basis.matching import Plan, compress_model, path_sizes
 from kompakt.io.fitted import model_of
-from kompakt.model import Model
+from kompakt.model import STORAGES, Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.run.bar import showing
@@ -27,6 +27,7 @@ def compress(
     *,
     n_basis: int | Sequence[int] | None = None,
     tol: float | None = None,
+    storage: str | None = None,
     X: Any = None,
     refine: bool = True,
     max_iter: int = 100,
@@ -36,10 +37,11 @@ def compress(
     random_state: Any = None,
     return_path: bool = False,
 ) -> Any:
-    """A machine with fewer vectors that decides like a trained SVM.
+    """A machine with fewer vectors, or numbers of fewer bits, that decides like a trained SVM.
 
     The SVM's discriminants are projected on few vectors, chosen greedily for what they need and then moved to fit
-    better.  Nothing is trained anew: labels are not needed.
+    better.  With `storage`, vectors and weights are rounded, and the weights found again for the rounded vectors.
+    Nothing is trained anew: labels are not needed.
 
     Parameters
     ----------
@@ -48,11 +50,15 @@ def compress(
         `MinMaxScaler`, or as the best estimator of a search.
     n_basis : int or sequence of int, default=None
         Number of vectors; with `tol`, the largest number.  A sequence is a path of sizes to go through.
-        None goes up to half the support vectors.
+        None goes up to half the support vectors; with `storage` alone, the vectors stay those that they are.
     tol : float, default=None
         Stop at the first size that loses no more than this share of agreement with the original (0.01: 99 % of the
         labels are the same; for regression, an rms error of 1 % of the spread of the predictions).  A quarter of the
         rows decides this; the agreement reported is that on another quarter, and may be a little less.
+    storage : {"int8", "float16", "auto"}, default=None
+        Round basis vectors and weights to 8 or 16 bits, which is what a saved model then holds of them; predictions are
+        computed in floats as before.  "auto" takes the fewest bits that change no more than `tol` (by default 0.01) of
+        the predictions of held-out rows, or else leaves the numbers as they are.
     X : array-like or sparse matrix of shape (n_samples, n_features), default=None
         Unlabeled rows of the kind that will be predicted: what the machine is matched on, all but a quarter that only
         measures the agreement and, with `tol`, another that decides when to stop.  Best are rows that the original was
@@ -92,16 +98,23 @@ def compress(
     >>> smaller = compress(machine, tol=0.01, X=X, random_state=0)
     >>> bool((smaller.predict(X) == machine.predict(X)).mean() > 0.98), 5 * smaller.n_basis_ < len(machine.support_)
     (True, True)
+    >>> compress(smaller, storage="int8", X=X, random_state=0).storage.dtype
+    'int8'
     """
     model = model_of(fitted, svm=True)
     if tol is not None and not (isinstance(tol, Real) and 0 <= float(tol) < 1):
         raise ValueError(f"tol must be None or a number from 0 to below 1 (a share of agreement); got {tol!r}.")
-    if n_basis is None and tol is None:
-        raise ValueError("give n_basis (how many vectors), tol (how much agreement may be lost), or both.")
+    if storage is not None and storage not in (*STORAGES, "auto"):
+        raise ValueError(f"storage must be None or one of {(*STORAGES, 'auto')}; got {storage!r}.")
+    if n_basis is None and tol is None and storage is None:
+        raise ValueError(
+            "give n_basis (how many vectors), tol (how much agreement may be lost), or both; or storage, to round."
+        )
     if X is not None:
         finite: Any = True if model.input_fill is None else "allow-nan"  # a model that imputes may be given NaN
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
-    sizes = _sizes(n_basis, model, by_tol=tol is not None)
+    rounded_only = n_basis is None and (tol is None or storage == "auto")
+    sizes = None if rounded_only else _sizes(n_basis, model, by_tol=tol is not None)
     with showing("compress") as bar, block_threads(n_jobs):
         run = Run(
             key=int(check_random_state(random_state).randint(2**31 - 1)),
@@ -109,7 +122,7 @@ def compress(
             listener=bar,
         )
         stop = None if tol is None else float(tol)
-        steps = compress_model(model, X, Plan(sizes, stop, refine, int(max_iter), int(max_rows), run))
+        steps = compress_model(model, X, Plan(sizes, stop, refine, int(max_iter), int(max_rows), run, storage))
     if run.cut:
         warnings.warn(
             f"compress was cut short: max_time={max_time} seconds are over. The smaller model found so far is "
@@ -121,7 +134,7 @@ def compress(
     path = []
     for step in steps:
         facts = {"agreement": step.agreement, "agreement_rows": step.n_measured, "relative_error": step.error}
-        meta = {**kept, "compressed_from": int(model.n_basis_), **facts}
+        meta = {**kept, **({} if rounded_only else {"compressed_from": int(model.n_basis_)}), **facts}
         # the training error was that of the model before
         record = None if model.record is None else replace(model.record, train_error=None, n_train_error=0)
         path.append({**vars(step), "model": replace(step.model, meta=meta, record=record)})

@@ -46,7 +46,7 @@ def to_c(
     fitted: Any,
     path: str | os.PathLike[str],
     *,
-    dtype: str = "float",
+    dtype: str | None = None,
     name: str | None = None,
     check_rows: Any = None,
     check_targets: Any = None,
@@ -64,9 +64,10 @@ def to_c(
     fitted : fitted kompakt estimator, Model, pipeline, or SVM of scikit-learn
         A pipeline may impute and scale with scikit-learn's `SimpleImputer` and scalers before the kompakt estimator.
     path : path-like
-    dtype : {"float", "double", "int8"}, default="float"
+    dtype : {"float", "double", "int8"}, default=None
         Type of all numbers; "int8" stores the basis in eight bits per value, with the range of each feature as its
-        scale, and computes in float.
+        scale, and computes in float.  A model that `compress` rounded to int8 is written with its own eight bits, of
+        basis and weights, and that is its default; others are written as "float".
     name : str, default=None
         Prefix of everything the file defines; by default the file's name.
     check_rows : array-like of shape (n, n_features), default=None
@@ -103,6 +104,9 @@ def to_c(
     >>> report.data_bytes, report.accuracy - report.accuracy_exported < 0.02
     (248, True)
     """
+    model = model_of(fitted, svm=True)
+    if dtype is None:
+        dtype = "int8" if model.storage is not None and model.storage.dtype == "int8" else "float"
     if dtype not in _TOLERANCE:
         raise ValueError(f"dtype must be one of {tuple(_TOLERANCE)}; got {dtype!r}.")
     target = Path(path)
@@ -111,10 +115,16 @@ def to_c(
         name = name if re.match(r"[A-Za-z_]", name) else f"m_{name}"
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,200}", name):
         raise ValueError(f"name must be a C identifier; got {name!r}.")
-    model = model_of(fitted, svm=True)
     single = dtype != "double"
-    stored = folded(model, single=single)
-    levels = eight_bits(stored.basis) if dtype == "int8" else None
+    stored = folded(model, single=single, stored=dtype == "int8")
+    if stored.storage is not None and stored.storage.dtype != "int8":
+        stored = folded(model, single=single)
+    levels = None
+    if stored.storage is not None:
+        steps = stored.storage.basis_steps
+        levels = stored.storage.small(stored.basis, steps), np.zeros(len(steps)), steps
+    elif dtype == "int8":
+        levels = eight_bits(stored.basis)
     if single:
         stored = _rounded(stored, levels)
     about = f"kernel {type(model.kernel).__name__}, dtype {dtype}"
@@ -211,6 +221,8 @@ def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
             fields["input_scale"] = 1.0 / _single(1.0 / model.input_scale)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
+    if model.storage is not None:
+        fields["weights"] = model.weights
     return replace(model, **fields)
 
 
@@ -229,9 +241,18 @@ def c_source(
     defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "INPUTS": r, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
     defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
     if levels is not None:
-        arrays = {"basis": ("int8_t", levels[0]), "basis_zero": (real, levels[1]), "basis_step": (real, levels[2])}
-        defined["BYTES"] = 1
-    arrays |= {"weights": (real, model.weights), "intercept": (real, model.intercept)}
+        small, zero, step = levels
+        arrays, defined["BYTES"] = {"basis": ("int8_t", small)}, 1
+        if not zero.any() and np.allclose(step, step[0], rtol=1e-6, atol=0.0):
+            defined["STEP"] = _literal(step[0], single)
+        else:
+            arrays |= {"basis_zero": (real, zero), "basis_step": (real, step)}
+    arrays["weights"] = (real, model.weights)
+    if model.storage is not None:
+        steps = model.storage.weight_steps
+        arrays["weights"] = ("int8_t", model.storage.small(model.weights, steps))
+        arrays["weights_step"], defined["WEIGHT_BYTES"] = (real, steps), 1
+    arrays["intercept"] = (real, model.intercept)
     factor = None if model.input_scale is None else 1.0 / model.input_scale
     optional = {"fill": model.input_fill, "shift": model.input_shift, "factor": factor, "map": model.input_map}
     for key, values in optional.items():

@@ -262,7 +262,7 @@ def write_checked(
 # -- a model as plain arrays -------------------------------------------------------------------------------
 
 
-def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model:
+def folded(model: Model, *, centred: bool = True, single: bool = False, stored: bool = False) -> Model:
     """An equal model in float64 that is simple to write down.
 
     It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
@@ -270,9 +270,12 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
     an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows that are
     not mapped are shifted to the middle of the basis where the kernel allows it: distances formed from dot products,
     and sums in float32, lose the digits that rows far from the origin share.  With `single`, float32 holds the shift.
+    With `stored`, a rounded model stays one: its basis is not moved, only scaled.
     """
     _check_kernel(model.kernel)
     kernel, factor, addend = decomposed(model.kernel)
+    vectors = len(model.basis) > 0 and (model.classes is None or len(model.classes) > 1)
+    rounded = model.storage if stored and vectors and factor == 1 and np.all(getattr(kernel, "gamma", 1.0)) else None
     basis, weights, intercept = (_f8(values) for values in (model.basis, model.weights, model.intercept))
     if not len(basis):  # nothing but an intercept
         basis, weights = np.zeros((1, model.basis.shape[1])), np.zeros((1, len(intercept)))
@@ -288,8 +291,10 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
     centre = model.offset
     if model.input_map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
         input_map, scale = _f8(model.input_map) / scale, np.ones(model.n_features)
-        moved = shift.astype(np.float32).astype(np.float64) if single else shift
+        moved = shift.astype(np.float32).astype(np.float64) if single and rounded is None else shift
         basis, shift = basis - input_map @ (moved - shift), moved
+    elif rounded is not None:
+        centre = None
     elif model.kernel.shift_invariant:
         centre = basis.mean(axis=0) if centred else None
     if centre is not None:
@@ -306,6 +311,8 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
         else:
             with np.errstate(divide="ignore"):
                 kernel, basis, scale = RBF(1.0), basis * root, scale / root
+            if rounded is not None:
+                rounded = replace(rounded, basis_steps=rounded.basis_steps * root)
     return replace(
         model,
         kernel=kernel,
@@ -318,6 +325,7 @@ def folded(model: Model, *, centred: bool = True, single: bool = False) -> Model
         input_scale=scale if np.any(scale != 1) else None,
         input_map=input_map,
         offset=None,
+        storage=rounded,
     )
 
 

@@ -62,7 +62,11 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
         for (f = 0; f < MACHINE_INPUTS; f++) {
 #if defined(MACHINE_BYTES)
             const MACHINE_REAL level = (MACHINE_REAL)machine_basis[j * MACHINE_INPUTS + f];
+#if defined(MACHINE_STEP)
+            const MACHINE_REAL z = MACHINE_STEP * level;
+#else
             const MACHINE_REAL z = machine_basis_zero[f] + machine_basis_step[f] * level;
+#endif
 #else
             const MACHINE_REAL z = machine_basis[j * MACHINE_INPUTS + f];
 #endif
@@ -76,7 +80,12 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
         }
         k = MACHINE_KERNEL;
         (void)squares, (void)lengths, (void)product; /* a compiler leaves out the sums that the kernel does not use */
-        for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] += machine_weights[j * MACHINE_OUTPUTS + l] * k;
+        for (l = 0; l < MACHINE_OUTPUTS; l++)
+#if defined(MACHINE_WEIGHT_BYTES)
+            raw[l] += machine_weights_step[l] * (MACHINE_REAL)machine_weights[j * MACHINE_OUTPUTS + l] * k;
+#else
+            raw[l] += machine_weights[j * MACHINE_OUTPUTS + l] * k;
+#endif
     }
 #if defined(MACHINE_VOTES) /* each output votes for some classes; margins, less than a third of a vote, break ties */
     for (j = 0; j < MACHINE_SCORES; j++) {

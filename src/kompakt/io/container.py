@@ -31,12 +31,13 @@ import numpy as np
 import kompakt
 
 MAGIC = b"\x89KMPKT\r\n"
-VERSION = 1
+#: the newest version; files that need nothing of it are written as version 1, so that earlier readers take them
+VERSION = 2
 ALIGNMENT = 64
 MAX_HEADER = 4 << 20
 MAX_ARRAYS = 4096
 MAX_DIMENSION = (1 << 31) - 1
-DTYPES = ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
+DTYPES = ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
 
 _PREAMBLE = struct.Struct("<8sIIQ32s8x")
 _DIGEST = slice(24, 56)
@@ -98,7 +99,7 @@ def padded(length: int) -> int:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[bytes | memoryview]:
+def pack(header: dict[str, Any], arrays: dict[str, np.ndarray], version: int = 1) -> list[bytes | memoryview]:
     """The file as a list of pieces, to be written one after the other."""
     table: list[dict[str, Any]] = []
     pieces: list[bytes | memoryview] = []
@@ -120,10 +121,10 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[bytes | 
         )
     size = padded(_PREAMBLE.size + len(text)) + offset
     pieces = [text, bytes(padded(_PREAMBLE.size + len(text)) - _PREAMBLE.size - len(text)), *pieces]
-    digest = hashlib.sha256(_PREAMBLE.pack(MAGIC, VERSION, len(text), size, bytes(32)))
+    digest = hashlib.sha256(_PREAMBLE.pack(MAGIC, version, len(text), size, bytes(32)))
     for piece in pieces:
         digest.update(piece)
-    return [_PREAMBLE.pack(MAGIC, VERSION, len(text), size, digest.digest()), *pieces]
+    return [_PREAMBLE.pack(MAGIC, version, len(text), size, digest.digest()), *pieces]
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -157,8 +158,8 @@ def _read(file: BinaryIO, actual_size: int, keep: bool) -> tuple[dict[str, Any],
     magic, version, length, size, digest = _PREAMBLE.unpack(preamble)
     require(magic == MAGIC, f"not a kompakt model file: it begins with {magic!r} instead of {MAGIC!r}.")
     require(
-        version == VERSION,
-        f"the file has format version {version}, and this kompakt ({kompakt.__version__}) reads version {VERSION}. "
+        1 <= version <= VERSION,
+        f"the file has format version {version}, and this kompakt ({kompakt.__version__}) reads up to {VERSION}. "
         "Use the kompakt that wrote it, or a newer one, to load and save it again.",
     )
     state = "cut short" if actual_size < size else "longer than it says"

@@ -1,4 +1,6 @@
-"""Version 1 of the schema: a `Model` as header and arrays, and back, with every relation between them checked.
+"""Versions 1 and 2 of the schema: a `Model` as header and arrays, and back, with every relation between them checked.
+
+A rounded model makes version 2: its basis and weights are arrays of int8 or float16, with their steps beside them.
 
 Strings are two arrays: their UTF-8 bytes, and where each of them ends.  Kernels are nested objects with numbers in the
 header and widths per feature among the arrays.  Numbers that JSON lacks are written as ``{"$float": "nan"}``, so the
@@ -22,7 +24,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, Model
+from kompakt.model import KINDS, LARGEST_LEVEL, STORAGES, Model, Storage
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -69,6 +71,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 _OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "schema": lambda value: isinstance(value, dict),
     "record": lambda value: isinstance(value, dict),
+    "storage": lambda value: isinstance(value, str) and value in STORAGES,
 }
 
 
@@ -83,6 +86,9 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
             raise TypeError(f"{name} must hold numbers; got dtype {values.dtype}.")
         numbers[name] = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     arrays: Arrays = {name: numbers.pop(name) for name in _NEEDED}
+    if (storage := model.storage) is not None:
+        for name, steps in (("basis", storage.basis_steps), ("weights", storage.weight_steps)):
+            arrays[name], arrays[f"{name}.steps"] = storage.small(arrays[name], steps), steps.astype(np.float32)
 
     def parameter(value: Any, kind: str, name: str) -> Any:
         if kind != "widths" or not isinstance(value, np.ndarray):
@@ -113,6 +119,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         header["schema"] = model.schema.to_json()
     if model.record is not None:
         header["record"] = model.record.to_json()
+    if storage is not None:
+        header["storage"] = storage.dtype
     _check_model(model)
     return header, arrays
 
@@ -194,7 +202,10 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     left, d = dict(arrays), header["n_features"]
     absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
     optional = [name for name in _SHAPES if _SHAPES[name].endswith("d") and name not in left]
+    storage = _rounded_numbers(left, header["storage"]) if "storage" in header else None
     fields: dict[str, Any] = {name: _take(left, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
+    half = [name for name, values in fields.items() if values.dtype == np.float16]
+    require(not half, f"array {', '.join(half)} has dtype float16, which only the numbers of a rounded model have.")
     if header["calibrated"]:
         fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
     if header["feature_names"]:
@@ -229,11 +240,32 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
-        model = Model(kernel=from_spec(described), schema=schema, record=record, **fields)
+        model = Model(kernel=from_spec(described), schema=schema, record=record, storage=storage, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
     return model
+
+
+def _rounded_numbers(arrays: Arrays, dtype: str) -> Storage:
+    """How a rounded model is kept; its small numbers are replaced by what they stand for."""
+    names = ("basis", "weights")
+    steps = [_take(arrays, f"{name}.steps", "f") for name in names]
+    for name, own in zip(names, steps, strict=True):
+        require(name in arrays, f"the file lacks the array {name!r}.")
+        small = arrays[name]
+        require(small.dtype == dtype, f"array {name!r} has dtype {small.dtype}; a model of {dtype} was announced.")
+        fits = small.ndim == 2 and own.dtype == np.float32 and own.shape == small.shape[1:]
+        require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every column.")
+        sound = np.all(np.isfinite(small)) if dtype == "float16" else np.all(small >= -LARGEST_LEVEL)
+        require(sound, f"array {name!r} holds numbers that are no part of a rounded model.")
+    try:
+        storage = Storage(dtype, *steps)
+    except ValueError as error:
+        raise ModelFileError(str(error)) from None
+    arrays["basis"] = storage.values(arrays["basis"], storage.basis_steps).astype(np.float32)
+    arrays["weights"] = storage.values(arrays["weights"], storage.weight_steps)
+    return storage
 
 
 def _take(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
@@ -404,7 +436,7 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     True
     """
     header, arrays = encode(model_of(estimator_or_model))
-    write_atomically(path, container.pack(header, arrays))
+    write_atomically(path, container.pack(header, arrays, 2 if "storage" in header else 1))
 
 
 def load(path: PathLike) -> Model:

@@ -176,7 +176,8 @@ def _spread_seen(subject: Subject) -> Array:
     """Standard deviation of every feature as the model scales it, before it maps the features."""
     model = subject.model
     # without the shift, which changes no variance and would make sparse rows dense
-    unmapped = replace(model, input_shift=None, input_map=None, basis=np.zeros((model.n_basis_, model.n_features)))
+    zeros = np.zeros((model.n_basis_, model.n_features))
+    unmapped = replace(model, input_shift=None, input_map=None, basis=zeros, storage=None)
     return moments_of(unmapped._transformed(subject.X[:MOMENT_ROWS]))[1]
 
 
@@ -273,7 +274,8 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
         kept = np.append(chosen[:size], len(candidates))
         weights = lstsq(A[np.ix_(kept, kept)], r[kept], cond=1e-12)[0]
         own = basis[chosen[:size]]
-        models.append(replace(model, basis=own, weights=weights[:-1], intercept=weights[-1], calibration=None))
+        fields = {"weights": weights[:-1], "intercept": weights[-1], "calibration": None, "storage": None}
+        models.append(replace(model, basis=own, **fields))
     first = candidates[chosen]
     return [*models, model], np.concatenate([first, strongest[~np.isin(strongest, first)]]), n_rows
 
