@@ -7,7 +7,7 @@ EXTRAS := fast,plot,report,cli,dask,onnx,zarr,docs,browser,dev
 # One test process per core pays off only while each of them keeps to a single BLAS thread pool.
 TEST_WORKERS ?= 2
 
-.PHONY: setup demo test lint bench docs clean
+.PHONY: setup demo test fresh lint bench docs clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+
+# The pages of the first hour, each with the built wheel in an environment of its own. Needs a package index.
+fresh: $(STAMP)
+	KOMPAKT_FRESH_INSTALL=1 $(BIN)/python -m pytest -n 0 -s tests/test_fresh_install.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks examples docs
