@@ -15,7 +15,7 @@ class RecursiveFeatureMachine:
 
     def __init__(self) -> None:
         import torch
-        from xrfm import xRFM  # type: ignore[import-not-found,unused-ignore]
+        from xrfm import xRFM
 
         self.machine = xRFM(
             device=torch.device("cpu"), tuning_metric="accuracy", max_leaf_size=5000, random_state=0, verbose=False
