@@ -388,14 +388,14 @@ class Graph:
             read[part], left = self._cut(left, separator)
         if with_clock:
             left, _ = self._cut(left, "Z", optional=True)
-            for sign, seconds in (("+", -1.0), ("-", 1.0)):
+            for sign, direction in (("+", -1.0), ("-", 1.0)):
                 left, zone = self._cut(left, sign, optional=True)
                 hours, minutes = self._cut(zone, ":", optional=True)
                 joined = add("RegexFullMatch", hours, pattern=r"\d{4}")
                 hours, minutes = as_number(hours), as_number(minutes)
                 minutes = add("Where", joined, rest(hours, 100.0), minutes)
                 hours = add("Where", joined, whole(hours, 100.0), hours)
-                offset = plus(offset, times(3600.0 * seconds, hours), times(60.0 * seconds, minutes))
+                offset = plus(offset, times(3600.0 * direction, hours), times(60.0 * direction, minutes))
         read[parts[-1][0]], _ = self._cut(add("StringConcat", left, self._text(" .")), " ")
 
         year = as_number(read["Y"] if "Y" in read else read["y"])
