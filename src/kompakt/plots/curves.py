@@ -239,7 +239,7 @@ class ConvergenceDisplay:
         for number, (name, values) in enumerate(self.curves.items()):
             known = np.isfinite(values)
             style = {"color": colour(number), "marker": marker(number), "markersize": 4, **line_options}
-            own = self.right_ax_ if name in held_out else ax
+            own: Any = self.right_ax_ if name in held_out else ax
             (self.lines_[name],) = own.plot(self.steps[known], values[known], label=name, **style)
         errors = any("error" in name for name in self.curves)
         for own, names in ((ax, [name for name in self.curves if name not in held_out]), (self.right_ax_, held_out)):
