@@ -1,7 +1,6 @@
 """What the curves draw, in Matplotlib's artists."""
 
 import builtins
-import json
 
 import numpy as np
 import pytest
@@ -47,13 +46,16 @@ class TestConvergence:
         # the first vectors are given, so nothing was estimated for them
         assert len(display.lines_["estimated error"].get_xdata()) < len(display.lines_["validation error"].get_xdata())
 
-    def test_refinement_is_a_line_of_its_own(self):
+    def test_a_refinement_shows_the_objective_and_the_held_out_loss(self):
         machine = CompactSVC(6, random_state=0).fit(X, y)
         display = ConvergenceDisplay.from_estimator(machine)
-        record = next(record for record in machine.history_ if record["phase"] == "refinement")
-        refining = display.lines_["while refining, on the rows trained on"]
-        np.testing.assert_allclose(refining.get_ydata(), [record["objective_before"], record["objective"]])
-        assert "refinement" in [text.get_text() for text in display.ax_.get_xticklabels()]
+        record = machine.refinement_
+        objective, loss = display.lines_["objective, training rows"], display.lines_["mean loss, held-out rows"]
+        np.testing.assert_allclose(objective.get_ydata()[[0, -1]], [record["objective_before"], record["objective"]])
+        np.testing.assert_allclose(loss.get_ydata(), record["validation_curve"])
+        assert display.ax_.get_title() == "Convergence of CompactSVC"
+        assert display.ax_.get_ylabel() == "objective, training rows"
+        assert display.right_ax_.get_ylabel() == "mean loss, held-out rows"
 
     def test_fields_that_are_not_there_are_named(self):
         machine = SpSVC(3, random_state=0).fit(X, y)
@@ -91,21 +93,16 @@ class TestPareto:
         assert {(x[i], cost[i]) for i in found} == naive
         assert len(found) == len(naive)
 
-    def test_points_of_a_benchmark_file(self, tmp_path):
+    def test_points_of_a_table(self):
         points = [
             {"contender": "kompakt(n_basis=20)", "size": 20.0, "fit": 1.0, "error": 6.0},
             {"contender": "SVC()", "size": 700.0, "fit": 2.0, "error": 5.5},
             {"contender": "Trees()", "size": None, "fit": 3.0, "error": 4.0},
         ]
-        record = {"key": json.dumps(["peers_pareto", "spambase", {}]), "values": {"points": points}}
-        path = tmp_path / "results.jsonl"
-        path.write_text(json.dumps(record) + "\n")
-        display = ParetoDisplay.from_results(path, "spambase", ax=_axes())
+        display = ParetoDisplay.from_points(points, ax=_axes())
         assert display.front_.tolist() == [0, 1]
         assert display.ax_.get_xlabel() == "basis vectors"
         assert len(display.points_["Trees"].get_offsets()) == 0
-        with pytest.raises(ValueError, match="no points of 'magic'; it has spambase"):
-            ParetoDisplay.from_results(path, "magic")
         with pytest.raises(ValueError, match="has no 'memory'"):
             ParetoDisplay.from_points(points, x="memory")
 

@@ -1,6 +1,7 @@
 """What the pictures of basis vectors draw, in Matplotlib's artists."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits, load_iris, make_moons
 
@@ -57,11 +58,33 @@ class TestVectors:
         with pytest.raises(ValueError, match="does not hold 64 features"):
             BasisVectorsDisplay.from_estimator(machine, image_shape=(5, 5))
 
+    def test_a_heat_map_has_the_most_relevant_features_on_top_with_their_whole_names(self):
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(200, 6))
+        names = [f"a name of a column that nobody would call short, number {number}" for number in range(6)]
+        machine = CompactSVC(7, gamma="ard", random_state=0).fit(pd.DataFrame(rows, columns=names), rows[:, 3] > 0)
+        display = BasisVectorsDisplay.from_estimator(machine)
+        shown = [label.get_text() for label in display.ax_.get_yticklabels()]
+        assert shown == [names[place] for place in np.argsort(-machine.feature_importances_, kind="stable")]
+        assert shown[0] == names[3]
+        display.figure_.canvas.draw()
+        inside = display.figure_.bbox
+        for label in display.ax_.get_yticklabels():
+            assert inside.x0 <= label.get_window_extent().x0
+        # columns of one class stand together, the largest weights first
+        place = np.argsort([artist.get_extent()[0] for artist in display.artists_])
+        sides = display.sides[place]
+        assert np.all(np.diff(sides) >= 0)
+        for side in np.unique(sides):
+            assert np.all(np.diff(display.strength[place][sides == side]) <= 0)
+
     def test_lines_across_the_features_otherwise(self):
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(80, 60))
         machine = CompactSVR(5, refine=False, random_state=0).fit(rows, rows[:, 3])
         display = BasisVectorsDisplay.from_estimator(machine, rows)
+        assert (display.kind, len(display.artists_)) == ("heatmap", 5)
+        display = BasisVectorsDisplay.from_estimator(machine, rows, kind="parallel")
         assert (display.kind, len(display.artists_)) == ("parallel", 5)
         assert len(display.artists_[0].get_xdata()) == 40
         assert "40 of 60 features" in display.ax_.get_title()

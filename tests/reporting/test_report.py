@@ -22,10 +22,12 @@ from sklearn.svm import SVC, OneClassSVM
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GridSearch, KernelFisher, LocalSamplingSVC, SpSVC, report
+from kompakt.estimators.records import seconds_of
 from kompakt.kernels import Linear
 from kompakt.reporting.measure import measure, nested_models, reliability, subject_of, worst_rows
 from kompakt.reporting.text import number
-from kompakt.reporting.training import search_of, timings_of
+from kompakt.reporting.training import search_of
+from kompakt.search import Trials
 from kompakt.search.fee import FeeSearch, Point
 
 pytest.importorskip("matplotlib", reason="reports need the extra report")
@@ -91,7 +93,7 @@ def test_the_last_size_is_the_machine_itself(page):
     assert cells[1] + cells[2] == wrong
     assert sum(cells) == len(y)
     assert f"{100 * wrong / len(y):.1f} %" in text
-    for section in ("The data", "Chosen parameters, and why", "Calibration", "The vectors", "Time per phase"):
+    for section in ("The data", "Settings tried, and why these", "Calibration", "The vectors", "Time per phase"):
         assert section in text
     assert "kompakt.load(" in text
     assert "CompactSVC(n_basis=12, random_state=0)" in text
@@ -171,7 +173,9 @@ def test_names_and_labels_never_become_markup(page):
     assert sum(tag == "i" for tag, _ in reader.seen) == 16 * 8  # bars of the small histograms, none of a name
     assert sum(tag == "h1" for tag, _ in reader.seen) == 1
     assert len(data["cells"][0]) == 64
-    drawn = text[text.index("The vectors") : text.index("Each line is a vector")]  # names in a figure are text as well
+    drawn = text[
+        text.index("The vectors") : text.index("Each column is a vector")
+    ]  # names in a figure are text as well
     for name in ("<script>alert(1)", '"><img src=x onerr', "$\\frac{1}$", "_\u6f22\u5b57"):
         assert name in drawn
 
@@ -220,16 +224,49 @@ def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path, package):
         report(CompactSVC(5, refine=False).fit(X, y), X, y, tmp_path / "page.html")
 
 
-def test_a_model_from_a_file_shows_what_can_be_shown(page, tmp_path_factory):
-    machine = CompactSVC(8, calibrate=True, random_state=0).fit(X, np.array(["no", "yes"])[y])
+def test_a_model_from_a_file_shows_what_its_record_keeps(page, tmp_path_factory):
+    machine = CompactSVC(8, calibrate=True, tune=True, random_state=0).fit(X[:120], np.array(["no", "yes"])[y[:120]])
     stored = tmp_path_factory.mktemp("model") / "m.kompakt"
     kompakt.save(machine, stored)
+    model, labels = kompakt.load(stored), np.array(["no", "yes"])[y[120:]]
     command = "kompakt report m.kompakt rows.csv -o page.html"
-    _, data, text = page(kompakt.load(stored), X, np.array(["no", "yes"])[y], model_path="m.kompakt", command=command)
+    _, data, text = page(model, X[120:], labels, model_path="m.kompakt", command=command)
     assert command in text
-    assert "without its training" in text
+    assert "CompactSVC: report" in text
+    assert model.record.why in text
+    assert f"of {model.record.n_tried} settings tried" in text
+    assert f"digest {model.record.digest}" in text
+    assert "training rows 120" in text
+    assert "The fit:" in text
     assert "Brier score" in text
     assert data["sizes"][-1] == 8
+    _, _, text = page(replace(model, record=None), X[120:], labels)
+    assert "its file has no record" in text
+
+
+def test_errors_on_training_rows_stand_beside_those_on_the_given_rows(page):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)  # nothing to learn but by heart
+    machine = CompactSVC(60, gamma=1.0, C=1000.0, refine=False, random_state=0).fit(rows[:100], labels[:100])
+    _, _, text = page(machine, rows[100:], labels[100:])
+    before, after = (1.0 - machine.score(rows[part], labels[part]) for part in (slice(100), slice(100, None)))
+    assert before < 0.6 * after
+    percents = [f"{100 * error:.1f} %" for error in (before, after)]
+    assert f"training rows 100 {percents[0]} given rows 300 {percents[1]}" in text
+    assert "much larger than on the training rows" in text
+    _, _, text = page(machine, rows[:100], labels[:100])
+    assert "much larger than on the training rows" not in text
+
+
+def test_a_chosen_plain_model_is_shown_though_a_refined_one_had_its_setting():
+    trials = Trials()
+    for model, C, error in (("plain", 1.0, 0.2), ("plain", 10.0, 0.1), ("refined", 10.0, 0.15), ("linear", 5.0, 0.05)):
+        trials.add({"gamma": 0.5, "epsilon": None, "C": C}, error, model=model)
+    trials.contenders = slice(0, 2)
+    search = search_of(SimpleNamespace(cv_results_=trials.as_dict()), None)
+    assert search.C.tolist() == [1.0, 10.0]
+    assert search.error.tolist() == [0.2, 0.1]
+    assert search.chosen == 1
 
 
 def test_reliability_of_probabilities():
@@ -254,23 +291,23 @@ def test_searches_are_shown_with_their_choice(page):
         CompactSVC("auto", tune=True, refine=False, random_state=0),
     ]
     for machine in machines:
-        search = search_of(machine.fit(X[few], y[few]))
+        search = search_of(machine.fit(X[few], y[few]), None)
         assert search.C[search.chosen] == pytest.approx(machine.C_)
         assert search.gamma[search.chosen] == pytest.approx(machine.gamma_)
         _, _, text = page(machine, X[few], y[few])
         assert "The ring is the one chosen" in text
-    assert "During the fit, machines trained at each size" in text
-    assert {name for name, _ in timings_of(machine)} >= {"tuning", "path of sizes", "selection"}
+    assert "During the fit, models trained at each size" in text
+    assert set(seconds_of(machine)) >= {"search", "path of sizes", "selection"}
 
 
 def test_the_search_of_fast_error_estimation():
     points = [Point(sigma, 10.0, np.array([0.2, sigma / 10]), np.array([5, 6])) for sigma in (1.0, 0.5, 2.0)]
     machine = SimpleNamespace(search_=FeeSearch(points[1], points, [(3, 1)], 6, 30, 1.5, 1.0))
-    search = search_of(machine)
+    search = search_of(machine, None)
     assert search.chosen == 1
     np.testing.assert_allclose(search.gamma, [0.5, 2.0, 0.125])
     np.testing.assert_allclose(search.error, [0.15, 0.125, 0.2])
-    assert timings_of(machine) == [("tuning", 1.5)]
+    assert seconds_of(machine) == {"search": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -344,7 +381,7 @@ def test_labels_are_compared_as_the_machine_knows_them(page):
         report(machine, X, y, "not/there/never.html")
     with pytest.raises(ValueError, match="no label in y is known"):
         report(machine, X, y + 7, "never.html")
-    with pytest.raises(ValueError, match="3 features, but the machine expects 2"):
+    with pytest.raises(ValueError, match="3 features, but the model expects 2"):
         report(machine, np.zeros((4, 3)), [0, 1, 0, 1], "never.html")
     with pytest.raises(ValueError, match="one target per row"):
         report(machine, X, y[:-1], "never.html")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from sklearn.datasets import make_moons
 
+from kompakt import CompactSVC
 from kompakt.run import Run
 from kompakt.run import bar as bar_module
 from kompakt.run.bar import Bar, above_bar, showing
@@ -186,3 +189,49 @@ def test_unknown_ends_show_the_time_so_far():
     assert bar.line() == ("Machine", None, "0:01:01")
     bar.begin("selection", None, None, False)
     assert bar.line() == ("Machine: selection", None, "0:01:01")
+
+
+class Notebook(io.StringIO):
+    """Standard error of a Jupyter kernel, which is no terminal."""
+
+
+Notebook.__module__ = "ipykernel.iostream"
+
+
+def seen(written):
+    """Lines as a notebook shows them: a carriage return goes back to the beginning of the line."""
+    shown = []
+    for line in written.split("\n"):
+        cells = []
+        for part in line.split("\r"):
+            cells[: len(part)] = part
+        shown.append("".join(cells).rstrip())
+    return shown
+
+
+def test_a_notebook_has_a_line_that_is_written_over_and_removed(quick, monkeypatch):
+    stream = Notebook()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with showing("fit") as bar, Run(listener=bar).task("growth", 10) as step:
+        for _ in range(5):
+            step()
+        end = time.monotonic() + 10.0
+        while "5/10" not in stream.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+        during = seen(stream.getvalue())
+        assert above_bar("kompakt: a line of the log")
+    assert during[-1].startswith("fit: growth 5/10 [############            ]  50%")
+    assert seen(stream.getvalue()) == ["kompakt: a line of the log", ""]
+
+
+def test_verbose_prints_the_same_lines_in_a_notebook_and_in_a_pipe(monkeypatch):
+    X, y = make_moons(200, noise=0.2, random_state=0)
+    found = []
+    for stream in (Notebook(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        CompactSVC(5, tune=True, random_state=0, verbose=1).fit(X, y)
+        lines = [line for line in seen(stream.getvalue()) if line]
+        found.append([re.sub(r"[\d.]+ s\b", "... s", line) for line in lines])
+    assert found[0] == found[1]
+    for text in ("search: ", "selection: ", "weights: ", "CompactSVC: 5 basis vectors"):
+        assert any(line.startswith(f"kompakt: {text}") for line in found[0]), found[0]

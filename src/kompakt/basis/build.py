@@ -275,6 +275,7 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
         return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
     facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
+    facts["objective_curve"] = np.minimum.accumulate([point["objective"] for point in result.trace]).tolist()
     moved = Machine(
         replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
     )

@@ -131,6 +131,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         fit.n_kernel_evals += found.n_kernel_evals
         fit.why = found.why
         if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
+            if fit.plan.refine and not found.refine:
+                fit.why += " Refinement did not lower the error, so there is none."
             fit.plan = replace(fit.plan, refine=found.refine)
         results = fit.attributes["cv_results_"] = found.trials.as_dict()
         error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])

@@ -85,16 +85,16 @@ def seconds_of(estimator: Any) -> dict[str, float]:
     phases: dict[str, float] = {}
     if getattr(estimator, "search_", None) is not None:
         phases["search"] = float(estimator.search_.seconds)
-    before, group = 0.0, ""
+    before = 0.0
     for record in getattr(estimator, "history_", None) or []:
         if "time" not in record:
             continue
         name, moment = str(record.get("phase", "growth")), float(record["time"])
-        if (name == "size") != (group == "size") or moment < before:  # a clock that was started anew
+        if moment < before:  # a clock that was started anew
             before = 0.0
         label = {"size": "path of sizes", "tuning": "search"}.get(name, name)
         phases[label] = phases.get(label, 0.0) + moment - before
-        before, group = moment, name
+        before = moment
     return phases
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +114,10 @@ def size_path_of(estimator: Any) -> tuple[Array, Array, int, Array] | None:
 
 
 class ConvergenceDisplay:
-    """Objective or error along the steps of a fit, in scikit-learn's display convention.
+    """Objective and error along the steps of a fit, in scikit-learn's display convention.
+
+    Of a fit with refinement, the objective on the training rows and the loss of held-out rows by the steps of the
+    refinement, each with an axis of its own.
 
     Parameters
     ----------
@@ -125,12 +126,13 @@ class ConvergenceDisplay:
         One line each; NaN where a step did not measure it.
     step_name : str
         Label of the horizontal axis.
-    step_labels : dict of float to str, optional
-        Names of steps, written at the axis instead of numbers.
+    title : str, optional
 
     Attributes
     ----------
     ax_ : matplotlib Axes
+    right_ax_ : matplotlib Axes or None
+        The axis of the held-out loss where an objective is drawn too.
     figure_ : matplotlib Figure
     lines_ : dict of str to matplotlib Line2D
 
@@ -152,12 +154,12 @@ class ConvergenceDisplay:
         curves: Mapping[str, Any],
         *,
         step_name: str = "step",
-        step_labels: Mapping[float, str] | None = None,
+        title: str | None = None,
     ) -> None:
         self.steps = np.asarray(steps, dtype=float)
         self.curves = {name: np.asarray(values, dtype=float) for name, values in curves.items()}
         self.step_name = step_name
-        self.step_labels = step_labels
+        self.title = title
         for name, values in self.curves.items():
             if values.shape != self.steps.shape:
                 raise ValueError(f"the curve {name!r} has shape {values.shape}; expected one value per step.")
@@ -178,10 +180,11 @@ class ConvergenceDisplay:
         ----------
         estimator : fitted kompakt estimator
         quantity : str or sequence of str, optional
-            Fields of the records to draw; without it the objective, or else the errors that were recorded.
+            Fields of the records to draw; without it the objective and the held-out loss of a refinement, the objective
+            of other fits, or else the errors that were recorded.
         against : {"n_basis", "n_train", "time", "step"}, optional
-            The horizontal axis; without it the number of basis vectors where it grows, else the phases of the fit
-            by name, or seconds, or steps.
+            The horizontal axis; without it the steps of the refinement, the number of basis vectors where it grows, or
+            else seconds or steps.
         ax : matplotlib Axes, optional
         **line_options
             For the lines.
@@ -193,10 +196,18 @@ class ConvergenceDisplay:
                 "none). Use from_predictions for values of your own."
             )
         sizes = [record for record in history if record.get("phase") == "size"]
+        title = f"Convergence of {type(estimator).__name__}"
+        refinement: Any = next((record for record in reversed(history) if "validation_curve" in record), {})
+        refinement = next((record for record in reversed(history) if "objective_curve" in record), refinement)
+        if refinement and quantity is None and against is None:
+            named = {"objective_curve": "objective, training rows", "validation_curve": "mean loss, held-out rows"}
+            found = {name: refinement[key] for key, name in named.items() if key in refinement}
+            n_steps = max(map(len, found.values()))
+            curves = {name: [*values, *[np.nan] * (n_steps - len(values))] for name, values in found.items()}
+            steps = np.arange(n_steps)
+            return cls(steps, curves, step_name="step of the refinement", title=title).plot(ax=ax, **line_options)
         if sizes and quantity is None:  # a path of sizes tells more than the phases of the last fit
             history = sizes
-        elif quantity is None and against is None and any("objective_before" in record for record in history):
-            return cls._of_phases(history).plot(ax=ax, **line_options)
         present = {key for record in history for key, value in record.items() if value is not None}
         if quantity is not None:
             wanted = [quantity] if isinstance(quantity, str) else list(quantity)
@@ -210,24 +221,7 @@ class ConvergenceDisplay:
         history = [record for record in history if any(record.get(name) is not None for name in wanted)]
         steps, name = _steps(history, against)
         curves = {QUANTITIES.get(key, key): [_number(record.get(key)) for record in history] for key in wanted}
-        return cls(steps, curves, step_name=name).plot(ax=ax, **line_options)
-
-    @classmethod
-    def _of_phases(cls, history: Sequence[Mapping[str, Any]]) -> ConvergenceDisplay:
-        """Phases by name; a refinement goes down on its own rows, so it is a line of its own."""
-        records = [record for record in history if record.get("objective") is not None]
-        points: list[tuple[float, float, float]] = []  # step, objective on all rows, objective while refining
-        for number, record in enumerate(records):
-            objective = _number(record["objective"])
-            if "objective_before" in record:
-                points += [(number - 0.4, np.nan, _number(record["objective_before"]))]
-                points += [(number + 0.4, np.nan, objective)]
-            else:
-                points += [(number, objective, np.nan)]
-        steps, on_all, refining = np.array(points).reshape(-1, 3).T
-        labels = {float(number): str(record.get("phase", number)) for number, record in enumerate(records)}
-        curves = {"objective": on_all, "while refining, on the rows trained on": refining}
-        return cls(steps, curves, step_name="phase", step_labels=labels)
+        return cls(steps, curves, step_name=name, title=title).plot(ax=ax, **line_options)
 
     @classmethod
     def from_predictions(
@@ -238,24 +232,37 @@ class ConvergenceDisplay:
 
     def plot(self, ax: Any = None, **line_options: Any) -> ConvergenceDisplay:
         """Draw into `ax`, or into a new figure."""
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, layout="constrained")
         self.lines_ = {}
+        held_out = [name for name in self.curves if "held-out" in name and len(self.curves) > 1]
+        self.right_ax_ = ax.twinx() if held_out else None
         for number, (name, values) in enumerate(self.curves.items()):
             known = np.isfinite(values)
             style = {"color": colour(number), "marker": marker(number), "markersize": 4, **line_options}
-            (self.lines_[name],) = ax.plot(self.steps[known], values[known], label=name, **style)
-        drawn = np.concatenate([values[np.isfinite(values)] for values in self.curves.values()])
+            own: Any = self.right_ax_ if name in held_out else ax
+            (self.lines_[name],) = own.plot(self.steps[known], values[known], label=name, **style)
         errors = any("error" in name for name in self.curves)
-        if len(drawn) and drawn.min() > 0 and drawn.max() > 20 * drawn.min() and not errors:
-            ax.set_yscale("log")
-        elif errors:
+        for own, names in ((ax, [name for name in self.curves if name not in held_out]), (self.right_ax_, held_out)):
+            values = np.concatenate([np.zeros(0), *(self.curves[name] for name in names)])
+            drawn = values[np.isfinite(values)]
+            if own is not None and len(drawn) and drawn.min() > 0 and drawn.max() > 20 * drawn.min() and not errors:
+                own.set_yscale("log")
+        if errors:
             ax.set_ylim(bottom=0.0)
-        if self.step_labels is not None:
-            ax.set_xticks(list(self.step_labels), list(self.step_labels.values()))
+        if self.right_ax_ is not None:
+            # each curve is named by its axis, in its colour
+            self.right_ax_.set_ylabel(held_out[0], color=self.lines_[held_out[0]].get_color())
+            ax.yaxis.label.set_color(next(iter(self.lines_.values())).get_color())
         only = len(self.curves) == 1
-        ax.set(xlabel=self.step_name, ylabel=next(iter(self.curves)) if only or not errors else "error")
+        named = next(iter(self.curves)) if only or held_out or not errors else "error"
+        ax.set(xlabel=self.step_name, ylabel=named, title=self.title or "Convergence")
+        if self.step_name.startswith("step"):
+            ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(alpha=0.3)
-        if not only:
+        for own in (ax, self.right_ax_):
+            if own is not None and own.get_yscale() == "linear":
+                own.ticklabel_format(axis="y", style="plain", useOffset=False)
+        if not only and self.right_ax_ is None:
             ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -367,29 +374,6 @@ class ParetoDisplay:
         families = [str(row[label]).split("(")[0].strip() for row in rows]
         display = cls(across, up, families, x_name=LABELS.get(x, x), y_name=LABELS.get(y, y))
         return display.plot(ax=ax, **marker_options)
-
-    @classmethod
-    def from_results(cls, path: str | os.PathLike[str], name: str, **options: Any) -> ParetoDisplay:
-        """Draw the points that `python -m benchmarks.peers.pareto` recorded in `path` for the set called `name`.
-
-        Parameters
-        ----------
-        path : path-like
-            A file of JSON lines.
-        name : str
-            The set, such as "spambase"; of several records of it the last is taken.
-        **options
-            As for `from_points`.
-        """
-        with open(path, encoding="utf-8") as file:
-            records = [json.loads(line) for line in file if line.strip()]
-        # a record's key is itself JSON: [script, row, settings]
-        named = [(json.loads(record["key"])[1], record["values"]) for record in records]
-        found = [values["points"] for key, values in named if key == name and "points" in values]
-        if not found:
-            known = sorted({key for key, values in named if "points" in values})
-            raise ValueError(f"{os.fspath(path)} has no points of {name!r}; it has {', '.join(known) or 'none'}.")
-        return cls.from_points(found[-1], **options)
 
     def plot(self, ax: Any = None, **marker_options: Any) -> ParetoDisplay:
         """Draw into `ax`, or into a new figure."""

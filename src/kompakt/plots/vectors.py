@@ -1,4 +1,4 @@
-"""Pictures of basis vectors: on the decision boundary, as images, as lines, and candidates on the way to them."""
+"""Pictures of basis vectors: on the decision boundary, as images, as a heat map or lines, and candidates for them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from kompakt.plots.style import axes_or_new, colour, marker, pyplot
 
 Array = np.ndarray
 
-KINDS = ("auto", "scatter", "images", "parallel")
+KINDS = ("auto", "scatter", "images", "heatmap", "parallel")
 #: what "auto" draws at most; all are drawn on request
 _MOST_IMAGES, _MOST_LINES, _MOST_FEATURES, _MOST_ROWS = 49, 200, 40, 2000
+#: features of a heat map
+_MOST_SHOWN = 30
 
 
 class BasisVectorsDisplay:
@@ -31,13 +33,16 @@ class BasisVectorsDisplay:
     sides : array of shape (m,)
         Number of the class (or sign) that each vector speaks for.
     side_names : list of str
-    kind : {"scatter", "images", "parallel"}
+    kind : {"scatter", "images", "heatmap", "parallel"}
     strength : array of shape (m,), optional
         Size of each vector's weights: the order in which they are drawn, and the size of the markers.
     feature_names : sequence of str, optional
     image_shape : (int, int), optional
     moments : (array, array), optional
-        Means and standard deviations (d,) of the features, by which lines are drawn; else those of the vectors.
+        Means and standard deviations (d,) of the features, in which lines and heat maps are drawn; else those of the
+        vectors.
+    relevance : array of shape (d,), optional
+        By which a heat map orders the features, the most relevant first; else how much the sides differ in them.
     model : Model, optional
         To draw the boundary behind a scatter.
     X, labels : array of shape (n, d) and (n,), optional
@@ -48,7 +53,7 @@ class BasisVectorsDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     artists_ : list
-        What shows the vectors: scatter collections, images or lines.
+        What shows the vectors: scatter collections, images, columns of a heat map, or lines.
     members_ : list of list of int
         Numbers of the vectors that each of them shows.
 
@@ -75,6 +80,7 @@ class BasisVectorsDisplay:
         feature_names: Any = None,
         image_shape: tuple[int, int] | None = None,
         moments: tuple[Array, Array] | None = None,
+        relevance: Any = None,
         model: Model | None = None,
         X: Any = None,
         labels: Any = None,
@@ -85,6 +91,7 @@ class BasisVectorsDisplay:
         self.strength = np.ones(len(self.vectors)) if strength is None else np.asarray(strength, dtype=float)
         self.feature_names = None if feature_names is None else [str(name) for name in feature_names]
         self.image_shape, self.moments = image_shape, moments
+        self.relevance = None if relevance is None else np.asarray(relevance, dtype=float)
         self.model, self.X, self.labels = model, X, labels
 
     @classmethod
@@ -107,12 +114,13 @@ class BasisVectorsDisplay:
         estimator : fitted kompakt estimator or Model
         X, y : array-like, optional
             Rows to draw behind the vectors (two features); without X, "auto" cannot see whether rows are pictures.
-        kind : {"auto", "scatter", "images", "parallel"}
-            "auto" takes a scatter for two features, images where the rows look like square pictures, else lines.
+        kind : {"auto", "scatter", "images", "heatmap", "parallel"}
+            "auto" takes a scatter for two features, images where the rows look like square pictures, else a heat map of
+            vectors by features; "parallel" draws a line for each vector.
         image_shape : (int, int), optional
             Shape of a picture; implies "images".
         max_vectors : int, optional
-            Draw only the vectors with the largest weights; without it 49 pictures, 200 lines, or all points.
+            Draw only the vectors with the largest weights; without it 49 pictures, 200 columns or lines, or all points.
         ax : matplotlib Axes, optional
         **options
             For the artists of the vectors.
@@ -124,11 +132,13 @@ class BasisVectorsDisplay:
         kind, image_shape = resolve_kind(kind, image_shape, vectors, X)
         sides, names = sides_of(model)
         strength = np.linalg.norm(model.weights, axis=1)
-        most = {"images": _MOST_IMAGES, "parallel": _MOST_LINES}.get(kind, len(vectors))
+        most = {"images": _MOST_IMAGES, "heatmap": _MOST_LINES, "parallel": _MOST_LINES}.get(kind, len(vectors))
         kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
         features = getattr(estimator, "feature_names_in_", model.feature_names)
         labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
         known: dict[str, Any] = {"strength": strength[kept], "feature_names": features, "image_shape": image_shape}
+        last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+        known["relevance"] = getattr(getattr(last, "best_estimator_", last), "feature_importances_", None)
         display = cls(vectors[kept], sides[kept], names, kind, model=model, X=X, labels=labels, **known)
         return display.plot(ax=ax, **options)
 
@@ -138,9 +148,14 @@ class BasisVectorsDisplay:
         if self.kind == "images":
             columns = self._columns()
             size = (1.1 * columns, 1.25 * math.ceil(len(self.vectors) / columns))
+        elif self.kind == "heatmap":
+            longest = max(map(len, self.feature_names or ["feature 10"]))
+            size = (6.0 + 0.07 * longest, 1.4 + 0.24 * min(self.vectors.shape[1], _MOST_SHOWN))
         self.ax_ = axes_or_new(ax, layout="constrained", figsize=size)
         self.figure_ = self.ax_.figure
-        draw = {"scatter": self._scatter, "images": self._images, "parallel": self._lines}[self.kind]
+        draw = {
+            "scatter": self._scatter, "images": self._images, "heatmap": self._heatmap, "parallel": self._lines,
+        }[self.kind]  # fmt: skip
         self.members_ = [[number] for number in range(len(self.vectors))]
         self.artists_ = draw(self.ax_, options)
         return self
@@ -214,6 +229,43 @@ class BasisVectorsDisplay:
         ax.axis("off")
         return artists
 
+    def _heatmap(self, ax: Any, options: dict[str, Any]) -> list[Any]:
+        """A column for each vector, those of one side together; a row for each feature, the most relevant on top."""
+        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
+        values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
+        m, d = values.shape
+        relevance = self.relevance
+        if relevance is None:  # where the sides differ most
+            apart = [np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)]
+            relevance = np.max(apart, axis=0) if m else np.zeros(d)
+        shown = np.argsort(-relevance, kind="stable")[:_MOST_SHOWN]
+        # a vector may be far away along what the kernel ignores: its colour is then that of the edge
+        edge = float(np.clip(np.quantile(np.abs(values[:, shown]), 0.98), 1.0, 4.0))
+        look = {"cmap": "RdBu_r", "vmin": -edge, "vmax": edge, "aspect": "auto", "interpolation": "none", **options}
+        order = np.lexsort((-self.strength, self.sides))
+        artists: list[Any] = [None] * m
+        for place, number in enumerate(order):
+            extent = (place, place + 1, len(shown), 0)
+            artists[number] = ax.imshow(values[number, shown][:, None], **{"extent": extent, **look})
+        sides, starts, counts = np.unique(self.sides[order], return_index=True, return_counts=True)
+        for start in starts[1:]:
+            ax.axvline(start, color="black", linewidth=1.5)
+        names = [f"for {self.side_names[side]}" for side in sides]
+        crowded = max(len(name) / count for name, count in zip(names, counts, strict=True)) > 75 / m
+        ax.set_xticks(starts + counts / 2, names, rotation=90 if crowded else 0)
+        known = self.feature_names or [f"feature {number}" for number in range(d)]
+        ax.set_yticks(np.arange(len(shown)) + 0.5, [known[i] for i in shown])
+        ax.tick_params(length=0, labelsize="small")
+        ax.set(xlim=(0, m), ylim=(len(shown), 0))
+        ax.grid(visible=False)
+        note = "" if len(shown) == d else f", the {len(shown)} most relevant of {d} features"
+        ax.set_title(f"{m} basis vectors{note}", loc="left")
+        if m:
+            bar = ax.figure.colorbar(artists[0], ax=ax, label="standard deviations from the mean", pad=0.02, aspect=30)
+            bar.ax.tick_params(labelsize="small")
+            bar.solids.set_rasterized(True)
+        return artists
+
     def _lines(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
         values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
@@ -253,16 +305,16 @@ def _grid(low: Array, high: Array, resolution: int) -> tuple[Array, Array, Array
 def resolve_kind(
     kind: str, image_shape: tuple[int, int] | None, vectors: Array, X: Any
 ) -> tuple[str, tuple[int, int] | None]:
-    """How vectors are drawn ("scatter", "images" or "parallel"), and the shape of the images."""
+    """How vectors are drawn ("scatter", "images", "heatmap" or "parallel"), and the shape of the images."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
     if kind == "scatter" and vectors.shape[1] != 2:
-        raise ValueError(f"a scatter needs two features; the vectors have {vectors.shape[1]}. Use kind='parallel'.")
+        raise ValueError(f"a scatter needs two features; the vectors have {vectors.shape[1]}. Use kind='heatmap'.")
     if kind == "auto" and image_shape is None:
         if vectors.shape[1] == 2:
             return "scatter", None
         image_shape = None if X is None else image_shape_of(X)
-        return ("images" if image_shape else "parallel"), image_shape
+        return ("images" if image_shape else "heatmap"), image_shape
     if kind == "images" and image_shape is None:
         side = math.isqrt(vectors.shape[1])
         if side * side != vectors.shape[1]:

@@ -16,7 +16,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from kompakt.plots.curves import SizePathDisplay
+from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
 from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, dense, moments_of
@@ -49,14 +49,15 @@ _STYLE = {
 }
 #: identities of what the slider moves
 MOVING = ("marker-rule", "marker-dot", "residuals")
-#: how vectors are drawn: at most how many, how high (images: as their grid), and what a screen reader says of it
+#: how vectors are drawn: at most how many, how high (images: as their grid; a heat map: without its rows), and what a
+#: screen reader says of it
 _KINDS = {
     "scatter": (400, 4.2, "on the decision regions"),
     "images": (60, 7.0, "as pictures"),
-    "parallel": (60, 5.0, "as lines across the features"),
+    "heatmap": (60, 1.0, "by features, as a heat map"),
 }
-#: features that the lines go across, rows behind the points
-_MOST_AXES, _MOST_ROWS = 14, 600
+#: features of a heat map, rows behind the points
+_MOST_AXES, _MOST_ROWS = 24, 600
 
 
 def draw_figures(
@@ -95,6 +96,12 @@ def draw_figures(
             figures["losses"] = inline_svg(figure, "losses", said)
         if search is not None:
             figures["search"] = _search(search)
+        if any("validation_curve" in record for record in getattr(subject.estimator, "history_", None) or ()):
+            figure, ax = _new()
+            ConvergenceDisplay.from_estimator(subject.estimator, ax=ax)
+            ax.set_title("")
+            said = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
+            figures["convergence"] = inline_svg(figure, "convergence-figure", said)
         figures["calibration"] = _calibration(reliability, subject)
         if by_class is not None and by_class.roc:
             names = [shortened(one, 16) for one in subject.classes]
@@ -313,14 +320,13 @@ def _vectors(
     model = subject.model
     kind, shape = resolve_kind("auto", shape, vectors, subject.X)
     most, height, said = _KINDS[kind]
-    shown, axes = order[:most], relevant[:_MOST_AXES] if kind == "parallel" else np.arange(model.n_features)
+    shown, axes = order[:most], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
     sides, classes = sides_of(model)
     sides = sides[shown]
     names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
     facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown), "n_axes": len(axes)}
     known: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
-    style = {}
     if kind == "scatter":
         rows = dense(subject.X[:_MOST_ROWS])
         finite = np.isfinite(rows).all(axis=1)
@@ -331,19 +337,17 @@ def _vectors(
         columns = np.ceil(np.sqrt(len(shown)))
         height *= np.ceil(len(shown) / columns) / columns
     else:
-        known["moments"], style = moments_of(subject.X[:MOMENT_ROWS][:, axes]), {"linewidth": 1.5}
+        known["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
+        known["relevance"] = -np.arange(len(axes))  # they are in order
+        height += 0.26 * len(axes)
     figure, ax = _new(height)
     known["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
-    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **known).plot(ax=ax, **style)
-    ax.set_title("")
+    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **known).plot(ax=ax)
+    for side in ("left", "center"):
+        ax.set_title("", loc=side)
     marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, display.members_, strict=True)]
     if kind == "images":
         marks += [(name, [], [k]) for k, name in enumerate(ax.texts)]
-    elif kind == "parallel":  # refinement may carry a vector far along what the kernel ignores
-        values = np.abs([line.get_ydata() for line in display.artists_])
-        edge = float(np.clip(np.quantile(values, 0.99), 1.0, 4.0))
-        ax.set_ylim(-edge, edge)
-        facts["edge"] = edge if np.any(values > edge) else None
     legend = ax.get_legend()
     if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
         legend.remove()

@@ -77,7 +77,8 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
     columns = getattr(X, "columns", None)
     if isinstance(given, Model):
         model, estimator = given, None
-        name = str(model.meta.get("estimator") or model.meta.get("source") or f"kompakt {model.kind}")
+        trained_by = None if model.record is None else model.record.estimator
+        name = str(trained_by or model.meta.get("estimator") or model.meta.get("source") or f"kompakt {model.kind}")
     else:
         if hasattr(given, "fit") and not isinstance(given, type):
             check_is_fitted(given)
@@ -94,7 +95,7 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
             columns = getattr(X, "columns", None)
             steps = " → ".join(type(step).__name__ for _, step in whole.steps[:-1])
             notes += [
-                f"The machine is the last step of a pipeline; features are what {steps} makes of the given columns."
+                f"The model is the last step of a pipeline; features are what {steps} makes of the given columns."
             ]
             name = f"{type(given).__name__} with {name}"
     names = [f"feature {number}" for number in range(model.n_features)]
@@ -107,7 +108,7 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
     finite: Any = True if model.input_fill is None else "allow-nan"
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
     if X.shape[1] != model.n_features:
-        raise ValueError(f"X has {X.shape[1]} features, but the machine expects {model.n_features}.")
+        raise ValueError(f"X has {X.shape[1]} features, but the model expects {model.n_features}.")
     y = np.asarray(y)
     if len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows and y {len(y)}; expected one target per row.")
@@ -115,7 +116,7 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
     if model.kind == "regressor":
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         if y.shape[1] != model.weights.shape[1]:
-            raise ValueError(f"y has {y.shape[1]} outputs, but the machine has {model.weights.shape[1]}.")
+            raise ValueError(f"y has {y.shape[1]} outputs, but the model has {model.weights.shape[1]}.")
         if not np.isfinite(y).all():
             raise ValueError("y holds NaN or infinite values; drop those rows.")
         counts = np.zeros(0, dtype=np.intp)
@@ -141,17 +142,15 @@ def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, lis
             y = y.astype(str if known.dtype.kind in "UO" else known.dtype)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"labels of type {y.dtype} cannot be compared with the machine's ({known.dtype}): {known[:5].tolist()}."
+                f"labels of type {y.dtype} cannot be compared with the model's ({known.dtype}): {known[:5].tolist()}."
             ) from error
     numbers = {label: number for number, label in enumerate(known.tolist())}
     labels, inverse = np.unique(y, return_inverse=True)
     strangers = [label for label in labels.tolist() if label not in numbers]
     if len(strangers) == len(labels):
-        raise ValueError(
-            f"no label in y is known to the machine: y has {strangers[:5]}, the machine {known[:5].tolist()}."
-        )
+        raise ValueError(f"no label in y is known to the model: y has {strangers[:5]}, the model {known[:5].tolist()}.")
     if strangers:
-        notes.append(f"{len(strangers)} label(s) in y are unknown to the machine; their rows count as errors.")
+        notes.append(f"{len(strangers)} label(s) in y are unknown to the model; their rows count as errors.")
         numbers |= {label: number for number, label in enumerate(strangers, start=len(numbers))}
     return np.array([numbers[label] for label in labels.tolist()])[inverse.ravel()], [*map(printable, numbers)]
 
@@ -333,7 +332,7 @@ def refuse_overflow(outputs: Array) -> None:
     wrong = ~np.isfinite(outputs).all(axis=1)
     if wrong.any():
         raise ValueError(
-            f"the machine's outputs are NaN or infinite for {int(wrong.sum())} of {len(outputs)} rows, first for row "
+            f"the model's outputs are NaN or infinite for {int(wrong.sum())} of {len(outputs)} rows, first for row "
             f"{int(np.argmax(wrong))}: its kernel or weights are too large for these rows, so that there is nothing to "
             "report. Are the rows scaled as in training?"
         )

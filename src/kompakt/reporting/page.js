@@ -19,7 +19,7 @@
     }
     byId("size-output").textContent = data.now.size[index];
     slider.setAttribute("aria-valuetext", data.now.size[index] + " vectors");
-    // drawn where the whole machine is
+    // drawn where the whole model is
     const dx = data.x[index] - data.x[last];
     byId("marker-rule").setAttribute("transform", `translate(${dx} 0)`);
     byId("marker-dot").setAttribute("transform", `translate(${dx} ${data.y[index] - data.y[last]})`);

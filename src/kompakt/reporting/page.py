@@ -20,9 +20,11 @@ import sklearn
 from scipy import sparse
 
 import kompakt
+from kompakt.estimators.records import seconds_of
 from kompakt.io.files import write_atomically
 from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
+from kompakt.record import TrainingRecord
 from kompakt.reporting import measure, text, training
 from kompakt.reporting.measure import MOMENT_ROWS, Subject, dense
 
@@ -32,6 +34,8 @@ Array = np.ndarray
 MOST_BYTES = 2_000_000
 #: features and classes that are listed, features that are ranked, vectors of the table
 _MOST_FEATURES, _MOST_CLASSES, _MOST_RANKED, _MOST_VECTORS = 30, 30, 20, 25
+#: the kinds of models that a search tries
+_MODELS = {"plain": "unrefined", "larger": "twice the vectors"}
 #: features shown of a direction of the map
 _MOST_LOADINGS = 6
 
@@ -115,14 +119,14 @@ def report(
         model, fitted = subject.model, subject.estimator
         clock.append(("reading the rows", time.perf_counter()))
         models, order, n_matched = measure.nested_models(model, subject.X)
-        clock.append(("smaller machines", time.perf_counter()))
+        clock.append(("smaller models", time.perf_counter()))
         measured = measure.measure(models, subject)
         reliability = measure.reliability(subject, measured.outputs)
         by_class = measure.class_errors(subject, measured.outputs) if subject.classes else None
         clock.append(("errors and times", time.perf_counter()))
         relevance = measure.relevance_of(subject)
         relevant = measure.features_by_relevance(subject, relevance)
-        search, size_errors = training.search_of(fitted), training.size_errors_of(fitted)
+        search, size_errors = training.search_of(fitted, model.record), training.size_errors_of(fitted)
         figures, places = draw_figures(
             subject, measured, order, relevant, reliability, by_class, search, size_errors, image_shape
         )
@@ -153,7 +157,13 @@ def report(
         estimator=fitted,
         type_name=type(fitted).__name__,
         parameters=training.parameters_of(fitted) if hasattr(fitted, "get_params") else [],
-        fit_seconds=[(name, value, text.seconds(value)) for name, value in training.timings_of(fitted)],
+        fit_seconds=[(name, value, text.seconds(value)) for name, value in _fit_seconds(subject).items()],
+        record=model.record,
+        settings_text=_settings_text(model.record),
+        kinds=_MODELS,
+        with_epsilon=model.record is not None and any("epsilon" in one.setting for one in model.record.tried),
+        number=text.number,
+        overfitted=_overfitted(subject, measured.errors[-1]),
         search=search,
         size_errors=size_errors,
         size_choice=getattr(getattr(fitted, "size_path_", None), "choice", None),
@@ -289,6 +299,33 @@ def _vector_table(subject: Subject, order: Array) -> list[list[Any]]:
     if indices is not None and len(indices) == len(sides):
         rows = [[*row, int(indices[j])] for row, j in zip(rows, order, strict=False)]
     return rows
+
+
+def _settings_text(record: TrainingRecord | None) -> str:
+    """The settings of a model in one line."""
+    if record is None:
+        return ""
+    numbers = {name: value for name, value in record.settings.items() if name in ("C", "gamma", "epsilon", "reg")}
+    parts = [f"{name} = {value if isinstance(value, str) else text.number(value)}" for name, value in numbers.items()]
+    return ", ".join(parts) or "Settings"
+
+
+def _overfitted(subject: Subject, error: float) -> bool:
+    """Whether the error on the given rows is above that on the training rows by more than chance and a quarter."""
+    record = subject.model.record
+    if record is None or record.train_error is None:
+        return False
+    before = record.train_error
+    low = measure.wilson(error, subject.n_rows)[0] if subject.classes else error / (1.0 + 2.0 / np.sqrt(subject.n_rows))
+    return bool(low > before and error > 1.25 * before)
+
+
+def _fit_seconds(subject: Subject) -> dict[str, float]:
+    """Seconds of the phases of the fit: the estimator's own, else those in the record of the training."""
+    record = subject.model.record
+    if subject.estimator is None and record is not None:
+        return {name: value for name, value in record.seconds.items() if name != "all"}
+    return seconds_of(subject.estimator)
 
 
 def _cautions(subject: Subject) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a fitted estimator remembers of its training: settings tried, sizes tried, time spent, parameters."""
+"""What a fitted estimator remembers of its training: settings tried, sizes tried, parameters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.estimators.records import Tried, tried_by
 from kompakt.plots.curves import size_path_of
-from kompakt.search.strategies import GridSearch
+from kompakt.record import TrainingRecord
 
 Array = np.ndarray
 
@@ -35,38 +36,22 @@ class SizeErrors:
     what: str
 
 
-def search_of(estimator: Any) -> Search | None:
-    """The search of a fit with ``tune=True``, or None: a table of trials, the grids of FEE, or the grid of SpSVC."""
-    table = getattr(estimator, "cv_results_", None) or {}
-    growth, grid = getattr(estimator, "search_", None), getattr(estimator, "cv_errors_", None)
-    if "param_C" in table:
-        n = len(table["param_C"])
-        how, kept = f"{n:,} settings by cross-validation", list(range(n))
-        columns = table["param_C"], table.get("param_gamma", [None] * n), table.get("error", table["mean_test_error"])
-        if "model" in table:  # of a plain and a refined model of one setting, the refined one counts
-            known = np.flatnonzero(np.isin(table["model"], ("plain", "refined")))
-            settings = {(columns[0][i], columns[1][i], table["param_epsilon"][i]): int(i) for i in known}
-            how, kept = f"{len(known):,} settings by cross-validation", sorted(settings.values())
-        C, gamma, error = (np.array(column, dtype=float)[kept] for column in columns)
-        return Search(C, gamma, error, kept.index(int(np.argmin(table["rank_test_error"]))), how)
-    if growth is not None:
-        C, gamma, error = (np.array([getattr(p, name) for p in growth.points]) for name in ("C", "gamma", "error"))
-        chosen = [point is growth.best for point in growth.points].index(True)
-        return Search(C, gamma, error, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
-    if grid is None or np.ndim(grid) != 3:
+def search_of(estimator: Any, record: TrainingRecord | None) -> Search | None:
+    """The search of a fit, or what the record of a model keeps of it; None without a search."""
+    tried = tried_by(estimator)
+    if tried is None and record is not None and record.tried:
+        tried = Tried(list(record.tried), 0, f"{record.n_tried:,} settings; of these the best {len(record.tried)}")
+    if tried is None:
         return None
-    given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
-    error = np.min(grid, axis=2).ravel()  # kernels x C x sizes, every pair at its best size
-    gammas, width = given.values("gamma")[: len(grid)], getattr(estimator, "gamma_", None)
-    if len(grid) == 1 and width is None:
-        gammas = np.array([np.nan])
-    pairs = np.meshgrid(gammas, given.values("C"), indexing="ij")
-    gamma, C = (axis.ravel() for axis in pairs)
-    distance = np.abs(np.log(C / estimator.C_))  # which was chosen is known by the values of the fit
-    if np.isfinite(gamma).all():
-        distance = distance + np.abs(np.log(gamma / float(estimator.gamma_)))
-    how = f"{error.size:,} settings by cross-validation, each at its best size"
-    return Search(C, gamma, error, int(np.argmin(distance)), how)
+    chosen = tried.candidates[tried.chosen]
+    # of a plain and a refined model of one setting, the chosen one counts, else the refined one
+    found = {tuple(one.setting.items()): one for one in tried.candidates if one.model in ("", "plain", "refined")}
+    found[tuple(chosen.setting.items())] = chosen
+    drawn = [one for one in found.values() if "C" in one.setting]
+    if chosen not in drawn:
+        return None
+    C, gamma = (np.array([one.setting.get(name, np.nan) for one in drawn]) for name in ("C", "gamma"))
+    return Search(C, gamma, np.array([one.error for one in drawn]), drawn.index(chosen), tried.how)
 
 
 def size_errors_of(estimator: Any) -> SizeErrors | None:
@@ -86,30 +71,6 @@ def size_errors_of(estimator: Any) -> SizeErrors | None:
         if len(found) > 2 and np.all(np.diff(sizes) > 0):
             return SizeErrors(sizes.astype(int), values, None, what)
     return None
-
-
-def timings_of(estimator: Any) -> list[tuple[str, float]]:
-    """Seconds per phase of the fit, as far as they were recorded."""
-    given = getattr(estimator, "phase_seconds_", None)
-    if given:
-        return [(str(name), float(np.sum(value))) for name, value in given.items()]
-    phases: dict[str, float] = {}
-    table = getattr(estimator, "cv_results_", None) or {}
-    if "fit_time" in table:
-        phases["tuning"] = float(np.sum(table["fit_time"]))
-    if getattr(estimator, "search_", None) is not None:
-        phases["tuning"] = float(estimator.search_.seconds)
-    before, group = 0.0, ""
-    for record in getattr(estimator, "history_", None) or []:
-        if "time" not in record:
-            continue
-        name, moment = str(record.get("phase", "growth")), float(record["time"])
-        if (name == "size") != (group == "size") or moment < before:  # a clock that was started anew
-            before = 0.0
-        label = "path of sizes" if name == "size" else name
-        phases[label] = phases.get(label, 0.0) + moment - before
-        before, group = moment, name
-    return list(phases.items())
 
 
 def parameters_of(estimator: Any) -> list[tuple[str, str, bool]]:

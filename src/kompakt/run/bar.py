@@ -1,6 +1,6 @@
-"""A progress bar, drawn by rich, for work in a terminal that takes longer than two seconds.
+"""A progress bar for work that takes longer than two seconds: in a terminal drawn by rich, in a notebook as a line.
 
-There is none in a pipe, a file or a notebook, without rich (extra `cli`), or with ``KOMPAKT_PROGRESS=0`` in the
+There is none in a pipe or a file, in a terminal without rich (extra `cli`), or with ``KOMPAKT_PROGRESS=0`` in the
 environment.  The work only adds to counters; a thread of the bar's own draws them five times a second.
 """
 
@@ -57,6 +57,8 @@ class Bar:
         self.began = time.monotonic()
         self.progress: Progress | None = None  # once it is drawn
         self.over = threading.Event()
+        self.written = 0  # characters of the line that stands in a notebook
+        self.writing = threading.Lock()
 
     def begin(self, name: str, n_steps: int | None, work: float | None, minor: bool) -> None:
         self.tasks.append(_OpenTask(name, n_steps, work))
@@ -84,6 +86,14 @@ class Bar:
         """Draw from `DELAY` seconds on until the work is over."""
         if self.over.wait(DELAY):
             return
+        if _is_notebook(self.stream):
+            with suppress(OSError, ValueError):
+                while not self.over.wait(PERIOD):
+                    text, share, clock = self.line()
+                    bar = "" if share is None else f" [{'#' * round(24 * share):24}]"
+                    self.write_over(f"{text}{bar} {clock}")
+                self.write_over("")
+            return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -107,10 +117,24 @@ class Bar:
                     break
         self.progress = None
 
+    def write_over(self, text: str, end: str = "") -> None:
+        """Write over the line that stands: a notebook knows carriage returns, but no cursor."""
+        with self.writing:
+            blank = "\r" + " " * self.written + "\r" if self.written else ""
+            self.stream.write(blank + text + end)
+            self.stream.flush()
+            self.written = 0 if end else len(text)
+
 
 def above_bar(text: str) -> bool:
     """Write a line above the bar that is drawn; False where there is none."""
-    progress = None if _bar is None else _bar.progress
+    bar = _bar
+    if bar is not None and bar.written:
+        with suppress(OSError, ValueError):
+            bar.write_over(text, "\n")
+            return True
+        return False
+    progress = None if bar is None else bar.progress
     if progress is None:
         return False
     try:
@@ -122,7 +146,7 @@ def above_bar(text: str) -> bool:
 
 @contextmanager
 def showing(title: str) -> Iterator[Bar | None]:
-    """A listener that draws a bar, if standard error is a terminal and no other bar is drawn; None otherwise.
+    """A listener that draws a bar, if standard error is a terminal or a notebook and no other is drawn; None otherwise.
 
     Examples
     --------
@@ -153,6 +177,11 @@ def _can_draw(stream: TextIO) -> bool:
     if os.environ.get("KOMPAKT_PROGRESS", "1") == "0" or os.environ.get("TERM") == "dumb":
         return False
     try:
-        return stream.isatty() and importlib.util.find_spec("rich") is not None
+        return _is_notebook(stream) or (stream.isatty() and importlib.util.find_spec("rich") is not None)
     except (AttributeError, ValueError):  # closed, or no file at all
         return False
+
+
+def _is_notebook(stream: TextIO) -> bool:
+    """Whether the stream is that of a Jupyter kernel."""
+    return type(stream).__module__.startswith("ipykernel")

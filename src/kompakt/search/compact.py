@@ -197,7 +197,6 @@ def tune_compact(
                     why = f"of {n_refined} refined models, the lowest C whose error is the best up to chance."
             else:
                 refine = trials.rows[begun].error < safe
-                why += "" if refine else " Refinement did not lower the error, so there is none."
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.test_weights) for fold in folds)

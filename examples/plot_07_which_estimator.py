@@ -44,14 +44,15 @@ for name, model in models.items():
     print(f"{name:24} {size:5d} vectors   test error {rows[-1][2]:5.2f} %   fit {seconds:5.2f} s")
 
 # %%
-# Size against error: below and to the left is better.
+# Size against error: below and to the left is better.  The dashed line joins the models that no other beats in both.
 import matplotlib.pyplot as plt
 
+from kompakt.plots import ParetoDisplay
+
 figure, ax = plt.subplots(figsize=(8, 4.5), layout="constrained")
-for name, size, error, _ in rows:
-    ax.scatter(size, error, label=name)
-ax.axhline(10.0, color="0.6", linestyle=":")
-ax.set(xscale="log", xlabel="vectors that every prediction looks at", ylabel="test error, %")
+points = [{"contender": name, "size": size, "error": error} for name, size, error, _ in rows]
+ParetoDisplay.from_points(points, ax=ax)
+ax.set(xlabel="vectors that every prediction looks at")
 ticks = [size for size in (20, 50, 100, 200, 500, 1000) if size < 1.2 * max(row[1] for row in rows)]
 ax.set_xticks(ticks, map(str, ticks))
 ax.set_xticks([], minor=True)

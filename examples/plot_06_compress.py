@@ -9,16 +9,15 @@ measured by how often the two agree.
 
 # %%
 import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
 from kompakt import compress
-from kompakt.datasets import make_spirals
 
-X, y = make_spirals(6000, turns=1.5, noise=0.06, random_state=0)
-rng = np.random.default_rng(0)
-y = np.where(rng.random(len(y)) < 0.1, -y, y)
-X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
-svc = SVC(gamma=10.0, C=1.0).fit(X_train, y_train)
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X / 16, y >= 5, test_size=0.5, random_state=0, stratify=y)
+svc = SVC().fit(X_train, y_train)
 
 smaller, path = compress(svc, n_basis=[5, 8, 12, 18, 27, 40], X=X_train, random_state=0, return_path=True)
 print(f"the SVM: {len(svc.support_)} vectors, test error {100 * (1 - svc.score(X_test, y_test)):.2f} %")

@@ -2,7 +2,7 @@
 Why the vectors move
 ====================
 
-The papers choose basis vectors among the rows.  The flagship then moves them, and the widths, downhill on the objective
+The papers choose basis vectors among the rows.  `CompactSVC` then moves them, and the widths, downhill on the objective
 of the SVM itself.  That is worth a factor in size.
 """
 
@@ -32,6 +32,9 @@ figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for name, values in errors.items():
     ax.plot(sizes, values, "o-", label=name)
 ax.set(xscale="log", yscale="log", xlabel="vectors", ylabel="test error, %", xticks=sizes, xticklabels=sizes)
+ax.set_xticks([], minor=True)
+ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+ax.set_yticks([], minor=True)
 ax.legend()
 
 # %%
@@ -45,3 +48,10 @@ for panel, refine in zip(panels, (False, True), strict=True):
     BasisVectorsDisplay.from_estimator(model, X_train, y_train, ax=panel)
     panel.set_title(f"refine={refine}: test error {100 * (1 - model.score(X_test, y_test)):.2f} %")
 print({key: model.history_[-2].get(key) for key in ("phase", "kept", "validation_before", "validation")})
+
+# %%
+# How the descent went: the objective on the training rows, and the mean loss of held-out rows, which decides how far it
+# goes.
+from kompakt.plots import ConvergenceDisplay
+
+display = ConvergenceDisplay.from_estimator(model)

@@ -10,14 +10,15 @@ look for the smallest size that is as good as the best.
 # With `n_basis="auto"` a path of sizes is fitted on four fifths of the rows and measured on the others.  The size
 # taken is the smallest whose error lies within one standard error of the lowest.
 import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 from kompakt import CompactSVC
-from kompakt.datasets import make_checkerboard
 from kompakt.plots import SizePathDisplay
 
-X, y = make_checkerboard(8000, n_cells=4, flip=0.05, random_state=1)
-X_train, y_train, X_test, y_test = X[:2000], y[:2000], X[2000:], y[2000:]
-model = CompactSVC(n_basis="auto", C=10.0, random_state=0).fit(X_train, y_train)
+X, y = load_digits(return_X_y=True)
+X_train, X_test, y_train, y_test = train_test_split(X / 16, y, test_size=0.5, random_state=0, stratify=y)
+model = CompactSVC(n_basis="auto", random_state=0).fit(X_train, y_train)
 print(f"chosen: {model.n_basis_} vectors, test error {100 * (1 - model.score(X_test, y_test)):.2f} %")
 
 # %%
