@@ -89,7 +89,7 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     days = [datetime(1990, 1, 1, tzinfo=UTC) + timedelta(seconds=int(part)) for part in rng.integers(0, 2e9, 50)]
     texts = ["", "NA", *(day.strftime(form) for day in days), *more]
     table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
-    schema = TableSchema.infer(table).standardised(table)
+    schema = TableSchema.infer(table, missing=[texts[5]]).standardised(table)  # a date that stands for a gap
     assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
     model = replace(make_model("regressor", d=schema.n_features), schema=schema)
     assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
