@@ -138,7 +138,10 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
     path = tmp_path / ("m.py" if to == "numpy" else "m.c")
     done = getattr(kompakt, f"to_{to}")(model, path, check_rows=table)
     text = path.read_text()
-    assert "0: n" in text
+    assert "0: n* / (number; a gap becomes 1.75)" in text
+    assert "1: n* / is missing (1 if so, else 0)" in text
+    assert "(1 if so, else 0; a gap counts as a? ?/)" in text
+    assert "d days (date: days since 2023-01-01, year, month, weekday; gaps become 2024-01-01)" in text
     assert f"{schema.n_features - 1}: d weekday (date)" in text
     assert [one.name for one in done.files] == [path.name, f"{path.name}.schema.json"]
     beside = json.loads((tmp_path / f"{path.name}.schema.json").read_text())
