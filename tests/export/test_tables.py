@@ -89,7 +89,7 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     days = [datetime(1990, 1, 1, tzinfo=UTC) + timedelta(seconds=int(part)) for part in rng.integers(0, 2e9, 50)]
     texts = ["", "NA", *(day.strftime(form) for day in days), *more]
     table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
-    schema = TableSchema.infer(table).standardised(table)
+    schema = TableSchema.infer(table, missing=[texts[5]]).standardised(table)  # a date that stands for a gap
     assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
     model = replace(make_model("regressor", d=schema.n_features), schema=schema)
     assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
@@ -138,7 +138,10 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
     path = tmp_path / ("m.py" if to == "numpy" else "m.c")
     done = getattr(kompakt, f"to_{to}")(model, path, check_rows=table)
     text = path.read_text()
-    assert "0: n" in text
+    assert "0: n* / (number; a gap becomes 1.75)" in text
+    assert "1: n* / is missing (1 if so, else 0)" in text
+    assert "(1 if so, else 0; a gap counts as a? ?/)" in text
+    assert "d days (date: days since 2023-01-01, year, month, weekday; gaps become 2024-01-01)" in text
     assert f"{schema.n_features - 1}: d weekday (date)" in text
     assert [one.name for one in done.files] == [path.name, f"{path.name}.schema.json"]
     beside = json.loads((tmp_path / f"{path.name}.schema.json").read_text())

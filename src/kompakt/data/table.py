@@ -35,6 +35,7 @@ FEW_ROWS = 10
 #: whole numbers are classes while at most so many values differ, or so large a share of the rows
 FEW_CLASSES, CLASS_SHARE = 10, 0.05
 OTHER = "other"
+_TOLD = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
 _DAY = 86_400.0
@@ -178,7 +179,7 @@ class Number:
 
     def describe(self) -> str:
         comma = ", decimal comma" if self.decimal == "," else ""
-        return f"number{comma}; missing: {self.fill:.6g}" + (" and an indicator" if self.indicator else "")
+        return f"number{comma}; gaps become {self.fill:.6g}" + _TOLD * self.indicator
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,7 @@ class Category:
     def describe(self) -> str:
         shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
         rest = " and other" if self.other else ""
-        gaps = f"; missing: {self.fill}" + (" and an indicator" if self.indicator else "")
-        return f"{len(self.levels)} levels{rest} ({shown}){gaps}"
+        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _TOLD * self.indicator
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,9 @@ class Date:
         return np.column_stack(parts).astype(np.float64)
 
     def describe(self) -> str:
-        first = datetime.fromtimestamp(self.first, UTC).date().isoformat()
+        first, fill = (datetime.fromtimestamp(one, UTC).date().isoformat() for one in (self.first, self.fill))
         parts = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
-        return f"date: {parts}" + ("; an indicator of missing" if self.indicator else "")
+        return f"date: {parts}; gaps become {fill}" + _TOLD * self.indicator
 
 
 @dataclass(frozen=True)

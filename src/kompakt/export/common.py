@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
-from kompakt.data.table import Category, is_table
+from kompakt.data.table import Category, Number, is_table
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_atomically
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -229,7 +229,15 @@ def feature_lines(model: Model) -> list[str]:
     place = 0
     for column in model.schema.columns:
         for name in column.features:
-            what = f"1 if so, else 0; missing: {column.fill}" if isinstance(column, Category) else column.kind
+            what = column.kind
+            if name == f"{column.name} is missing":
+                what = "1 if so, else 0"
+            elif isinstance(column, Category):
+                what = f"1 if so, else 0; a gap counts as {column.fill}"
+            elif isinstance(column, Number):
+                what = f"number; a gap becomes {column.fill:.9g}"
+            elif name == column.features[0]:
+                what = column.describe()
             lines.append(f"  {place}: {name} ({what})")
             place += 1
     if model.schema.scale:

@@ -320,13 +320,13 @@ class Graph:
                 if column.indicator:
                     parts.append(add("Cast", encode([0] * len(levels) + [1] * len(missing), 0), to=element))
             elif isinstance(column, Date):
-                parts += self._date(column, names[column.name])
+                parts += self._date(column, names[column.name], schema.missing)
         X = add("Concat", *parts, axis=1)
         if schema.scale:
             X = add("Div", add("Sub", X, self.constant(schema.shift)), self.constant(schema.scale))
         return X
 
-    def _date(self, column: Date, texts: str) -> list[str]:
+    def _date(self, column: Date, texts: str, missing: tuple[str, ...]) -> list[str]:
         """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
 
         Years, days and seconds are whole numbers in float64, which is exact.
@@ -359,11 +359,10 @@ class Graph:
         def flag(condition: str) -> str:
             return add("Cast", condition, to=11)
 
-        months = [calendar.month_name[month] for month in range(1, 13)], [calendar.month_abbr[m] for m in range(1, 13)]
         names = {
-            form(name): number
-            for written in months
-            for number, name in enumerate(written, start=1)
+            form(written[place]): place
+            for written in (calendar.month_name, calendar.month_abbr)
+            for place in range(1, 13)
             for form in (str, str.lower, str.upper)
         }
         # what each part of a form may be; what strptime refuses is missing
@@ -381,6 +380,12 @@ class Graph:
             for part, separator in parts
         )
         good = add("RegexFullMatch", texts, pattern=rf"\s*{pattern}{patterns['Z'] if with_clock else ''}\s*")
+        if missing:  # a date may stand for a gap
+            gap = add(
+                "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=list(missing),
+                values_int64s=[1] * len(missing), default_int64=0,
+            )  # fmt: skip
+            good = add("And", good, add("Equal", gap, self.constant(0, np.int64)))
         # from here on every text has the form, so that each cut finds its separator
         left = add("Where", good, texts, self._text(_written(column, column.first)))
         read, offset = {}, number(0.0)
@@ -388,14 +393,14 @@ class Graph:
             read[part], left = self._cut(left, separator)
         if with_clock:
             left, _ = self._cut(left, "Z", optional=True)
-            for sign, direction in (("+", -1.0), ("-", 1.0)):
+            for sign, side in (("+", -1.0), ("-", 1.0)):
                 left, zone = self._cut(left, sign, optional=True)
                 hours, minutes = self._cut(zone, ":", optional=True)
                 joined = add("RegexFullMatch", hours, pattern=r"\d{4}")
                 hours, minutes = as_number(hours), as_number(minutes)
                 minutes = add("Where", joined, rest(hours, 100.0), minutes)
                 hours = add("Where", joined, whole(hours, 100.0), hours)
-                offset = plus(offset, times(3600.0 * direction, hours), times(60.0 * direction, minutes))
+                offset = plus(offset, times(3600.0 * side, hours), times(60.0 * side, minutes))
         read[parts[-1][0]], _ = self._cut(add("StringConcat", left, self._text(" .")), " ")
 
         year = as_number(read["Y"] if "Y" in read else read["y"])
@@ -408,14 +413,14 @@ class Graph:
                 "LabelEncoder", read["b" if "b" in read else "B"], domain="ai.onnx.ml", keys_strings=list(names),
                 values_int64s=list(names.values()), default_int64=1,
             )  # fmt: skip
-        place, month = add("Cast", month, to=7), add("Cast", month, to=11)  # int64, float64
+        which, month = add("Cast", month, to=7), add("Cast", month, to=11)  # int64, float64
         day = as_number(read["d"])
         # days since 1970 by years that begin in March, where the leap day is the last
         before = plus(year, times(-1.0, flag(add("Less", month, number(3.0)))))
-        months_before = [0, 306, 337, *((153 * (number - 3) + 2) // 5 for number in range(3, 13))]
+        months_before = [0, 306, 337, *((153 * place + 2) // 5 for place in range(10))]
         days = plus(
             times(365.0, before), whole(before, 4.0), times(-1.0, whole(before, 100.0)), whole(before, 400.0),
-            add("Gather", self.constant(months_before, np.float64), place), day, number(-719_469.0),
+            add("Gather", self.constant(months_before, np.float64), which), day, number(-719_469.0),
         )  # fmt: skip
         seconds = plus(times(86_400.0, days), offset)
         if "H" in read or "I" in read:
@@ -428,7 +433,7 @@ class Graph:
             seconds = plus(seconds, as_number(read["S"]))
         if "f" in read:
             seconds = plus(seconds, as_number(read["f"], "0."))
-        length = add("Gather", self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64), place)
+        length = add("Gather", self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64), which)
         is_leap = plus(
             *(
                 times(sign, flag(add("Equal", rest(year, n), number(0.0))))

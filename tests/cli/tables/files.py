@@ -184,14 +184,14 @@ for title, gap in [
 ]:  # fmt: skip
     text = table(SIZE, ("income", with_gaps(lambda p: p.income, gap)), ("city", with_gaps(lambda p: p.city, gap, 9)))
     kinds = {**MIXED_KINDS, "income": NUMBER}
-    case(text, kinds, "income  number; missing:", "and an indicator", "city    3 levels", name=f"gaps by {title}")
+    case(text, kinds, "income  number; gaps become", "and an indicator", "city    3 levels", name=f"gaps by {title}")
 case(
     table(SIZE, ("income", with_gaps(lambda p: p.income, "-999"))), {"size": NUMBER, "income": NUMBER},
     "and an indicator", name="gaps by a code", flags=("--na", "-999"),
 )  # fmt: skip
 case(
     table(SIZE, ("income", lambda p: "" if p.number == 3 else p.income), n=150), {"size": NUMBER, "income": NUMBER},
-    "income  number; missing:", name="a gap in a hundred", n_rows=150,
+    "income  number; gaps become", name="a gap in a hundred", n_rows=150,
 )  # fmt: skip
 
 # -- columns that nobody can use -----------------------------------------------------------------------------
