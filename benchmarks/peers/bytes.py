@@ -2,19 +2,25 @@
 
     python -m benchmarks.peers.bytes [--quick] [--fresh] [--only TEXT]
 
-Numbers are counted at four bytes; trees at six bytes a split and four a leaf (feature, threshold; value). kompakt may
-also keep its basis vectors in eight bits, as `to_c(dtype="int8")` does, with the range of each feature beside them.
+Every number that a prediction needs is counted, from standardised inputs on, which all contenders are given. Numbers
+of the network take four bytes; a tree six a split and four a leaf (feature, threshold; value). kompakt may keep its
+vectors and weights in one or two bytes a number, as `compress(storage=...)` leaves them; its widths, maps, steps and
+intercepts take four.
+
 Every contender chooses its parameters on a fifth of the training rows (at most 10,000 rows in all) and is then fitted
-to all of them: kompakt C, metric (one width, one per feature, a map of rank 4 or 10) and the type of its numbers; the
-network its penalty and step; trees their leaves, step and number. The network's figure is the mean of three seeds.
-The figures are drawn into docs/images.
+to all of them: kompakt its metric, C, `arcsinh` of the inputs, storage and number of vectors, one after the other; the
+network its step, penalty and `arcsinh`; trees their leaves, step and number. The network's figure is the mean of three
+seeds. Rows are stored by set, budget and contender, so a run goes on where one ended; what is stored is drawn into
+docs/images.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -27,7 +33,7 @@ from sklearn.neural_network import MLPClassifier
 
 from benchmarks.harness import ROOT, Run, Target, at_least
 from benchmarks.tasks import Task, subset, task
-from kompakt import CompactSVC, Refinement
+from kompakt import CompactSVC, Refinement, compress
 
 SETS = (
     "magic", "letter A-M/N-Z", "ijcnn1", "a9a", "spambase", "shuttle 1/rest", "cod_rna", "pendigits", "satimage",
@@ -44,51 +50,96 @@ def n_outputs(y: np.ndarray) -> int:
     return 1 if classes == 2 else classes
 
 
-def kompakt_fits(parts: Task, budget: int, settings: list[tuple[float, Any, str]]) -> list[Predict | None]:
-    """A model for each (C, metric, type of number) whose numbers fit into the budget; a number is the rank of a map."""
+@dataclass(frozen=True)
+class Setting:
+    """What kompakt chooses on held-out rows, besides the number of vectors, which the budget gives."""
+
+    C: float = 10.0
+    metric: str | int = "ard"  # one width, one per feature ("ard"), or the rank of a map
+    storage: str = "int8"
+    arcsinh: bool = False  # of the inputs: a formula without numbers, for heavy tails
+    vectors: float = 1.0  # share of the vectors that the budget allows
+
+    def n_basis(self, budget: int, d: int, outputs: int) -> int:
+        """Vectors that the budget allows of a model with d features."""
+        rank = d if isinstance(self.metric, str) else self.metric
+        beside = {"learn": 1, "ard": d}.get(str(self.metric), rank * d)
+        # beside vectors and weights: the step of the basis, those of the weights, the intercepts, the metric
+        left = budget - 4 * (1 + 2 * outputs + beside)
+        return left // ({"int8": 1, "float16": 2}[self.storage] * (rank + outputs))
+
+
+def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
+    """A model whose numbers fit into the budget."""
     X, y, _, _ = parts
+
+    def seen(X: np.ndarray) -> np.ndarray:
+        X = X.astype(np.float32)
+        return np.arcsinh(X) if setting.arcsinh else X
+
     d, outputs = X.shape[1], n_outputs(y)
-    found: list[Predict | None] = []
-    for C, metric, kind in settings:
-        rank = d if isinstance(metric, str) else int(metric)
-        metric_size = {"learn": 1, "ard": d}.get(metric, rank * d)
-        beside = 4 * (outputs + metric_size) + (8 * rank if kind == "int8" else 0)
-        m = min((budget - beside) // ((1 if kind == "int8" else 4) * rank + 4 * outputs), MOST_VECTORS, len(X) // 4)
-        if m < 1 or rank > d:
-            found.append(None)
-            continue
-        refine = True if isinstance(metric, str) else Refinement(rank=rank)
-        gamma = metric if isinstance(metric, str) else "full"
-        model = CompactSVC(int(m), C=C, gamma=gamma, refine=refine, random_state=0).fit(X, y)
-        found.append(rounded(model).predict if kind == "int8" else model.predict)
-    return found
+    rank = None if isinstance(setting.metric, str) else setting.metric
+    m = int(min(setting.n_basis(budget, d, outputs), MOST_VECTORS, len(X) // 4) * setting.vectors)
+    if m < 1 or (rank is not None and rank > d):
+        return None
+    gamma = setting.metric if rank is None else "full"
+    refine: Any = True if rank is None else Refinement(rank=rank)
+    rows = seen(X)
+    machine = CompactSVC(m, C=setting.C, gamma=gamma, refine=refine, random_state=0).fit(rows, y)
+    model = compress(machine, storage=setting.storage, X=rows, random_state=0)
+    return lambda X: np.asarray(model.predict(seen(X)))
 
 
-def rounded(machine: CompactSVC) -> Any:
-    """The model with its basis in eight bits per value."""
-    from dataclasses import replace
+def kompakt_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
+    """Test error of kompakt; its setting is found one choice after the other, with the two best metrics for C."""
+    d = whole[0].shape[1]
+    errors: dict[Setting, float] = {}
 
-    from kompakt.export.c_file import eight_bits
+    def best(settings: Iterable[Setting], count: int = 1) -> list[Setting]:
+        asked = list(settings)
+        for one in asked:
+            if one not in errors:
+                errors[one] = wrong(kompakt_fit(part, budget, one), *part[2:])
+        return sorted(asked, key=lambda one: errors[one])[:count]
 
-    levels, zero, step = eight_bits(machine.model_.basis)
-    return replace(machine.model_, basis=(zero + step * levels).astype(machine.model_.basis.dtype))
+    ranks = sorted({rank for rank in (4, 10, d) if rank <= d and 4 * rank * d <= 0.6 * budget})
+    two = best([Setting(metric=metric) for metric in ("ard", "learn", *ranks)], 2)
+    (found,) = best(replace(one, C=C) for C in (10.0, 1.0, 100.0) for one in two)
+    if found.C == 100.0:
+        (found,) = best([found, replace(found, C=1000.0)])
+    (found,) = best(replace(found, arcsinh=arcsinh) for arcsinh in (False, True))
+    (found,) = best([found, replace(found, storage="float16"), replace(found, vectors=0.5)])
+    ours = wrong(kompakt_fit(whole, budget, found), *whole[2:])
+    tried = {str(setting): value for setting, value in errors.items()}
+    return {"ours": ours, "setting": asdict(found), "tried": tried, "note": str(found)}
 
 
-def network_fits(parts: Task, budget: int, settings: list[tuple[float, float]], seed: int = 0) -> list[Predict | None]:
-    """A one-layer network for each (penalty, step)."""
+def network_fit(
+    parts: Task, budget: int, step: float = 1e-2, penalty: float = 1e-4, arcsinh: bool = False, seed: int = 0
+) -> Predict | None:
+    """A network with one hidden layer."""
     X, y, _, _ = parts
     outputs = n_outputs(y)
     hidden = (budget // 4 - outputs) // (X.shape[1] + 1 + outputs)
     if hidden < 1:
-        return [None] * len(settings)
+        return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return [
-            MLPClassifier((hidden,), alpha=alpha, learning_rate_init=step, max_iter=100, random_state=seed)
-            .fit(X, y)
-            .predict
-            for alpha, step in settings
-        ]
+        network = MLPClassifier((hidden,), alpha=penalty, learning_rate_init=step, max_iter=100, random_state=seed)
+        network.fit(np.arcsinh(X) if arcsinh else X, y)
+    return lambda X: np.asarray(network.predict(np.arcsinh(X) if arcsinh else X))
+
+
+def network_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
+    """Mean test error of three networks."""
+    best: dict[str, Any] = {}
+    least = wrong(network_fit(part, budget), *part[2:])
+    for other in ({"step": 1e-3}, {"penalty": 1e-2}, {"arcsinh": True}):
+        error = wrong(network_fit(part, budget, **{**best, **other}), *part[2:])
+        if error < least:
+            best, least = {**best, **other}, error
+    errors = [wrong(network_fit(whole, budget, **best, seed=seed), *whole[2:]) for seed in range(3)]
+    return {"ours": float(np.mean(errors)), "note": str(best or "as usual")}
 
 
 def n_trees(budget: int, leaves: int, y: np.ndarray) -> int:
@@ -107,38 +158,32 @@ def wrong(predict: Predict | None, X: np.ndarray, y: np.ndarray) -> float:
     return 100.0 if predict is None else 100 * float(np.mean(predict(X) != y))
 
 
-def errors_of(name: str, budget: int, quick: bool) -> dict[str, Any]:
-    """Test errors of the contenders, their parameters chosen on training rows."""
-    X, y, Xt, yt = subset(task(name, 0), 2000 if quick else MOST_ROWS)
-    A, B, ya, yb = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y)
-    part: Task = (A, ya, B, yb)
-    whole: Task = (X, y, Xt, yt)
-
-    own: list[tuple[float, Any, str]] = list(product((1.0, 10.0, 100.0), ("learn", "ard", 4, 10), ("int8",)))
-    errors = [wrong(one, B, yb) for one in kompakt_fits(part, budget, own)]
-    chosen = own[int(np.argmin(errors))]
-    plain = (*chosen[:2], "float32")
-    chosen = plain if wrong(kompakt_fits(part, budget, [plain])[0], B, yb) <= min(errors) else chosen
-    ours = wrong(kompakt_fits(whole, budget, [chosen])[0], Xt, yt)
-
-    nets = list(product((1e-4, 1e-2), (1e-3, 1e-2)))
-    net = nets[int(np.argmin([wrong(one, B, yb) for one in network_fits(part, budget, nets)]))]
-    network = float(np.mean([wrong(network_fits(whole, budget, [net], seed)[0], Xt, yt) for seed in range(3)]))
-
+def trees_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
+    """Test error of boosted trees."""
     best, tree = np.inf, (2, 0.1, 1)
     for leaves, step in product((4, 8, 16, 31), (0.1, 0.3)):
-        rounds = n_trees(budget, leaves, y)
+        rounds = n_trees(budget, leaves, part[1])
         if rounds < 1:
             continue
-        for count, labels in enumerate(trees_of(part, leaves, step, rounds).staged_predict(B), start=1):
-            error = 100 * float(np.mean(labels != yb))
+        for count, labels in enumerate(trees_of(part, leaves, step, rounds).staged_predict(part[2]), start=1):
+            error = 100 * float(np.mean(labels != part[3]))
             if error < best:
                 best, tree = error, (leaves, step, count)
-    boosted = 100.0 if best == np.inf else wrong(trees_of(whole, *tree).predict, Xt, yt)
-    return {
-        "ours": ours, "network": network, "trees": boosted, "peer": min(network, boosted), "setting": str(chosen),
-        "note": f"network {network:.2f}, trees {boosted:.2f}; C, width, type: {chosen}",
-    }  # fmt: skip
+    error = 100.0 if best == np.inf else wrong(trees_of(whole, *tree).predict, *whole[2:])
+    return {"ours": error, "note": f"leaves, step, rounds: {tree}"}
+
+
+CONTENDERS = {"kompakt": kompakt_error, "network": network_error, "trees": trees_error}
+
+
+def measured(contender: str, name: str, budget: int, quick: bool) -> dict[str, Any]:
+    """Test error of a contender whose parameters were chosen on training rows, and its processor time."""
+    whole = subset(task(name, 0), 2000 if quick else MOST_ROWS)
+    X, y = whole[:2]
+    A, B, ya, yb = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y)
+    start = time.process_time()
+    found = CONTENDERS[contender](whole, (A, ya, B, yb), budget)
+    return {**found, "cpu_seconds": time.process_time() - start}
 
 
 def draw(table: dict[str, dict[int, dict[str, float]]]) -> None:
@@ -150,14 +195,15 @@ def draw(table: dict[str, dict[int, dict[str, float]]]) -> None:
 
     figure, axes = plt.subplots(3, 4, figsize=(12, 8), sharex=True)
     looks = {
-        "ours": ("kompakt", "o-", "#0b6e99"),
-        "network": ("network", "s--", "#b4551d"),
-        "trees": ("trees", "^:", "#5b7f2b"),
+        "kompakt": ("o-", "#0b6e99"),
+        "network": ("s--", "#b4551d"),
+        "trees": ("^:", "#5b7f2b"),
     }
     for axis, (name, by_budget) in zip(axes.flat, table.items(), strict=False):
-        for key, (label, style, colour) in looks.items():
-            values = [(budget / 1024, row[key]) for budget, row in by_budget.items() if row[key] < 100]
-            axis.plot(*zip(*values, strict=True), style, color=colour, label=label)
+        for label, (style, colour) in looks.items():
+            values = [(budget / 1024, row[label]) for budget, row in by_budget.items() if row[label] < 100]
+            if values:
+                axis.plot(*zip(*values, strict=True), style, color=colour, label=label)
         axis.set_title(name, fontsize=10)
         axis.set_xscale("log", base=4)
         axis.set_xticks([1, 4, 16], ["1", "4", "16"])
@@ -175,23 +221,33 @@ def draw(table: dict[str, dict[int, dict[str, float]]]) -> None:
 
 
 def main() -> int:
-    run = Run("peers_bytes", "Test error at 1, 4 and 16 kB", quick_minutes=5, full_minutes=40)
+    run = Run("peers_bytes", "Test error at 1, 4 and 16 kB", quick_minutes=8, full_minutes=60)
     lowest = Target("lowest", lambda row: row["ours"] <= row["peer"])
     near_best = Target("<= best + 0.3", lambda row: row["ours"] <= row["peer"] + 0.3)
     table: dict[str, dict[int, dict[str, float]]] = {}
-    won = dict.fromkeys(BUDGETS, 0)
-    for name, budget in product(SETS, BUDGETS):
-        target = near_best if budget == BUDGETS[-1] else lowest
+    won, sets = dict.fromkeys(BUDGETS, 0), dict.fromkeys(BUDGETS, 0)
+    for budget, name in product(BUDGETS, SETS):
         row = f"{name}, {budget // 1024} kB"
-        values = run.row(row, {"budget": budget}, partial(errors_of, name, budget, run.quick), target, unit="%")
-        if values is not None:
-            table.setdefault(name, {})[budget] = values
-            won[budget] += target.holds(values)
+        found: dict[str, float] = {}
+        for contender in CONTENDERS:
+            measure = partial(measured, contender, name, budget, run.quick)
+            values = run.row(f"{row}, {contender}", {"budget": budget}, measure, unit="%")
+            if values is not None:
+                found[contender] = values["ours"]
+        if len(found) < len(CONTENDERS):
+            continue
+        table.setdefault(name, {})[budget] = found
+        target = near_best if budget == BUDGETS[-1] else lowest
+        total = {"ours": found["kompakt"], "peer": min(found["network"], found["trees"])}
+        run.row(row, {"budget": budget, **total}, partial(dict, total), target, unit="%")
+        won[budget] += target.holds(total)
+        sets[budget] += 1
     run.failed.clear()  # what counts is the number of sets
-    if not run.options.only:
-        for budget, wanted in zip(BUDGETS, (9, 9, 8), strict=True):
+    for budget, wanted in zip(BUDGETS, (9, 9, 8), strict=True):
+        if sets[budget] == len(SETS):
             total = {"ours": float(won[budget])}
             run.row(f"sets won at {budget // 1024} kB", total, partial(dict, total), at_least(wanted))
+    if table and not run.quick:
         draw(table)
     return run.finish()
 

@@ -333,12 +333,18 @@ class _Job:
             moved = single if np.all(np.isfinite(single)) else moved
         origin = np.zeros_like(centre) if moved is None else (moved - shift) / scale
         values = basis + centre - origin
-        step = float(np.max(np.abs(values * root))) / _largest_number(dtype) or 1.0
-        storage = Storage(dtype, step / root, np.ones(model.weights.shape[1]))
-        vectors = storage.values(storage.small(values, storage.basis_steps), storage.basis_steps).astype(np.float32)
+        matching = Matching(self.train, self.vectors, model.weights, 10.0 * self.C, self.norm)
+        extent, least = float(np.max(np.abs(values * root))) / _largest_number(dtype) or 1.0, np.inf
+        for share in (
+            (1.0, 0.5, 0.25) if dtype == "int8" else (1.0,)
+        ):  # vectors far out may cost the others their digits
+            grid = Storage(dtype, share * extent / root, np.ones(model.weights.shape[1]))
+            near = grid.values(grid.small(values, grid.basis_steps), grid.basis_steps).astype(np.float32)
+            found = matching.match(self.kernel, near + origin - centre)
+            if found.objective < least:
+                storage, vectors, match, least = grid, near, found, found.objective
         on_grid = vectors + origin - centre
-        match = self.whole.match(self.kernel, on_grid)
-        H = self.whole.normal_equations(self.kernel, on_grid)[0]
+        H = matching.normal_equations(self.kernel, on_grid)[0]
         steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype)
         storage = replace(storage, weight_steps=steps)
         fields: dict[str, Any] = {"weights": weights, "intercept": intercept}
