@@ -18,9 +18,11 @@ import numpy as np
 
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import Refined, Watch, best_seen, refine, row_losses, with_metric
+from kompakt.basis.refine import Refined, Watch, best_seen, principal_map, refine, row_losses, with_metric
 from kompakt.data import ArrayRows, Rows
+from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
+from kompakt.kernels import RBF, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -35,6 +37,10 @@ _LEAST_ROWS_TO_HOLD_OUT = 100
 _FOLDS = ((200, 5), (3000, 3))
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
+#: with more features than this a descent works in the leading principal directions of the rows
+_WIDE = 100
+#: shares of the variance that these may hold, and the rows on which they are compared
+_SHARES, _ROWS_FOR_RANK = (0.8, 0.9, 0.95), 10_000
 
 
 @dataclass(frozen=True)
@@ -166,8 +172,12 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
         ))  # fmt: skip
     (train, held), total = splits[0], Descent()
     part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
-    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
+    space = leading_directions(part, other, spec, basis, data, plan, run)
+    if space is not None:
+        part, other = (in_space(rows, space) for rows in (part, other))
+        kernel, basis = RBF(1.0), space.mapped(basis.astype(np.float64))
+    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     curve: list[float] = []
     left = plan.refine_iter
     for learn, share in plan.phases(part.n_features):
@@ -179,23 +189,80 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             learn_width=learn is not None,
             max_iter=max(1, int(share * left)),
             watch=watch,
+            grown=bool(curve),
         )
         total.n_kernel_evals += found.n_kernel_evals
         best = best_seen(found.seen)
+        pays = best > 0 and found.seen[best]["loss"] < min(curve, default=np.inf)
         curve += [point["loss"] for point in (found.seen[1:] if curve else found.seen)]
         if found.interrupted is not None:
             total.result = found
             break
-        if best > 0:  # it pays
+        if pays:
             left -= best
             kernel, basis, outputs = (found.seen[best][name] for name in ("kernel", "basis", "outputs"))
             total.result = replace(found.after(total.result), seen=[])
             total.facts["metric"] = learn
         if left < 1 or run.late:
             break
+    if space is not None and total.result is not None:
+        found = total.result
+        assert isinstance(found.kernel, RBF | MappedRBF)
+        if isinstance(found.kernel, MappedRBF):
+            inner = found.kernel.map
+        else:
+            inner = np.diag(np.sqrt(np.broadcast_to(found.kernel.gamma, space.rank)))
+        basis = found.basis @ np.linalg.pinv(space.map).T  # the shortest vectors that are mapped to these
+        total.result = replace(found, kernel=MappedRBF(inner @ space.map), basis=basis)
     total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
     total.unseen = None if outputs is None else (held, outputs.astype(np.float64))
     return total
+
+
+def leading_directions(
+    part: ArrayRows, other: ArrayRows, spec: Spec, basis: Array, data: Data, plan: Plan, run: Run
+) -> MappedRBF | None:
+    """Principal directions of wide rows in which a descent costs less; None where it should keep all features.
+
+    Of the directions that hold some share of the variance, as the kernel scales the rows, the fewest are taken whose
+    loss on held-out rows is, within a standard error, no more than the lowest.
+    """
+    if plan.learn != "grow" or plan.rank is not None or part.n_features <= _WIDE or not isinstance(spec.kernel, RBF):
+        return None
+    variances, directions = principal_map(spec.kernel, part)
+    shares = np.cumsum(variances) / max(float(np.sum(variances)), 1e-300)
+    ranks = [int(np.searchsorted(shares, share)) + 1 for share in _SHARES]
+    sample = part.subset(np.arange(0, part.n_rows, -(-part.n_rows // _ROWS_FOR_RANK)))
+    C = spec.C * part.mass / sample.mass
+    tried: list[tuple[MappedRBF | None, Array]] = []
+    weights = None
+    for rank in [*ranks, part.n_features]:
+        space = MappedRBF(directions[:rank]) if rank < part.n_features else None
+        rows, unseen, kernel, vectors = sample, other, spec.kernel, basis
+        if space is not None:
+            rows, unseen, kernel = in_space(sample, space), in_space(other, space), RBF(1.0)
+            vectors = space.mapped(basis.astype(np.float64))
+        solution, _ = solved(rows, replace(spec, kernel=kernel, C=C), vectors, Settings(1e-4, 50, run.unhurried()))
+        outputs = Design(unseen, kernel, vectors, store=False).matvec(solution.weights) + solution.intercept
+        losses, weights = row_losses(unseen, spec.loss, outputs, classifier=data.classifier)
+        tried.append((space, losses))
+    assert weights is not None
+    means = [float(np.average(losses, weights=weights)) for _, losses in tried]
+    lowest = tried[int(np.argmin(means))][1]
+    for space, losses in tried:
+        difference = losses - lowest
+        mean = float(np.average(difference, weights=weights))
+        if mean <= float(np.std(difference)) / np.sqrt(len(difference)):
+            return space
+    return None
+
+
+def in_space(rows: ArrayRows, space: MappedRBF) -> ArrayRows:
+    """The rows in the coordinates of a map."""
+    mapped = rows.collect(
+        lambda block: space.mapped(block.X), MOMENT_ROWS, np.empty((rows.n_rows, space.rank), dtype=rows.dtype)
+    )
+    return ArrayRows(mapped, rows.targets, rows.weights)
 
 
 def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:

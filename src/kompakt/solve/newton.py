@@ -262,8 +262,9 @@ def _from_outputs(problem: Problem, outputs: Array, settings: Settings) -> tuple
     needs to know: a better start than the weights of that machine, which are large and cancel each other.
     """
     curvature = _room_for_curvature(problem, outputs.shape[1], settings)
-    sums = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs, curvature))
-    *curved, right = sums if curvature is None else (*_curved_by_output(problem, curvature), *sums)
+    *curved, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs, curvature))
+    if curvature is not None:
+        curved = list(_curved_by_output(problem, curvature))
     hessian, active = _hessian(problem, *curved)
     if not np.all(active > 0.0):
         return None
