@@ -37,6 +37,8 @@ _LEAST_ROWS_TO_HOLD_OUT = 100
 _FOLDS = ((200, 5), (3000, 3))
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
+#: values of rows and vectors above which the weights of a start that will be refined come from a sample
+_MANY_VALUES = 1 << 26
 #: with more features than this a descent works in the leading principal directions of the rows
 _WIDE = 100
 #: shares of the variance that these may hold, and the rows on which they are compared
@@ -81,6 +83,7 @@ class Machine:
     solution: Solution
     n_kernel_evals: int
     unseen: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
+    rough: bool = False  # the weights are those of a sample of the rows
     interrupted: bool = False  # Ctrl-C ended the refinement
 
 
@@ -111,11 +114,15 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
     last = {} if not rounds else {"rounds": len(rounds), "objective": rounds[-1]["objective"]}
     run.note("selection", n_basis=basis.n_basis, **last)
     # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
-    solution, evaluations = solved(
-        data.rows, spec, basis.vectors, plan.settings(run.unhurried() if plan.refine else run)
-    )
+    settings = plan.settings(run.unhurried() if plan.refine else run)
+    rows, C = data.rows, spec.C
+    rough = plan.refine and isinstance(rows, ArrayRows) and rows.n_rows * basis.n_basis > _MANY_VALUES
+    if rough:  # the weights of the start are for comparison
+        rows = rows.subset(np.arange(0, rows.n_rows, -(-rows.n_rows * basis.n_basis // _MANY_VALUES)))
+        C = C * data.rows.mass / rows.mass
+    solution, evaluations = solved(rows, replace(spec, C=C), basis.vectors, settings)
     run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
-    return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations)
+    return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations, rough=rough)
 
 
 def solved(
@@ -339,7 +346,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     if result is None:  # the start is the best
         logger.debug("refinement raised the loss of held-out rows: the start is kept.")
         run.note("refinement", kept=False, **found.facts)
-        return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
+        plain = replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
+        return on_all_rows(data, plain, plan, run) if plain.rough and not found.interrupted else plain
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
     facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
     moved = Machine(
@@ -347,13 +355,18 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     )
     if result.interrupted is not None:
         return _as_it_stands(moved, result, result.interrupted, run, facts)
+    start = None
+    if plain.rough and result.weights is not None:  # a pass is dear: begin where the descent ended
+        start = replace(plain.solution, weights=result.weights[0], intercept=result.weights[1])
     try:
-        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
+        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()), start)
     except KeyboardInterrupt:
         if result.weights is None or not run.keeps_on_interrupt():
             raise
         return _as_it_stands(moved, result, result.weights, run, facts)
     evaluations += spent
+    if plain.rough and _total(solution) > 0.9 * _total(plain.solution):  # too near to tell from a sample
+        plain = on_all_rows(data, plain, plan, run)
     kept = _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
@@ -402,7 +415,7 @@ def on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     solution, spent = solved(data.rows, machine.spec, machine.basis.vectors, settings, machine.solution)
     facts = {"n_basis": machine.basis.n_basis, "objective": _total(solution), "n_iter": solution.n_iter}
     run.note("weights on all rows", n_rows=data.rows.n_rows, **facts)
-    return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + spent)
+    return replace(machine, solution=solution, rough=False, n_kernel_evals=machine.n_kernel_evals + spent)
 
 
 @dataclass(frozen=True)
