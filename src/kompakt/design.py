@@ -130,11 +130,11 @@ class Design:
 
     # -- the one primitive, and the products built on it ---------------------------------------------
 
-    def map_reduce(self, function: PassFunction) -> tuple[Array, ...]:
+    def map_reduce(self, function: PassFunction, block_rows: int | None = None) -> tuple[Array, ...]:
         """Sum `function(values, block)` over the row blocks; values are (rows, m), sums float64."""
         self.n_passes += 1
         tree = TreeSum()
-        for sums in self.rows.sums(self._on_values(function), self.block_rows):
+        for sums in self.rows.sums(self._on_values(function), block_rows or self.block_rows):
             tree.add(sums)
         return tree.total()
 
@@ -151,6 +151,10 @@ class Design:
         B = B.astype(self.block_dtype)
         out = np.empty((self.n_rows, B.shape[1]))
         return self.rows.collect(self._on_values(lambda K, block: K @ B), self.block_rows, out)
+
+    def collect(self, function: Callable[[Array, RowBlock], Array], out: Array) -> Array:
+        """Write `function(values, block)`, one entry per row, into `out`."""
+        return self.rows.collect(self._on_values(function), self.block_rows, out)
 
     def take(self, index: Array) -> Array:
         """The values of some rows, (len(index), m)."""

@@ -18,9 +18,11 @@ import numpy as np
 
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import Refined, Watch, best_seen, refine, row_losses, with_metric
+from kompakt.basis.refine import Refined, Watch, best_seen, principal_map, refine, row_losses, with_metric
 from kompakt.data import ArrayRows, Rows
+from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
+from kompakt.kernels import RBF, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -35,6 +37,12 @@ _LEAST_ROWS_TO_HOLD_OUT = 100
 _FOLDS = ((200, 5), (3000, 3))
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
+#: values of rows and vectors above which the weights of a start that will be refined come from a sample
+_MANY_VALUES = 1 << 26
+#: with more features than this a descent works in the leading principal directions of the rows
+_WIDE = 100
+#: shares of the variance that these may hold, and the rows on which they are compared
+_SHARES, _ROWS_FOR_RANK = (0.8, 0.9, 0.95), 10_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class Machine:
     solution: Solution
     n_kernel_evals: int
     unseen: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
+    rough: bool = False  # the weights are those of a sample of the rows
     interrupted: bool = False  # Ctrl-C ended the refinement
 
 
@@ -105,11 +114,15 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
     last = {} if not rounds else {"rounds": len(rounds), "objective": rounds[-1]["objective"]}
     run.note("selection", n_basis=basis.n_basis, **last)
     # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
-    solution, evaluations = solved(
-        data.rows, spec, basis.vectors, plan.settings(run.unhurried() if plan.refine else run)
-    )
+    settings = plan.settings(run.unhurried() if plan.refine else run)
+    rows, C = data.rows, spec.C
+    rough = plan.refine and isinstance(rows, ArrayRows) and rows.n_rows * basis.n_basis > _MANY_VALUES
+    if rough:  # the weights of the start are for comparison
+        rows = rows.subset(np.arange(0, rows.n_rows, -(-rows.n_rows * basis.n_basis // _MANY_VALUES)))
+        C = C * data.rows.mass / rows.mass
+    solution, evaluations = solved(rows, replace(spec, C=C), basis.vectors, settings)
     run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
-    return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations)
+    return Machine(spec, basis, solution, basis.n_kernel_evals + evaluations, rough=rough)
 
 
 def solved(
@@ -166,8 +179,12 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
         ))  # fmt: skip
     (train, held), total = splits[0], Descent()
     part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
-    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
+    space = leading_directions(part, other, spec, basis, data, plan, run)
+    if space is not None:
+        part, other = (in_space(rows, space) for rows in (part, other))
+        kernel, basis = RBF(1.0), space.mapped(basis.astype(np.float64))
+    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     curve: list[float] = []
     left = plan.refine_iter
     for learn, share in plan.phases(part.n_features):
@@ -179,23 +196,80 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             learn_width=learn is not None,
             max_iter=max(1, int(share * left)),
             watch=watch,
+            grown=bool(curve),
         )
         total.n_kernel_evals += found.n_kernel_evals
         best = best_seen(found.seen)
+        pays = best > 0 and found.seen[best]["loss"] < min(curve, default=np.inf)
         curve += [point["loss"] for point in (found.seen[1:] if curve else found.seen)]
         if found.interrupted is not None:
             total.result = found
             break
-        if best > 0:  # it pays
+        if pays:
             left -= best
             kernel, basis, outputs = (found.seen[best][name] for name in ("kernel", "basis", "outputs"))
             total.result = replace(found.after(total.result), seen=[])
             total.facts["metric"] = learn
         if left < 1 or run.late:
             break
+    if space is not None and total.result is not None:
+        found = total.result
+        assert isinstance(found.kernel, RBF | MappedRBF)
+        if isinstance(found.kernel, MappedRBF):
+            inner = found.kernel.map
+        else:
+            inner = np.diag(np.sqrt(np.broadcast_to(found.kernel.gamma, space.rank)))
+        basis = found.basis @ np.linalg.pinv(space.map).T  # the shortest vectors that are mapped to these
+        total.result = replace(found, kernel=MappedRBF(inner @ space.map), basis=basis)
     total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
     total.unseen = None if outputs is None else (held, outputs.astype(np.float64))
     return total
+
+
+def leading_directions(
+    part: ArrayRows, other: ArrayRows, spec: Spec, basis: Array, data: Data, plan: Plan, run: Run
+) -> MappedRBF | None:
+    """Principal directions of wide rows in which a descent costs less; None where it should keep all features.
+
+    Of the directions that hold some share of the variance, as the kernel scales the rows, the fewest are taken whose
+    loss on held-out rows is, within a standard error, no more than the lowest.
+    """
+    if plan.learn != "grow" or plan.rank is not None or part.n_features <= _WIDE or not isinstance(spec.kernel, RBF):
+        return None
+    variances, directions = principal_map(spec.kernel, part)
+    shares = np.cumsum(variances) / max(float(np.sum(variances)), 1e-300)
+    ranks = [int(np.searchsorted(shares, share)) + 1 for share in _SHARES]
+    sample = part.subset(np.arange(0, part.n_rows, -(-part.n_rows // _ROWS_FOR_RANK)))
+    C = spec.C * part.mass / sample.mass
+    tried: list[tuple[MappedRBF | None, Array]] = []
+    weights = None
+    for rank in [*ranks, part.n_features]:
+        space = MappedRBF(directions[:rank]) if rank < part.n_features else None
+        rows, unseen, kernel, vectors = sample, other, spec.kernel, basis
+        if space is not None:
+            rows, unseen, kernel = in_space(sample, space), in_space(other, space), RBF(1.0)
+            vectors = space.mapped(basis.astype(np.float64))
+        solution, _ = solved(rows, replace(spec, kernel=kernel, C=C), vectors, Settings(1e-4, 50, run.unhurried()))
+        outputs = Design(unseen, kernel, vectors, store=False).matvec(solution.weights) + solution.intercept
+        losses, weights = row_losses(unseen, spec.loss, outputs, classifier=data.classifier)
+        tried.append((space, losses))
+    assert weights is not None
+    means = [float(np.average(losses, weights=weights)) for _, losses in tried]
+    lowest = tried[int(np.argmin(means))][1]
+    for space, losses in tried:
+        difference = losses - lowest
+        mean = float(np.average(difference, weights=weights))
+        if mean <= float(np.std(difference)) / np.sqrt(len(difference)):
+            return space
+    return None
+
+
+def in_space(rows: ArrayRows, space: MappedRBF) -> ArrayRows:
+    """The rows in the coordinates of a map."""
+    mapped = rows.collect(
+        lambda block: space.mapped(block.X), MOMENT_ROWS, np.empty((rows.n_rows, space.rank), dtype=rows.dtype)
+    )
+    return ArrayRows(mapped, rows.targets, rows.weights)
 
 
 def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
@@ -272,7 +346,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     if result is None:  # the start is the best
         logger.debug("refinement raised the loss of held-out rows: the start is kept.")
         run.note("refinement", kept=False, **found.facts)
-        return replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
+        plain = replace(plain, n_kernel_evals=evaluations, unseen=found.unseen, interrupted=found.interrupted)
+        return on_all_rows(data, plain, plan, run) if plain.rough and not found.interrupted else plain
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
     facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
     facts["objective_curve"] = np.minimum.accumulate([point["objective"] for point in result.trace]).tolist()
@@ -281,13 +356,18 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     )
     if result.interrupted is not None:
         return _as_it_stands(moved, result, result.interrupted, run, facts)
+    start = None
+    if plain.rough and result.weights is not None:  # a pass is dear: begin where the descent ended
+        start = replace(plain.solution, weights=result.weights[0], intercept=result.weights[1])
     try:
-        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()))
+        solution, spent = solved(rows, moved.spec, moved.basis.vectors, plan.settings(run.unhurried()), start)
     except KeyboardInterrupt:
         if result.weights is None or not run.keeps_on_interrupt():
             raise
         return _as_it_stands(moved, result, result.weights, run, facts)
     evaluations += spent
+    if plain.rough and _total(solution) > 0.9 * _total(plain.solution):  # too near to tell from a sample
+        plain = on_all_rows(data, plain, plan, run)
     kept = _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
@@ -336,7 +416,7 @@ def on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     solution, spent = solved(data.rows, machine.spec, machine.basis.vectors, settings, machine.solution)
     facts = {"n_basis": machine.basis.n_basis, "objective": _total(solution), "n_iter": solution.n_iter}
     run.note("weights on all rows", n_rows=data.rows.n_rows, **facts)
-    return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + spent)
+    return replace(machine, solution=solution, rough=False, n_kernel_evals=machine.n_kernel_evals + spent)
 
 
 @dataclass(frozen=True)

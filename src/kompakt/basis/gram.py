@@ -30,6 +30,8 @@ from kompakt.validation import require_counts
 Array = np.ndarray
 #: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order
 _DEPENDENT = 1e-8
+#: numbers in the matrices of a block above which blocks are longer
+_MANY_SUMS = 1 << 23
 logger = logging.getLogger("kompakt")
 
 
@@ -96,7 +98,10 @@ class GramSelector:
             design = Design(rows, kernel, kernel.take_basis(rows, candidates), store=False)
             flat = not outputs.any()
             shared = (flat or loss.name == "least_squares") and rows.weight_columns <= 1
-            sums = design.map_reduce(partial(_gram_sums, loss, outputs, shared))
+            # matrices of many candidates for many outputs: adding them up by blocks takes longer than the products
+            many = len(candidates) ** 2 * (1 if shared else rows.n_outputs) > _MANY_SUMS
+            block_rows = (4 if many else 1) * design.block_rows
+            sums = design.map_reduce(partial(_gram_sums, loss, outputs, shared), block_rows)
             chosen = candidates[_forward(design, spec, sums, n_basis)]
             fitted = Design(rows, kernel, kernel.take_basis(rows, chosen), whiten=True)
             solution = solve(Problem.of(fitted, spec), None, settings)

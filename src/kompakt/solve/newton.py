@@ -25,6 +25,7 @@ from kompakt.data import RowBlock
 from kompakt.design import Design, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
+from kompakt.parallel import ordered_map
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
 
@@ -151,6 +152,11 @@ _MANY_OUTPUTS = 3
 #: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew; the
 #: dearer that is, by the number of vectors and the share of active rows, the more patience pays
 _GOOD_STEP, _PATIENT = 0.1, 0.7
+#: active rows in one product of a Hessian that is summed output by output
+_ACTIVE_ROWS = 4096
+#: numbers that a block's Hessians may have: where they are more, adding them up takes longer than the products, and
+#: blocks are longer
+_MANY_SUMS = 1 << 19
 #: a tolerance above which the solution is a guide only, as in a descent on the basis: it may end with a kept Hessian
 _ROUGH = 1e-7
 
@@ -180,7 +186,7 @@ def minimise(
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
-        guess = None if outputs is None else _from_outputs(problem, outputs)
+        guess = None if outputs is None else _from_outputs(problem, outputs, settings)
         if guess is None:
             # without weights yet, all rows are as active for one output as for another
             alike = start is None and keep_hessians and problem.loss.for_classes
@@ -231,7 +237,7 @@ def minimise(
             cost = problem.design.n_basis * sums.active / max(problem.mass, 1e-300)  # of a Hessian, in gradients
             hoped = np.clip(cost / 50.0, _GOOD_STEP, _PATIENT)
             poor = ~done[moving] & (~full | (optimality[moving] > hoped * before) | (optimality[moving] <= tol))
-            sums = _renew_hessians(problem, theta, moving, sums, poor)
+            sums = _renew_hessians(problem, theta, moving, sums, poor, settings)
             fresh[moving] = poor
             for output in moving[poor]:
                 factors.pop(int(output), None)
@@ -249,14 +255,17 @@ def minimise(
     )
 
 
-def _from_outputs(problem: Problem, outputs: Array) -> tuple[Array, Array] | None:
+def _from_outputs(problem: Problem, outputs: Array, settings: Settings) -> tuple[Array, Array] | None:
     """The minimiser where every loss is the parabola that touches it at these outputs, and its Hessians.
 
     Outputs (n, L) of a machine with a similar basis tell which rows are active, and that is all that Newton's method
     needs to know: a better start than the weights of that machine, which are large and cancel each other.
     """
-    active, gram, product, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs))
-    hessian, active = _hessian(problem, active, gram, product)
+    curvature = _room_for_curvature(problem, outputs.shape[1], settings)
+    *curved, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs, curvature))
+    if curvature is not None:
+        curved = list(_curved_by_output(problem, curvature))
+    hessian, active = _hessian(problem, *curved)
     if not np.all(active > 0.0):
         return None
     gradient = -problem.C * right
@@ -267,25 +276,74 @@ def _from_outputs(problem: Problem, outputs: Array) -> tuple[Array, Array] | Non
     return newton_step(problem, zero, sums)[0], hessian
 
 
-def _parabola_sums(loss: Loss, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+def _parabola_sums(
+    loss: Loss, outputs: Array, curvatures: Array | None, Phi: Array, block: RowBlock
+) -> tuple[Array, ...]:
     """What the Hessians of a block need, and Phi' (D f - g) with its sum, (m + 1, L)."""
     rows = _BlockLosses(loss, np.arange(outputs.shape[1]), Phi, block)
     f = outputs[block.start : block.stop].astype(rows.dtype, copy=False)
     _, slopes, curvature = rows.terms(f)
     right = curvature * f - slopes
     right = np.concatenate([Phi.T @ right.astype(Phi.dtype, copy=False), _column_sums(right)[None]])
-    return *_curved(Phi, curvature), right
+    if curvatures is None:
+        return *_curved(Phi, curvature), right
+    curvatures[block.start : block.stop] = curvature
+    return (right,)
 
 
-def _renew_hessians(problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array) -> Sums:
+def _renew_hessians(
+    problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array, settings: Settings
+) -> Sums:
     """The sums with the Hessians of some of the outputs summed at `theta`."""
     if not which.any():
         return sums
     outputs = moving[which]
-    function = partial(_curvature_sums, problem.loss.take_outputs(outputs), theta[:, outputs], outputs)
+    at = problem.loss.take_outputs(outputs), theta[:, outputs], outputs
     hessian, active = sums.hessian.copy(), sums.active.copy()
-    hessian[which], active[which] = _hessian(problem, *problem.design.map_reduce(function))
+    curvature = _room_for_curvature(problem, len(outputs), settings)
+    if curvature is None:
+        longer = 8 if len(outputs) * problem.design.n_basis**2 > _MANY_SUMS else 1
+        curved = problem.design.map_reduce(partial(_curvature_sums, *at), longer * problem.design.block_rows)
+    else:
+        curved = _curved_by_output(problem, problem.design.collect(partial(_curvature, *at), curvature))
+    hessian[which], active[which] = _hessian(problem, *curved)
     return replace(sums, hessian=hessian, active=active)
+
+
+def _room_for_curvature(problem: Problem, n_outputs: int, settings: Settings) -> Array | None:
+    """An array for the curvatures of all rows, (n, L), where Hessians may be summed output by output.
+
+    Exact solutions are the same to the last bit whether values are stored or not: they are summed by blocks.
+    """
+    if not problem.design.stored or settings.tol <= _ROUGH or problem.design.n_rows * n_outputs > _MOST_HELD:
+        return None
+    return np.empty((problem.design.n_rows, n_outputs))
+
+
+def _curved_by_output(problem: Problem, curvature: Array) -> tuple[Array, Array, Array]:
+    """Sum of the curvatures, Phi' D Phi and Phi' D from stored features, of the active rows of one output at a time.
+
+    Sums by blocks of rows would write L m^2 numbers for every block, which takes longer than the products where only
+    some rows of a block are active.
+    """
+    Phi, m, L = problem.design.matrix, problem.design.n_basis, curvature.shape[1]
+    columns = np.ascontiguousarray(curvature.T)
+    pieces = [
+        (output, active[start : start + _ACTIVE_ROWS])
+        for output, active in enumerate(column.nonzero()[0] for column in columns)
+        for start in range(0, len(active), _ACTIVE_ROWS)
+    ]
+
+    def sums_of(piece: tuple[int, Array]) -> tuple[Array, Array]:
+        output, index = piece
+        K, d = Phi.take(index, axis=0), columns[output, index]
+        return weighted_gram(K, d), K.T @ d.astype(K.dtype)
+
+    grams, product = np.zeros((L, m, m)), np.zeros((m, L))
+    for (output, _), (gram, column) in zip(pieces, ordered_map(sums_of, pieces), strict=True):
+        grams[output] += gram
+        product[:, output] += column
+    return np.sum(columns, axis=1), grams, product
 
 
 def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
@@ -475,8 +533,12 @@ def newton_sums(
 
 def _curvature_sums(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
     """What the Hessians of a block need."""
+    return _curved(Phi, _curvature(loss, theta, outputs, Phi, block))
+
+
+def _curvature(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> Array:
     rows = _BlockLosses(loss, outputs, Phi, block)
-    return _curved(Phi, rows.terms(rows.predict(theta))[2])
+    return rows.terms(rows.predict(theta))[2]
 
 
 def _curved(Phi: Array, curvature: Array) -> tuple[Array, ...]:
