@@ -11,6 +11,7 @@ Change the import, change the class, say how many vectors you can afford.  The r
 # beside it, as support vectors; each prediction compares the new image with all of them.
 import time
 
+import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
@@ -44,14 +45,14 @@ for model in (exact, compact):
 import matplotlib.pyplot as plt
 
 print("the vectors", "have moved" if compact.basis_indices_ is None else "are rows")
-figure, panels = plt.subplots(1, 2, figsize=(9, 4.6), layout="constrained")
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 kept = {
     f"40 of the {len(exact.support_):,} support vectors of SVC": exact.support_vectors_[:: len(exact.support_) // 40],
     f"the {compact.n_basis_} basis vectors of CompactSVC": compact.basis_vectors_,
 }
 for panel, (title, vectors) in zip(panels, kept.items(), strict=True):
-    rows = [vectors[start : start + 8].reshape(-1, 8, 8).transpose(1, 0, 2).reshape(8, -1) for start in range(0, 40, 8)]
-    panel.imshow([line for row in rows for line in row], cmap="gray_r")
+    images = np.pad(vectors[:40].reshape(5, 8, 8, 8), [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=np.nan)
+    panel.imshow(images.transpose(0, 2, 1, 3).reshape(50, 80), cmap="gray_r")
     panel.set(title=title)
     panel.axis("off")
 

@@ -26,6 +26,9 @@ for pivot in ("max", "random"):
     panels[1].plot(projection.se_max_, label=f'pivot="{pivot}"')
 panels[0].set(yscale="log", xlabel="vectors", title="mean representation error")
 panels[1].set(yscale="log", xlabel="vectors", title="largest representation error")
+for panel in panels:
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter("{x:g}")
 panels[0].legend()
 
 # %%

@@ -162,7 +162,7 @@ def report(
         settings_text=_settings_text(model.record),
         kinds=_MODELS,
         with_epsilon=model.record is not None and any("epsilon" in one.setting for one in model.record.tried),
-        number=text.number,
+        measured_text=text.measured,
         overfitted=_overfitted(subject, measured.errors[-1]),
         search=search,
         size_errors=size_errors,
@@ -215,7 +215,9 @@ def _template() -> Any:
     )
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {f.__name__: f for f in (text.number, text.percent, text.seconds, text.shortened, repr)}
+    environment.filters |= {
+        f.__name__: f for f in (text.number, text.measured, text.percent, text.seconds, text.shortened, repr)
+    }
     environment.globals |= {
         "style": Markup(style),
         "script": Markup(script),

@@ -41,6 +41,18 @@ def number(value: Any, digits: int = 3) -> str:
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.{digits}g}"
 
 
+def measured(value: float) -> str:
+    """A measured value for a column of a table: three digits that count, zeros at the end too.
+
+    Examples
+    --------
+    >>> from kompakt.reporting.text import measured
+    >>> measured(3.996), measured(145.3), measured(0.0383), measured(52_301.2)
+    ('4.00', '145', '0.0383', '52,301')
+    """
+    return number(value) if abs(value) >= 1e3 or not np.isfinite(value) else f"{value:#.3g}".rstrip(".")
+
+
 def percent(share: float) -> str:
     """A share in percent, with as many digits as it needs to be told apart from zero."""
     value = 100.0 * float(share)
