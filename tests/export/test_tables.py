@@ -94,6 +94,7 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     model = replace(make_model("regressor", d=schema.n_features), schema=schema)
     assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
     assert values_of(tmp_path / "m.onnx", table) == pytest.approx(model.predict(table), abs=1e-9)
+    assert len(values_of(tmp_path / "m.onnx", {"day": [], "w": []})) == 0
     kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32")  # checks itself, on dates of its own
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import kompakt
 from kompakt.cli.console import Console, UsageError, two_columns
 from kompakt.cli.predict import comparable, load_model
-from kompakt.cli.tables import check_output, dense_if_small, is_model, missing_targets, open_table, target_file
+from kompakt.cli.tables import check_output, dense_if_small, is_model, open_table, target_file
+from kompakt.data.table import missing_targets
 from kompakt.io import read_header
 from kompakt.model import Model
 

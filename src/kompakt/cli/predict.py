@@ -15,8 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.cli.tables import Table, check_output, is_model, is_stream, missing_targets, open_table, target_file
+from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_table, target_file
 from kompakt.data.streamed import Raw
+from kompakt.data.table import missing_targets
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
 from kompakt.model import Model

@@ -20,20 +20,20 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.data.checks import missing
 from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source
 from kompakt.data.table import (
-    MISSING,
-    Category,
-    Column,
     Number,
+    TableError,
     TableSchema,
     Unused,
+    as_labels,
     columns_of,
+    find_target,
     is_missing,
     is_regression,
+    missing_targets,
     target_values,
 )
 from kompakt.data.text import TextTable, beginning, packing
@@ -43,11 +43,6 @@ from kompakt.run import Run
 
 Array = np.ndarray
 
-#: names that a target column often has, the surer ones first
-_TARGET_NAMES = (
-    ("target", "label", "labels", "class", "y"),
-    ("outcome", "response", "diagnosis", "species", "classes", "survived"),
-)
 #: rows by which the columns of a table are recognised
 SCHEMA_ROWS = 100_000
 #: rows that `Table.parts` reads at once
@@ -189,23 +184,20 @@ def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]
                     yield number, cells
 
 
-def _data_error(path: str, kind: FileKind, error: Exception) -> DataError:
+def _data_error(path: str, kind: FileKind, error: Exception) -> ValueError:
     """The error of a reader, with line and column as far as they can be found."""
-    for line, cells in _numbered_rows(path, kind):
-        fault = _fault_of_pairs(cells) if kind.format == "svmlight" else _fault_of_cells(cells, kind)
-        if fault:
-            return DataError(f"{path}, line {line}{fault}")
+    if kind.text is not None:
+        try:
+            for _ in kind.text.blocks():  # names a line with too few or too many cells
+                pass
+        except TableError as found:
+            return found
+    elif kind.format == "svmlight":
+        for line, cells in _numbered_rows(path, kind):
+            if fault := _fault_of_pairs(cells):
+                return DataError(f"{path}, line {line}{fault}")
     text = str(error) if path in str(error) else f"{path}: {error}"
     return DataError(text.replace("columns=[...]", "--ignore"))
-
-
-def _fault_of_cells(cells: list[str], kind: FileKind) -> str | None:
-    if len(cells) == len(kind.names):
-        return None
-    return (
-        f": {len(cells)} columns, but the first line has {len(kind.names)}. Every row needs one cell per column; "
-        "put text that holds the delimiter in double quotes."
-    )
 
 
 def _fault_of_pairs(cells: list[str]) -> str | None:
@@ -317,10 +309,7 @@ class Table:
         for columns in self.cells(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
             if n_rows is not None and self._n_read >= n_rows:
                 return
-            X = self.reader.encode(columns)
-            for text, count in self.reader.counts.items():
-                told = next((known for known in self.counts if known.startswith(text.split(" (such as ")[0])), text)
-                self.counts[told] += count
+            X = self.reader.encode(columns, self.counts)
             self._n_read += len(X)
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
@@ -498,7 +487,8 @@ def open_table(
             plain = numeric and not coded and all(_is_plain(first[name], impute) for name in features)
             plain = plain or numbers
             if options.impute:
-                reader = TableSchema(tuple(_without_indicator(one) for one in reader.columns), missing)
+                columns = (one if isinstance(one, Unused) else replace(one, indicator=False) for one in reader.columns)
+                reader = TableSchema(tuple(columns), missing)
             schema = None if plain else reader
             if schema is not None:
                 _tell_schema(options, console, path, schema)
@@ -596,45 +586,14 @@ def _target_column(
     """The target of a table to train on: by flag, by name, or by place."""
     if options.target is not None:
         return _column(path, kind.names, options.target, "--target")
-    by_name = [[name for name in kind.names if name.strip().lower() in usual] for usual in _TARGET_NAMES]
-    usual = next((names for names in by_name if len(names) == 1), None)
+    target, rival = find_target(first, kind.names, schema, header=kind.header)
     about = ""
-    if usual is not None:
-        target = usual[0]
-    else:
-        known = {column.name: column for column in schema.columns}
-        can_be = [name for name in kind.names if _can_be_target(known[name], first[name])] or list(kind.names)
-        target, others = can_be[-1], can_be[1:]
-        if len(can_be) > 1 and _holds_labels(known[can_be[0]], first[can_be[0]]) and kind.names[0] == can_be[0]:
-            quantities = all(is_quantity(known[name], first[name]) for name in others)
-            words = isinstance(known[can_be[0]], Category)
-            numeric = all(isinstance(known[name], Number) for name in others)
-            if quantities and len(others) >= 3 if kind.header else quantities or (words and numeric):
-                target = can_be[0]
-                about = f", the first, as it holds labels; --target {can_be[-1]} if it is the last"
-            elif is_quantity(known[target], first[target]):
-                about = f", the last; the first holds labels: --target {can_be[0]} if it is that"
+    if rival is not None and target == kind.names[0]:
+        about = f", the first, as it holds labels; --target {rival} if it is the last"
+    elif rival is not None:
+        about = f", the last; the first holds labels: --target {rival} if it is that"
     console.remark(f"target: column {target!r} of {path}{about} (choose another with --target)")
     return target
-
-
-def _can_be_target(column: Column, cells: Array) -> bool:
-    """Whether a column holds labels or quantities, and no dates, identifiers or texts."""
-    if isinstance(column, Category):
-        n_distinct = len(set(map(str, cells)))
-        return n_distinct <= max(2, 0.5 * len(cells))
-    return isinstance(column, Number)
-
-
-def is_quantity(column: Column, cells: Array) -> bool:
-    """Whether a column holds numbers that are no labels."""
-    return isinstance(column, Number) and is_regression(target_values(cells, decimal=column.decimal))
-
-
-def _holds_labels(column: Column, cells: Array) -> bool:
-    counts = Counter(str(cell) for cell in cells if not is_missing(cell))
-    repeated = len(counts) > 1 and min(counts.values()) > 1 and len(counts) <= 30
-    return repeated and isinstance(column, Category | Number) and not is_quantity(column, cells)
 
 
 def _is_plain(cells: Array, impute: bool) -> bool:
@@ -651,10 +610,6 @@ def _is_plain(cells: Array, impute: bool) -> bool:
 
 #: missing values that every reader of CSV files takes for such
 _EMPTY = frozenset({"", "NA", "NaN", "nan", "NULL", "null", "n/a", "N/A"})
-
-
-def _without_indicator(column: Column) -> Column:
-    return column if isinstance(column, Unused) else replace(column, indicator=False)
 
 
 def _tell_schema(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
@@ -708,38 +663,6 @@ def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
 
 
 # -- targets and rows --------------------------------------------------------------------------------------
-
-
-def as_labels(y: Array) -> Array:
-    """Targets as labels or numbers: whole numbers of a float file become int, truth values text, spaces go.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import as_labels
-    >>> as_labels(np.array([1.0, -1.0])).dtype.kind, as_labels(np.array([True, False])).tolist()
-    ('i', ['true', 'false'])
-    """
-    if y.dtype.kind == "b":
-        return np.where(y, "true", "false")
-    if y.dtype.kind == "f" and y.ndim == 1 and np.all(np.isfinite(y)) and np.all(y == np.round(y)):
-        return y.astype(np.int64) if np.all(np.abs(y) < 2**53) else y
-    if y.dtype.kind == "O":
-        y = np.where(missing(y), "", y)  # no label: an empty one
-    return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
-
-
-def missing_targets(y: Array) -> Array:
-    """Which targets are missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.cli.tables import missing_targets
-    >>> missing_targets(np.array(["yes", ""])).tolist()
-    [False, True]
-    """
-    return np.isin(np.char.lower(np.char.strip(y)), list(MISSING)) if y.dtype.kind in "US" else missing(y)
 
 
 def task_of(y: Array, given: str | None) -> str:

@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kompakt.data.checks import missing as lacks_target
+
 Array = np.ndarray
 
 #: cells that mean a missing value, in lower case
@@ -34,6 +36,11 @@ INDICATED = 0.01
 FEW_ROWS = 10
 #: whole numbers are classes while at most so many values differ, or so large a share of the rows
 FEW_CLASSES, CLASS_SHARE = 10, 0.05
+#: names that a target column often has, the surer ones first
+_TARGET_NAMES = (
+    ("target", "label", "labels", "class", "y"),
+    ("outcome", "response", "diagnosis", "species", "classes", "survived"),
+)
 OTHER = "other"
 _TOLD = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
@@ -151,6 +158,13 @@ def _text(cell: object) -> str:
     return str(cell).strip()
 
 
+def _count(counts: Counter[str], text: str, cells: Array) -> None:
+    """Count cells that training did not have, under a text with the first of them as an example."""
+    if len(cells):
+        text += " (such as "
+        counts[next((known for known in counts if known.startswith(text)), f"{text}{_text(cells[0])!r})")] += len(cells)
+
+
 @dataclass(frozen=True)
 class Number:
     """A column of numbers, taken as they are."""
@@ -169,10 +183,7 @@ class Number:
         values = np.full(len(cells), np.nan)
         values[~gaps] = _numbers(cells[~gaps], self.decimal)
         strange = np.isnan(values) & ~gaps
-        if strange.any():
-            counts[f"{self.name}: not a number, taken as missing (such as {_text(cells[strange][0])!r})"] += int(
-                strange.sum()
-            )
+        _count(counts, f"{self.name}: not a number, taken as missing", cells[strange])
         absent = np.isnan(values)
         values[absent] = self.fill
         return np.column_stack([values, absent]) if self.indicator else values[:, None]
@@ -204,11 +215,7 @@ class Category:
         codes = np.full(len(cells), place.get(self.fill, n_levels))
         codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
-        unknown = codes == n_levels
-        if unknown.any():
-            counts[f"{self.name}: other levels than training's (such as {_text(cells[unknown][0])!r})"] += int(
-                unknown.sum()
-            )
+        _count(counts, f"{self.name}: other levels than training's", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
     def describe(self) -> str:
@@ -238,10 +245,7 @@ class Date:
         seconds = np.full(len(cells), np.nan)
         seconds[~gaps] = seconds_of(cells[~gaps], self.form)
         strange = np.isnan(seconds) & ~gaps
-        if strange.any():
-            counts[f"{self.name}: not a date, taken as missing (such as {_text(cells[strange][0])!r})"] += int(
-                strange.sum()
-            )
+        _count(counts, f"{self.name}: not a date, taken as missing", cells[strange])
         absent = np.isnan(seconds)
         seconds[absent] = self.fill
         days = np.floor(seconds / _DAY)
@@ -516,7 +520,7 @@ class TableSchema:
     missing: tuple[str, ...] = ()
     shift: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
-    #: what the last tables contained that training did not, by description; not part of the schema
+    #: what the last table contained that training did not, by description; not part of the schema
     counts: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
     @classmethod
@@ -563,12 +567,14 @@ class TableSchema:
         """Names of the features that the columns become."""
         return [name for column in self.columns for name in column.features]
 
-    def encode(self, table: Any) -> Array:
+    def encode(self, table: Any, counts: Counter[str] | None = None) -> Array:
         """Features of a table's rows; columns are found by name, and others are passed over.
 
         Parameters
         ----------
         table : as for `infer`
+        counts : Counter, optional
+            What the table contains that training did not is added here; by default `counts` of the schema begin anew.
 
         Returns
         -------
@@ -584,8 +590,10 @@ class TableSchema:
             )
         n_rows = len(next(iter(cells.values()))) if cells else 0
         also = frozenset(self.missing)
-        self.counts.clear()
-        parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), self.counts) for column in used]
+        if counts is None:
+            counts = self.counts
+            counts.clear()
+        parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
         features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
         return (features - self.shift) / self.scale if self.scale else features
 
@@ -718,3 +726,96 @@ def is_regression(target: Array) -> bool:
         return False
     values = np.unique(target[np.isfinite(target)]) if target.dtype.kind == "f" else np.unique(target)
     return bool(np.any(values != np.round(values))) or len(values) > max(FEW_CLASSES, CLASS_SHARE * len(target))
+
+
+def as_labels(y: Array) -> Array:
+    """Targets as labels or numbers: whole numbers of a float file become int, truth values text, spaces go.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import as_labels
+    >>> as_labels(np.array([1.0, -1.0])).dtype.kind, as_labels(np.array([True, False])).tolist()
+    ('i', ['true', 'false'])
+    """
+    if y.dtype.kind == "b":
+        return np.where(y, "true", "false")
+    if y.dtype.kind == "f" and y.ndim == 1 and np.all(np.isfinite(y)) and np.all(y == np.round(y)):
+        return y.astype(np.int64) if np.all(np.abs(y) < 2**53) else y
+    if y.dtype.kind == "O":
+        y = np.where(lacks_target(y), "", y)  # no label: an empty one
+    return np.char.strip(y.astype(str)) if y.dtype.kind in "OUS" else y
+
+
+def missing_targets(y: Array) -> Array:
+    """Which targets are missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import missing_targets
+    >>> missing_targets(np.array(["yes", ""])).tolist()
+    [False, True]
+    """
+    return np.isin(np.char.lower(np.char.strip(y)), list(MISSING)) if y.dtype.kind in "US" else lacks_target(y)
+
+
+def find_target(
+    table: Mapping[str, Array], names: Sequence[str], schema: TableSchema, *, header: bool
+) -> tuple[str, str | None]:
+    """The column of a table that is most likely the target, and another one where there is doubt.
+
+    A column with a usual name; else the last that holds labels or quantities; the first where that holds labels and
+    the others do not.
+
+    Parameters
+    ----------
+    table : mapping of names to arrays of cells
+    names : sequence of str
+        The columns in their order.
+    schema : TableSchema
+        Of all columns.
+    header : bool
+        Whether the names are the table's own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.table import TableSchema, find_target
+    >>> table = {"kind": np.array(["a", "b", "a", "b"], dtype=object), "size": np.array([0.5, 1.5, 2.5, 4.0])}
+    >>> find_target(table, ["kind", "size"], TableSchema.infer(table), header=True)
+    ('size', 'kind')
+    """
+    by_name = [[name for name in names if name.strip().lower() in usual] for usual in _TARGET_NAMES]
+    if usual := next((found for found in by_name if len(found) == 1), None):
+        return usual[0], None
+    known = {column.name: column for column in schema.columns}
+    can_be = [name for name in names if _can_be_target(known[name], table[name])] or list(names)
+    first, last, others = can_be[0], can_be[-1], can_be[1:]
+    if others and first == names[0] and _holds_labels(known[first], table[first]):
+        quantities = all(_is_quantity(known[name], table[name]) for name in others)
+        words = isinstance(known[first], Category) and all(isinstance(known[name], Number) for name in others)
+        if quantities and len(others) >= 3 if header else quantities or words:
+            return first, last
+        if _is_quantity(known[last], table[last]):
+            return last, first
+    return last, None
+
+
+def _can_be_target(column: Column, cells: Array) -> bool:
+    """Whether a column holds labels or quantities, and no dates, identifiers or texts."""
+    if isinstance(column, Category):
+        n_distinct = len(set(map(str, cells)))
+        return n_distinct <= max(2, 0.5 * len(cells))
+    return isinstance(column, Number)
+
+
+def _is_quantity(column: Column, cells: Array) -> bool:
+    """Whether a column holds numbers that are no labels."""
+    return isinstance(column, Number) and is_regression(target_values(cells, decimal=column.decimal))
+
+
+def _holds_labels(column: Column, cells: Array) -> bool:
+    counts = Counter(str(cell) for cell in cells if not is_missing(cell))
+    repeated = len(counts) > 1 and min(counts.values()) > 1 and len(counts) <= 30
+    return repeated and isinstance(column, Category | Number) and not _is_quantity(column, cells)

@@ -386,8 +386,10 @@ class Graph:
                 values_int64s=[1] * len(missing), default_int64=0,
             )  # fmt: skip
             good = add("And", good, add("Equal", gap, self.constant(0, np.int64)))
-        # from here on every text has the form, so that each cut finds its separator
-        left = add("Where", good, texts, self._text(_written(column, column.first)))
+        # from here on every text has the form, so that each cut finds its separator; one more, were there no row
+        example = _written(column, column.first)
+        left = add("Where", good, texts, self._text(example))
+        left = add("Concat", left, self.constant(np.array([[example]], dtype=object), object), axis=0)
         read, offset = {}, number(0.0)
         for part, separator in parts[:-1]:
             read[part], left = self._cut(left, separator)
@@ -441,7 +443,9 @@ class Graph:
             )
         )
         length = plus(length, add("Mul", is_leap, flag(add("Equal", month, number(2.0)))))
-        good = add("And", good, add("LessOrEqual", day, length))
+        first, last = self.constant([0], np.int64), self.constant([-1], np.int64)
+        exists, seconds = (add("Slice", one, first, last) for one in (add("LessOrEqual", day, length), seconds))
+        good = add("And", good, exists)
         seconds = add("Where", good, seconds, number(column.fill))
 
         days = whole(seconds, 86_400.0)
