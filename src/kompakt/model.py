@@ -187,7 +187,7 @@ class Model:
         if self.storage is not None and not (
             self.storage.holds(self.basis, self.storage.basis_steps)
             and self.storage.holds(self.weights, self.storage.weight_steps)
-            and (self.storage.map_steps is None or self._map_is_stored(self.storage))
+            and (self.storage.map_steps is None or self._map_is_stored(self.storage, self.storage.map_steps))
         ):
             raise ValueError(
                 f"basis, weights or map are not multiples of the steps of their storage as {self.storage.dtype}; a "
@@ -198,11 +198,11 @@ class Model:
                 f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
             )
 
-    def _map_is_stored(self, storage: Storage) -> bool:
-        if self.input_map is None or np.shape(storage.map_steps) != (len(self.input_map),):
+    def _map_is_stored(self, storage: Storage, steps: Array) -> bool:
+        if self.input_map is None or steps.shape != (len(self.input_map),):
             return False
         levels = storage.small_map(self.input_map)
-        return bool(np.allclose(storage.values(levels.T, storage.map_steps).T, self.input_map, rtol=1e-5, atol=0.0))
+        return bool(np.allclose(storage.values(levels.T, steps).T, self.input_map, rtol=1e-5, atol=0.0))
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""

@@ -476,7 +476,9 @@ def _outputs(model: Model, rows: Any) -> Array:
 def plain_model(model: Model) -> Model:
     """The model for rows that are already shifted, scaled and mapped."""
     n_inputs = model.n_features if model.input_map is None else len(model.input_map)
-    fields = dict.fromkeys(("input_shift", "input_scale", "input_fill", "input_map", "schema", "storage"))
+    fields: dict[str, Any] = dict.fromkeys(
+        ("input_shift", "input_scale", "input_fill", "input_map", "schema", "storage")
+    )
     return replace(model, n_features=n_inputs, **fields)
 
 
