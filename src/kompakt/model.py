@@ -25,7 +25,7 @@ Array = np.ndarray
 KINDS = ("classifier", "regressor", "outlier")
 #: types of the small numbers of a rounded model, the smaller one first; the largest of each
 STORAGES = ("int8", "float16")
-LARGEST_LEVEL, _LARGEST_HALF = 127, 65504.0
+LARGEST_LEVEL, LARGEST_IN_MAP, _LARGEST_HALF = 127, 32767, 65504.0
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
@@ -45,6 +45,8 @@ class Storage:
         Step of every column of the basis.
     weight_steps : ndarray of shape (L,)
         Step of the weights of every output.
+    map_steps : ndarray of shape (r,), optional
+        Step of every row of a map of the inputs, which is whole numbers from -32767 to 32767 times it.
 
     Examples
     --------
@@ -59,11 +61,14 @@ class Storage:
     dtype: str
     basis_steps: Array
     weight_steps: Array
+    map_steps: Array | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in STORAGES:
             raise ValueError(f"storage must be one of {STORAGES}; got {self.dtype!r}.")
-        for name in ("basis_steps", "weight_steps"):
+        for name in ("basis_steps", "weight_steps", "map_steps"):
+            if getattr(self, name) is None:
+                continue
             steps = np.asarray(getattr(self, name)).astype(np.float32).astype(np.float64)  # what a file holds
             if steps.ndim != 1 or not np.all(np.isfinite(steps) & (steps > 0)):
                 raise ValueError(f"{name} must hold positive numbers of float32, one per column.")
@@ -75,6 +80,12 @@ class Storage:
         if self.dtype == "float16":
             return np.asarray(np.clip(small, -_LARGEST_HALF, _LARGEST_HALF), dtype=np.float16)
         return np.asarray(np.clip(np.rint(small), -LARGEST_LEVEL, LARGEST_LEVEL), dtype=np.int8)
+
+    def small_map(self, input_map: Array) -> Array:
+        """The whole numbers of a map."""
+        assert self.map_steps is not None
+        levels = np.rint(input_map / self.map_steps[:, None])
+        return np.asarray(np.clip(levels, -LARGEST_IN_MAP, LARGEST_IN_MAP), dtype=np.int16)
 
     def values(self, small: Array, steps: Array) -> Array:
         """What small numbers stand for."""
@@ -180,15 +191,22 @@ class Model:
         if self.storage is not None and not (
             self.storage.holds(self.basis, self.storage.basis_steps)
             and self.storage.holds(self.weights, self.storage.weight_steps)
+            and (self.storage.map_steps is None or self._map_is_stored(self.storage, self.storage.map_steps))
         ):
             raise ValueError(
-                f"basis and weights are not multiples of the steps of their storage as {self.storage.dtype}; a model "
-                "with other vectors or weights goes without storage, until compress rounds it."
+                f"basis, weights or map are not multiples of the steps of their storage as {self.storage.dtype}; a "
+                "model with other vectors or weights goes without storage, until compress rounds it."
             )
         if self.schema is not None and self.schema.n_features != self.n_features:
             raise ValueError(
                 f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
             )
+
+    def _map_is_stored(self, storage: Storage, steps: Array) -> bool:
+        if self.input_map is None or steps.shape != (len(self.input_map),):
+            return False
+        levels = storage.small_map(self.input_map)
+        return bool(np.allclose(storage.values(levels.T, steps).T, self.input_map, rtol=1e-5, atol=0.0))
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""

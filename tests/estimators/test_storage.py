@@ -63,6 +63,9 @@ def test_a_rounded_model_decides_alike_and_survives_its_file_to_the_bit(machines
     assert arrays["basis"] == (dtype, model.basis.shape)
     assert arrays["weights"] == (dtype, model.weights.shape)
     assert loaded.basis.dtype == np.float32
+    if model.input_map is not None:
+        assert arrays["input_map"] == ("int16", model.input_map.shape)
+        assert np.array_equal(loaded.input_map, model.input_map)
 
 
 def test_weights_found_again_are_better_than_rounding_alone(machines, digits, monkeypatch):
@@ -205,12 +208,15 @@ def test_damaged_files_of_rounded_models_are_refused(machines, digits, name, tmp
         ("int8", "basis", np.int8(-128)),
         ("float16", "basis", np.float16(np.inf)),
         ("float16", "weights", np.float16(np.nan)),
+        ("map", "input_map", np.int16(-32768)),
+        ("map", "input_map.steps", np.float32(0)),
     ],
 )
 def test_numbers_out_of_range_are_refused(machines, digits, dtype, array, value, tmp_path):
     from kompakt.io import container, schema
 
-    header, arrays = schema.encode(compress(machines["one width"], storage=dtype, X=digits[0], random_state=0))
+    machine, dtype = (machines["map"], "int8") if dtype == "map" else (machines["one width"], dtype)
+    header, arrays = schema.encode(compress(machine, storage=dtype, X=digits[0], random_state=0))
     arrays[array] = arrays[array].copy()
     arrays[array].flat[1] = value
     path = tmp_path / "rounded.kompakt"

@@ -38,7 +38,7 @@ from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_
 from kompakt.design import choose_block_rows
 from kompakt.kernels import RBF, Kernel, Linear
 from kompakt.linalg import factorise
-from kompakt.model import LARGEST_LEVEL, STORAGES, Model, Storage
+from kompakt.model import LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
 from kompakt.run import Run
 
 Array = np.ndarray
@@ -198,7 +198,16 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
+    given, map_steps = model, None
+    if (
+        plan.storage is not None and model.input_map is not None
+    ):  # in 16 bits, too fine to matter: rows are mapped by it
+        extent = np.max(np.abs(model.input_map), axis=1)
+        map_steps = (np.where(extent > 0, extent, 1.0) / LARGEST_IN_MAP).astype(np.float32).astype(np.float64)
+        levels = np.clip(np.rint(model.input_map / map_steps[:, None]), -LARGEST_IN_MAP, LARGEST_IN_MAP)
+        model = replace(model, input_map=levels * map_steps[:, None], storage=None)
     job = _Job(model, X, plan)
+    job.map_steps = map_steps
     steps: list[CompressionStep] = []
     began = time.monotonic()
     sizes = [model.n_basis_] if plan.sizes is None else plan.sizes
@@ -218,7 +227,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
                 smaller, match = same, rounded_match
                 break
-            stored = smaller
+            stored = replace(smaller, input_map=given.input_map)
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         step = replace(step, model=stored)
@@ -235,6 +244,7 @@ class _Job:
 
     def __init__(self, model: Model, X: Any, plan: Plan) -> None:
         self.original, self.kernel, self.plan = model, model.kernel, plan
+        self.map_steps: Array | None = None  # of a map that was rounded
         rows = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
         outputs = _outputs(model, rows)
@@ -346,7 +356,7 @@ class _Job:
         on_grid = vectors + origin - centre
         H = matching.normal_equations(self.kernel, on_grid)[0]
         steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype)
-        storage = replace(storage, weight_steps=steps)
+        storage = replace(storage, weight_steps=steps, map_steps=self.map_steps)
         fields: dict[str, Any] = {"weights": weights, "intercept": intercept}
         stored = replace(
             model, basis=vectors, offset=None, storage=storage, **fields,
@@ -466,9 +476,10 @@ def _outputs(model: Model, rows: Any) -> Array:
 def plain_model(model: Model) -> Model:
     """The model for rows that are already shifted, scaled and mapped."""
     n_inputs = model.n_features if model.input_map is None else len(model.input_map)
-    return replace(
-        model, input_shift=None, input_scale=None, input_fill=None, input_map=None, n_features=n_inputs, schema=None
+    fields: dict[str, Any] = dict.fromkeys(
+        ("input_shift", "input_scale", "input_fill", "input_map", "schema", "storage")
     )
+    return replace(model, n_features=n_inputs, **fields)
 
 
 def decision_margin(model: Model, outputs: Array) -> Array | None:

@@ -223,6 +223,8 @@ def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
         fields["basis"] = levels[1] + levels[2] * levels[0]
     if model.storage is not None:
         fields["weights"] = model.weights
+        if model.storage.map_steps is not None:
+            fields["input_map"] = model.input_map
     return replace(model, **fields)
 
 
@@ -258,13 +260,18 @@ def c_source(
     for key, values in optional.items():
         if values is not None:
             arrays[key], defined[key.upper()] = (real, values), 1
+    if model.storage is not None and model.storage.map_steps is not None:
+        assert model.input_map is not None
+        arrays["map"] = ("int16_t", model.storage.small_map(model.input_map))
+        arrays["map_step"], defined["MAP_STEPS"] = (real, model.storage.map_steps), 1
     if "_power(" in kernel:
         defined["POWER"] = 1
     if widths:
         arrays["widths"], defined["WIDTHS"] = (real, np.array(widths)), len(widths)
     if (voting := votes(model)) is not None:
         arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
-    data_bytes = sum((size if kind == real else 1) * values.size for kind, values in arrays.values())
+    sizes = {real: size, "int16_t": 2}
+    data_bytes = sum(sizes.get(kind, 1) * values.size for kind, values in arrays.values())
     mapped = 0 if model.input_map is None else r
     work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)

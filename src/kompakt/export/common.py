@@ -298,6 +298,8 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
     scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
     centre = model.offset
     if model.input_map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
+        if rounded is not None and np.any(scale != 1):
+            rounded = replace(rounded, map_steps=None)
         input_map, scale = _f8(model.input_map) / scale, np.ones(model.n_features)
         moved = shift.astype(np.float32).astype(np.float64) if single and rounded is None else shift
         basis, shift = basis - input_map @ (moved - shift), moved

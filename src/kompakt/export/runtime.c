@@ -49,6 +49,9 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
     for (j = 0; j < MACHINE_INPUTS; j++) {
         mapped[j] = 0;
         for (f = 0; f < MACHINE_FEATURES; f++) mapped[j] += machine_map[j * MACHINE_FEATURES + f] * u[f];
+#if defined(MACHINE_MAP_STEPS)
+        mapped[j] *= machine_map_step[j];
+#endif
     }
 #else
     const MACHINE_REAL *const mapped = u;

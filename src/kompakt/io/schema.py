@@ -24,7 +24,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, LARGEST_LEVEL, STORAGES, Model, Storage
+from kompakt.model import KINDS, LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -89,6 +89,9 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     if (storage := model.storage) is not None:
         for name, steps in (("basis", storage.basis_steps), ("weights", storage.weight_steps)):
             arrays[name], arrays[f"{name}.steps"] = storage.small(arrays[name], steps), steps.astype(np.float32)
+        if storage.map_steps is not None:
+            arrays["input_map.steps"] = storage.map_steps.astype(np.float32)
+            numbers["input_map"] = storage.small_map(numbers["input_map"])
 
     def parameter(value: Any, kind: str, name: str) -> Any:
         if kind != "widths" or not isinstance(value, np.ndarray):
@@ -259,12 +262,20 @@ def _rounded_numbers(arrays: Arrays, dtype: str) -> Storage:
         require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every column.")
         sound = np.all(np.isfinite(small)) if dtype == "float16" else np.all(small >= -LARGEST_LEVEL)
         require(sound, f"array {name!r} holds numbers that are no part of a rounded model.")
+    if "input_map.steps" in arrays:
+        of_map, levels = _take(arrays, "input_map.steps", "f"), arrays.get("input_map", np.empty(0))
+        fits = levels.ndim == 2 and of_map.dtype == np.float32 and of_map.shape == levels.shape[:1]
+        fits = fits and levels.dtype == np.int16 and bool(np.all(levels >= -LARGEST_IN_MAP))
+        require(fits, "the map of a rounded model needs whole numbers of 16 bits and a float32 step for every row.")
+        steps.append(of_map)
     try:
         storage = Storage(dtype, *steps)
     except ValueError as error:
         raise ModelFileError(str(error)) from None
     arrays["basis"] = storage.values(arrays["basis"], storage.basis_steps).astype(np.float32)
     arrays["weights"] = storage.values(arrays["weights"], storage.weight_steps)
+    if storage.map_steps is not None:
+        arrays["input_map"] = np.ascontiguousarray(storage.values(arrays["input_map"].T, storage.map_steps).T)
     return storage
 
 
