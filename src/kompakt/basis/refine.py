@@ -641,8 +641,8 @@ def _decay(kernel: Kernel, rows: ArrayRows) -> Array | None:
     """
     if not isinstance(kernel, MappedRBF) or kernel.rank != kernel.map.shape[1]:
         return None
-    beside: Array = (1.0 - np.eye(kernel.rank)).ravel()
-    return beside * kernel.rank / _map_unit(kernel, rows) ** 2
+    beside = (1.0 - np.eye(kernel.rank)).ravel()
+    return np.asarray(beside * kernel.rank / _map_unit(kernel, rows) ** 2)
 
 
 def with_metric(kernel: Kernel, learn: str | None, rows: ArrayRows, rank: int | None = None) -> Kernel:
