@@ -3,8 +3,8 @@
     python -m benchmarks.flagship.errors [--quick] [--fresh] [--only TEXT]
 
 C and the metric ("learn": one width, "ard": one per feature, None: up to a map) are chosen per set and size on a
-quarter of the training rows, never on test rows; for ijcnn1, covtype and MNIST they are fixed beforehand (`FIXED`).  Every figure is a median
-over seeds: 5, or 2 for covtype and MNIST.
+quarter of the training rows, never on test rows; for ijcnn1, covtype and MNIST they are fixed beforehand (`FIXED`).
+Every figure is a median over seeds: 5, or 2 for covtype and MNIST.
 """
 
 from __future__ import annotations
