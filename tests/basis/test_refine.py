@@ -72,6 +72,27 @@ def test_gradient_for_every_kernel(kernel):
     check_gradient(kernel, SquaredHinge(), 2, 2e-5)
 
 
+def test_entries_beside_the_diagonal_of_a_map_cost():
+    X, Y, weights = data(False)
+    spec = Spec(MappedRBF(np.diag([0.5, 0.6, 0.7])), SquaredHinge(), 2.0)
+    rows = ArrayRows(X, Y, weights)
+
+    def value(kernel, rows=rows, learn=True):
+        objective = RefinementObjective(rows, spec, learn_width=learn, tol=1e-11)
+        objective.value_and_gradient(spec.kernel, X[:4])
+        return objective.value_and_gradient(kernel, X[:4])[0]
+
+    oblique = MappedRBF(spec.kernel.map + 0.1 * np.eye(3)[::-1] * [1, 0, 1])
+    extra = value(oblique) - value(oblique, learn=False)
+    assert extra > 0
+    wider = MappedRBF(spec.kernel.map * 1.1)
+    assert value(wider) == pytest.approx(value(wider, learn=False), rel=1e-12)  # its diagonal is free
+    # a prior is worth as much for twice as many rows, and weights are repetitions
+    twice = ArrayRows(np.concatenate([X, X]), np.concatenate([Y, Y]), np.concatenate([weights, weights]))
+    half = ArrayRows(X, Y, 2.0 * weights)
+    assert value(oblique, twice) == pytest.approx(value(oblique, half), rel=1e-6)
+
+
 @pytest.mark.parametrize("kernel", [RBF(0.4), RBF(np.array([0.2, 0.5, 0.9]))], ids=["one width", "per feature"])
 @pytest.mark.parametrize("loss", CLASS_LOSSES + REGRESSION_LOSSES, ids=repr)
 def test_gradient_for_every_loss(kernel, loss):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,8 +157,8 @@ def test_onnx(rows, machine, tmp_path, dtype):
 def test_compressed(rows, machine):
     X, _ = rows
     for given in (X, None):
-        smaller = kompakt.compress(machine, n_basis=6, X=given, random_state=0)
-        assert smaller.n_basis_ == 6
+        smaller = kompakt.compress(machine, n_basis=9, X=given, random_state=0)
+        assert smaller.n_basis_ == 9
         assert np.mean(smaller.predict(X) == machine.predict(X)) > 0.8
 
 
@@ -206,6 +205,26 @@ def test_rank_of_the_map(rows, rank):
     plan = Plan(RandomSelector(), learn="full", rank=rank, refine=Refinement(30))
     machine = build(data, Spec(RBF(1 / 6), kompakt.losses.LeastSquares(), 10.0), 10, plan, Run())
     assert machine.spec.kernel.map.shape == (min(rank, 6), 6)
+
+
+@pytest.mark.parametrize("n", [90, 700])  # no rows held out, and folds
+def test_rank_by_the_spectrum(n):
+    X, y = oblique(n)
+    Xt, yt = oblique(1000, seed=1)
+    full, auto = (
+        CompactSVR(12, C=100.0, gamma="full", refine=Refinement(rank=rank), random_state=0).fit(X, y)
+        for rank in (None, "auto")
+    )
+    rank = len(auto.model_.input_map)
+    assert rank < 6 == len(full.model_.input_map)
+    assert auto.model_.basis.shape == (12, rank)
+    sparse_rows = CompactSVR(12, C=100.0, gamma="full", refine=Refinement(rank="auto"), random_state=0)
+    assert len(sparse_rows.fit(sparse.csr_matrix(X), y).model_.input_map) < 6
+    assert auto.score(Xt, yt) > full.score(Xt, yt) - 0.02
+    widths = CompactSVR(12, gamma="ard", refine=Refinement(5, rank="auto"), random_state=0).fit(X, y)
+    assert widths.kernel_.name == "rbf"  # there is no map whose rank could be less
+    with pytest.raises(ValueError, match="rank must be None, 'auto' or a whole number"):
+        Refinement(rank="few")
 
 
 def test_a_checkpoint_of_a_mapped_fit(rows, tmp_path, monkeypatch):
@@ -284,9 +303,14 @@ def test_time_is_kept(rows):
     assert time.monotonic() - began < 20.0
 
 
-def test_wide_rows_keep_one_width_per_feature_unless_asked():
-    plan = Plan(learn="grow")
-    assert [learn for learn, _ in plan.phases(10)] == ["each", "full"]
-    assert [learn for learn, _ in plan.phases(5000)] == ["each"]
-    assert [learn for learn, _ in replace(plan, rank=20).phases(5000)] == ["each", "full"]
-    assert [learn for learn, _ in plan.phases(10, watched=False)] == ["each"]
+def test_what_is_learned_depends_on_rows_and_features():
+    def learned(n_rows, n_features, rank=None, **told):
+        rows = ArrayRows(np.zeros((n_rows, n_features), dtype=np.float32), np.zeros((n_rows, 1)))
+        return [learn for learn, _ in Plan(learn="grow", rank=rank).phases(rows, **told)]
+
+    assert learned(999, 10) == ["each", "full"]
+    assert learned(1000, 10) == ["full"]
+    assert learned(1000, 20, rank=5) == ["full"]
+    assert learned(100, 5000) == ["each"]
+    assert learned(100, 5000, rank=20) == ["each", "full"]
+    assert learned(1000, 10, watched=False) == ["each"]

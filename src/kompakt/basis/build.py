@@ -43,6 +43,10 @@ _MANY_VALUES = 1 << 26
 _WIDE = 100
 #: shares of the variance that these may hold, and the rows on which they are compared
 _SHARES, _ROWS_FOR_RANK = (0.8, 0.9, 0.95), 10_000
+#: rows up to which a descent may take more iterations
+_MOST_ROWS_FOR_MORE = 20_000
+#: so many rows per entry are enough to learn a map from the beginning
+_ROWS_PER_ENTRY = 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,9 @@ class Plan:
     refine: bool = True
     learn: str | None = None  # what of the kernel moves: None, "one" width, "each", a "full" map, or "grow" to one
     rank: int | None = None  # of the map; None: the number of features
+    shorten: bool = False  # the rank of a learned map, as far as held-out rows allow
     refine_iter: int = 100
+    refine_more: bool = False  # twice as many where they cost little
     validation_fraction: float = 0.1
     tol: float = 1e-8
     max_iter: int = 200
@@ -62,15 +68,19 @@ class Plan:
         """When a solve of this fit stops."""
         return Settings(self.tol, self.max_iter, run)
 
-    def phases(self, n_features: int, *, watched: bool = True) -> list[tuple[str | None, float]]:
+    def phases(self, rows: Rows, *, watched: bool = True) -> list[tuple[str | None, float]]:
         """What refinement learns, one after the other, and the share of the iterations that each may take.
 
-        A map is grown from one width per feature once these have been learned, and kept only if it pays on held-out
-        rows; where nobody watches there are only the widths.
+        Where there are many rows for every entry of a map, it is learned from the beginning.  Where there are fewer, it
+        is grown from one width per feature once these have been learned, and kept only if it pays on held-out rows;
+        where nobody watches there are only the widths.
         """
         if self.learn != "grow":
             return [(self.learn, 1.0)]
+        n_features = rows.n_features
         wide = n_features > _MOST_FEATURES_TO_MAP and self.rank is None
+        if watched and rows.n_rows >= _ROWS_PER_ENTRY * n_features * min(n_features, self.rank or n_features):
+            return [("full", 1.0)]
         return [("each", 1.0)] if wide or not watched else [("each", 0.5), ("full", 1.0)]
 
 
@@ -168,7 +178,7 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
         return _by_folds(data, plain, plan, splits, run)
     if not splits:
         part = light(data.in_memory, spec, run)
-        learn = plan.phases(part.n_features, watched=False)[0][0]
+        learn = plan.phases(part, watched=False)[0][0]
         return Descent(refine(
             part,
             replace(spec, kernel=with_metric(spec.kernel, learn, part, plan.rank)),
@@ -187,7 +197,9 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
     watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
     curve: list[float] = []
     left = plan.refine_iter
-    for learn, share in plan.phases(part.n_features):
+    if plan.refine_more and part.n_rows <= _MOST_ROWS_FOR_MORE:
+        left *= 2
+    for learn, share in plan.phases(part):
         found = refine(
             part,
             replace(spec, kernel=with_metric(kernel, learn, part, plan.rank)),
@@ -287,7 +299,7 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
     curve: list[float] = []
     left = plan.refine_iter
     hurried = run.within(0.7)
-    for learn, share in plan.phases(rows.n_features):
+    for learn, share in plan.phases(rows):
         seen: list[list[dict[str, Any]]] = []
         for (part, other), point in zip(parts, points, strict=True):
             watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan), keep=True)
@@ -354,6 +366,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     moved = Machine(
         replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
     )
+    if plan.shorten and result.interrupted is None and not run.late:
+        moved = replace(moved, spec=_shortened(data, moved, plan, run))
     if result.interrupted is not None:
         return _as_it_stands(moved, result, result.interrupted, run, facts)
     start = None
@@ -375,6 +389,41 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
         return replace(plain, n_kernel_evals=evaluations)
     run.note("weights", n_basis=moved.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
     return replace(moved, solution=solution, n_kernel_evals=evaluations, unseen=found.unseen)
+
+
+def _shortened(data: Data, machine: Machine, plan: Plan, run: Run) -> Spec:
+    """The map without directions in which mapped inputs hardly differ.
+
+    Their principal directions are sorted by variance; the fewest are kept whose loss on held-out rows is, within one
+    standard error of the difference, no higher than with all.  Where no rows can be held out, those that hold all but
+    a thousandth of the variance.
+    """
+    spec, kernel, rows = machine.spec, machine.spec.kernel, data.in_memory
+    if not isinstance(kernel, MappedRBF):
+        return spec
+    mapped = kernel.mapped(rows.take(np.linspace(0, rows.n_rows - 1, min(rows.n_rows, 5000)).astype(np.intp)))
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(mapped, rowvar=False, dtype=np.float64)))
+    left_out = np.cumsum(np.maximum(variances, 0.0))  # ascending
+    left_out /= max(float(left_out[-1]), np.finfo(np.float64).tiny)
+    turned = directions[:, ::-1].T @ kernel.map
+    ranks = [kernel.rank - int(np.sum(left_out <= share)) for share in (0.2, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)]
+    train, held = hold_out(data, plan, run)
+    if train is None or held is None:
+        return replace(spec, kernel=MappedRBF(turned[: ranks[-1]]))
+    part, other = data.subset(train), data.subset(held)
+
+    def losses(spec: Spec) -> tuple[Array, Array]:
+        outputs = held_out(part, other, spec, machine.basis.vectors, plan, run).outputs
+        return row_losses(other.in_memory, spec.loss, outputs, classifier=data.classifier)
+
+    whole, weights = losses(spec)
+    for rank in sorted(set(ranks) - {kernel.rank}):
+        shorter = replace(spec, kernel=MappedRBF(turned[:rank]))
+        more = losses(shorter)[0] - whole
+        mean = float(np.average(more, weights=weights))
+        if mean <= np.sqrt(np.average((more - mean) ** 2, weights=weights) / len(more)):
+            return shorter
+    return spec
 
 
 def _patience(plan: Plan) -> int:

@@ -122,7 +122,7 @@ class _Split:
         self.taken += len(more)
         self.basis = np.concatenate([self.basis, more.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
-            learn = plan.phases(rows.n_features, watched=False)[0][0]
+            learn = plan.phases(rows, watched=False)[0][0]
             result = refine(
                 self.light,
                 replace(self.spec, kernel=with_metric(self.spec.kernel, learn, self.light, plan.rank)),

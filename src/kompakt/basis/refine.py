@@ -43,10 +43,13 @@ class Refinement:
 
     Parameters
     ----------
-    max_iter : int, default=100
-        Iterations of the descent at most.
-    rank : int, default=None
-        Rows of the linear map that ``gamma="full"`` learns; None takes as many as there are features.
+    max_iter : int, default=None
+        Iterations of the descent at most.  None takes 100, or 200 for 3,000 to 20,000 rows, where the loss of held-out
+        rows says soon enough when to stop.
+    rank : int or "auto", default=None
+        Rows of the linear map that ``gamma="full"`` learns; None takes as many as there are features.  "auto" learns
+        these and then leaves out directions of the mapped inputs, as many as held-out rows do not miss, which makes
+        the model smaller and faster.
 
     Examples
     --------
@@ -55,11 +58,16 @@ class Refinement:
     30
     """
 
-    max_iter: int = 100
-    rank: int | None = None
+    max_iter: int | None = None
+    rank: int | str | None = None
 
     def __post_init__(self) -> None:
-        require_counts(self, "max_iter", "rank")
+        require_counts(self, "max_iter")
+        if isinstance(self.rank, str):
+            if self.rank != "auto":
+                raise ValueError(f"rank must be None, 'auto' or a whole number of at least 1; got {self.rank!r}.")
+        else:
+            require_counts(self, "rank")
 
 
 class Replay:
@@ -152,7 +160,8 @@ class Watch:
     classifier : bool
         Whether targets of zero take no part.
     patience : int
-        Iterations without a lower loss after which a descent ends.
+        Iterations without a lower loss after which a descent ends.  One that only the best point is kept of ends when
+        the last half of its iterations, and at least so many, have lowered the loss by less than a hundredth.
     keep : bool
         Whether every point is kept, or only the best one.
     """
@@ -182,7 +191,10 @@ class Watch:
         seen.append({"loss": loss, "own": own})
         if self.keep or better:
             seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
-        return not better and len(seen) - 1 - best >= self.patience
+        if self.keep:
+            return not better and len(seen) - 1 - best >= self.patience
+        before = seen[: -max(self.patience, (len(seen) - 1) // 2)]
+        return bool(before) and seen[best_seen(seen)]["loss"] > 0.99 * before[best_seen(before)]["loss"]
 
 
 def outgrown(seen: list[dict[str, Any]]) -> bool:
@@ -261,6 +273,8 @@ _MANY_ROWS = 2500
 class RefinementObjective(Objective):
     """Value and gradient of the eliminated objective J(Z, theta) = min over the weights.
 
+    A square map also pays for its entries beside the diagonal (`_decay`).
+
     Parameters
     ----------
     rows : ArrayRows
@@ -294,6 +308,8 @@ class RefinementObjective(Objective):
         self._outputs: Array | None = None  # and its outputs on the rows
         self._K: Array | None = None
         self._Phi: Array | None = None
+        self._decay = _decay(self.kernel, rows) if learn_width else None
+        self._level: float | None = None  # of the objective per row, at the first point
 
     @property
     def last_weights(self) -> tuple[Array, Array]:
@@ -304,11 +320,11 @@ class RefinementObjective(Objective):
     @property
     def carried(self) -> tuple[Any, ...]:
         """What an evaluation leaves behind: the start of the next solve, and the counts."""
-        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level
 
     @carried.setter
     def carried(self, values: tuple[Any, ...]) -> None:
-        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last = values
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level = values
         self._outputs = None
 
     def compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
@@ -408,7 +424,13 @@ class RefinementObjective(Objective):
         # 1/2 beta' K_cc beta: each vector is both a row and a column, so twice the gradient with weights beta beta'/2
         Z = Z.astype(np.float64)
         own_basis, own_theta = kernel.gradients(Z, Z, gram, beta @ beta.T)
-        return float(np.sum(solution.objective)), d_basis + own_basis, d_theta + 0.5 * own_theta
+        value, d_theta = float(np.sum(solution.objective)), d_theta + 0.5 * own_theta
+        if self._decay is not None:
+            if self._level is None:
+                self._level = value * max(1, self.rows.weight_columns) / self.rows.mass
+            penalty = self._level * self._decay * kernel.theta
+            value, d_theta = value + 0.5 * float(penalty @ kernel.theta), d_theta + penalty
+        return value, d_basis + own_basis, d_theta
 
 
 def smooth(loss: Loss, rows: ArrayRows) -> Loss:
@@ -651,6 +673,18 @@ def _map_unit(kernel: MappedRBF, rows: ArrayRows) -> Array:
         return np.ones(kernel.map.size)
     unit = np.sqrt(share / np.where(variance > 0, variance, np.max(variance)))
     return np.tile(unit, kernel.rank)
+
+
+def _decay(kernel: Kernel, rows: ArrayRows) -> Array | None:
+    """How strongly every entry of a square map beside its diagonal is drawn to zero, in objectives per row.
+
+    That is a normal prior: with a d-th of the square of their unit as the variance of the entries, those of a row are
+    together as large as the one on the diagonal.  A map that the rows do not speak for stays one width per feature.
+    """
+    if not isinstance(kernel, MappedRBF) or kernel.rank != kernel.map.shape[1]:
+        return None
+    beside = (1.0 - np.eye(kernel.rank)).ravel()
+    return np.asarray(beside * kernel.rank / _map_unit(kernel, rows) ** 2)
 
 
 def with_metric(kernel: Kernel, learn: str | None, rows: ArrayRows, rank: int | None = None) -> Kernel:

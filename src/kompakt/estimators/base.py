@@ -233,11 +233,14 @@ class KernelMachine(Predictor):
 
     def _plan(self, data: Data, run: Run) -> Plan:
         refine = getattr(self, "refine", False)
+        iterations = refine.max_iter if isinstance(refine, Refinement) else None
         return Plan(
             refine=bool(refine),
             learn=learned_widths(self),
-            rank=refine.rank if isinstance(refine, Refinement) else None,
-            refine_iter=int((refine if isinstance(refine, Refinement) else Refinement()).max_iter),
+            rank=refine.rank if isinstance(refine, Refinement) and not isinstance(refine.rank, str) else None,
+            shorten=isinstance(refine, Refinement) and refine.rank == "auto",
+            refine_iter=100 if iterations is None else int(iterations),
+            refine_more=iterations is None,
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
