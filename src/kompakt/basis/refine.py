@@ -2,7 +2,7 @@
 
 The weights are eliminated (variable projection): at every point they are the exact solution for the current basis, so
 by the envelope theorem the gradient with respect to the basis is the partial one.  That reaches a given objective in
-a fraction of the time of descending on everything together.  The descent is SciPy's L-BFGS on coordinates in units of
+a fraction of the time of descending on everything together.  The descent is L-BFGS on coordinates in units of
 the kernel's own width and of what a move changes, first on a sample of the rows that grows, then on all rows the budget
 allows.  A `Watch` looks at held-out rows after every iteration, since the weights are at hand, and says which point was
 the best there.
@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
 
+from kompakt.basis.lbfgs import minimise_lbfgs
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
@@ -30,6 +30,7 @@ from kompakt.losses import LeastSquares, Loss, PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.kinks import Rounded
+from kompakt.solve.newton import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
 from kompakt.validation import require_counts
@@ -155,11 +156,23 @@ class Watch:
         Iterations without a lower loss after which a descent ends.
     keep : bool
         Whether every point is kept, or only the best one.
+    others : list of list of float, optional
+        Losses along the descents of other folds: the mean of all folds is then what is looked at, and the patience is
+        longer by as many iterations as the lowest mean took.
     """
 
-    def __init__(self, rows: ArrayRows, spec: Spec, *, classifier: bool, patience: int, keep: bool = False) -> None:
+    def __init__(
+        self,
+        rows: ArrayRows,
+        spec: Spec,
+        *,
+        classifier: bool,
+        patience: int,
+        keep: bool = False,
+        others: list[list[float]] | None = None,
+    ) -> None:
         self.rows, self.loss, self.classifier = rows, spec.loss, classifier
-        self.patience, self.keep = patience, keep
+        self.patience, self.keep, self.others = patience, keep, others
 
     def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
         """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
@@ -176,12 +189,21 @@ class Watch:
         seen.append({"loss": loss})
         if self.keep or better:
             seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
-        return not better and len(seen) - 1 - best >= self.patience
+        if self.others is None:
+            return not better and len(seen) - 1 - best >= self.patience
+        best = int(np.argmin(mean_curve([*self.others, [point["loss"] for point in seen]])[: len(seen)]))
+        return len(seen) - 1 - best >= self.patience + best
 
 
 def best_seen(seen: list[dict[str, Any]]) -> int:
     """The number of the point with the lowest loss, the first of equals; 0 where nothing was seen."""
     return int(np.argmin([point["loss"] for point in seen])) if seen else 0
+
+
+def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> Array:
+    """The mean of losses along several descents; one that ended early stays where it ended."""
+    length = max(map(len, curves))
+    return np.average([own + [own[-1]] * (length - len(own)) for own in curves], axis=0, weights=weights)
 
 
 def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
@@ -329,11 +351,13 @@ class RefinementObjective(Objective):
         """Exact weights of a basis from its features on the rows and the factor of its kernel matrix."""
         m = Phi.shape[1]
         design = FeatureDesign(Phi, self._targets, self.rows.weights, block_rows=choose_block_rows(m))
-        start = None
+        problem, start, outputs = Problem.of(design, self.spec), None, self._outputs
         if self._outputs is None and self._weights is not None and len(self._weights) == m:
             assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
-        solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
+        elif outputs is None and is_small(problem):
+            outputs = np.zeros(self._targets.shape, dtype=self._margins)
+        solution = solve(problem, start, self.settings, outputs)
         weights = inverse @ solution.coordinates[:-1]
         self._weights, self._intercept = weights, solution.intercept
         return replace(solution, weights=weights, jitter=factor.jitter)
@@ -351,6 +375,8 @@ class RefinementObjective(Objective):
             return super().lengths(kernel, Z)
         _, K, Phi, factor, inverse = self.compute(kernel, Z)
         solution = self.solve_weights(Phi, factor, inverse)
+        for block in blocks(self.rows, choose_block_rows(max(Z.shape)), (0, self.rows.n_rows)):
+            self._outputs_of(Phi, solution.coordinates, block)  # the descent begins at this point
         change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
         outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
         of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
@@ -500,7 +526,9 @@ def descend(
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
-        return (kernel.with_theta(x[basis.size :] * theta_unit) if objective.learn_width else kernel), Z
+        if not objective.learn_width:
+            return kernel, Z
+        return kernel.with_theta((theta + room * np.tanh(x[basis.size :] / room)) * theta_unit), Z
 
     def function(x: Array) -> tuple[float, Array]:
         if values and run.late:
@@ -511,7 +539,10 @@ def descend(
         if known is None:
             value, d_basis, d_theta = objective.value_and_gradient(*split(x))
             gradient = (d_basis * unit).ravel()
-            known = value, np.concatenate([gradient, d_theta * theta_unit]) if objective.learn_width else gradient
+            if objective.learn_width:
+                d_theta = d_theta * theta_unit * (1.0 - np.tanh(x[basis.size :] / room) ** 2)
+                gradient = np.concatenate([gradient, d_theta])
+            known = value, gradient
             replay.add(x, *known)
         value = known[0]
         values.append(value)
@@ -528,8 +559,7 @@ def descend(
                 look(x)
         return known
 
-    free = np.full(basis.size, np.inf)  # the vectors may go anywhere
-    start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
+    start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), np.zeros(len(theta))])
     steps = 0
     kept: tuple[Array, Array] | None = None
 
@@ -542,16 +572,7 @@ def descend(
             raise _OutOfTime  # a callback of the user asks to stop
 
     try:
-        result = minimize(
-            function,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(np.append(-free, theta - room), np.append(free, theta + room)),
-            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
-            callback=count,
-        )
-        steps = int(result.nit)
+        steps = minimise_lbfgs(function, start, max_iter=max_iter, callback=count)
     except _WatchStops:
         pass
     except (_OutOfTime, _Overflow):
