@@ -147,7 +147,7 @@ def tune_compact(
 
     # a very large C makes every descent slow, and its end worse
     rows = [row for row in trials if not plan.refine or row.params["C"] <= _LARGEST_COST]
-    best = min(rows, key=lambda row: row.error)
+    best = lowest_plain = min(rows, key=lambda row: row.error)
     few = data.rows.n_rows <= _PLAIN_DECIDE
     if data.classifier and few and n_basis is not None:
         # shares of wrong rows are coarse: the least C that is as good, unless a smaller model will want a larger one
@@ -161,7 +161,7 @@ def tune_compact(
     if plan.refine and trials.stopped != "deadline":
         near = [best.params | {"C": best.params["C"] * factor} for factor in (1.0, 0.1)]
         usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
-        settings = [near[0], usual[0]] if few else [near[1], usual[0], near[0], usual[1]]
+        settings = [near[0], usual[0], lowest_plain.params] if few else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
         folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.test_weights) for fold in folds)
