@@ -29,10 +29,10 @@ class Factor:
         """R^-1, upper triangular."""
         if not len(self.R):
             return self.R
-        inverse, info = lapack.dtrtri(np.asfortranarray(self.R))
+        inverse, info = lapack.dtrtri(self.R)
         if info:
             raise LinAlgError("the triangular factor is singular.")
-        return np.triu(inverse)
+        return np.asarray(inverse)
 
 
 #: from this size on a factorisation is worth a copy that lets other threads run; SciPy's routine holds them up

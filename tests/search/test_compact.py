@@ -164,3 +164,12 @@ def test_two_targets_and_sparse_rows_are_searched():
     matrix = np.exp(-0.2 * np.sum((X[:, None] - X[None]) ** 2, axis=2))
     precomputed = CompactSVC(20, kernel="precomputed", tune=True, refine=False, random_state=0).fit(matrix, RINGS)
     assert precomputed.score(matrix, RINGS) > 0.85
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_of_settings_that_are_as_good_the_least_cost_is_taken(seed):
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((200, 4))
+    noisy = inputs[:, 0] + 1.5 * rng.standard_normal(200) > 0
+    machine = CompactSVC(10, tune=True, refine=False, random_state=0).fit(inputs, noisy)
+    assert machine.C_ <= 1.0

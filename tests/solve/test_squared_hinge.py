@@ -10,9 +10,9 @@ from scipy.linalg import cholesky
 from sklearn.svm import SVC, LinearSVC
 
 from kompakt.data import ArrayRows
-from kompakt.design import Design
+from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
-from kompakt.losses import SquaredHinge
+from kompakt.losses import Huber, LeastSquares, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, newton, solve
@@ -301,3 +301,23 @@ def test_exact_step_finds_the_root_of_a_piecewise_linear_slope(root):
 
     assert_allclose(exact_step(slope), root, rtol=1e-10)
     assert exact_step(lambda t: (1.0, 1.0)) == 0.0
+
+
+@pytest.mark.parametrize("intercept", ["none", "free", "penalised"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("C", [0.1, 1e4])
+@pytest.mark.parametrize("loss", [SquaredHinge(), LeastSquares(), Huber(0.3)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("near", ["zero", "near", "wild"])
+def test_starting_from_outputs_ends_at_the_same_minimum(loss, C, weighted, intercept, near):
+    rng = np.random.default_rng(1)
+    Phi = rng.standard_normal((200, 12))
+    y = np.where(Phi[:, :2] + 0.5 * rng.standard_normal((200, 2)) > 0.3, 1.0, -1.0)
+    design = FeatureDesign(Phi, y, rng.uniform(0.5, 2.0, 200) if weighted else None)
+    problem = Problem(design, loss, C, intercept != "none", intercept == "penalised")
+    expected = solve(problem)
+    f = design.matvec(expected.coordinates[:-1]) + expected.intercept
+    outputs = {"zero": 0.0 * f, "near": f + 0.1 * rng.standard_normal(f.shape), "wild": 100.0 * y}[near]
+    found = solve(problem, None, Settings(1e-10), outputs)
+    assert_allclose(found.objective, expected.objective, rtol=1e-9)
+    assert_allclose(found.coordinates, expected.coordinates, atol=1e-6)
+    assert found.converged

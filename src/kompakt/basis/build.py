@@ -18,7 +18,16 @@ import numpy as np
 
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import Refined, Watch, best_seen, principal_map, refine, row_losses, with_metric
+from kompakt.basis.refine import (
+    Refined,
+    Watch,
+    best_seen,
+    mean_curve,
+    principal_map,
+    refine,
+    row_losses,
+    with_metric,
+)
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
@@ -35,6 +44,8 @@ logger = logging.getLogger("kompakt")
 _LEAST_ROWS_TO_HOLD_OUT = 100
 #: below so many rows one part held out is noise: so many folds are used
 _FOLDS = ((200, 5), (3000, 3))
+#: in folds, a descent ends so many iterations after twice those that the lowest mean of their losses took
+_FOLD_PATIENCE = 5
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
 #: values of rows and vectors above which the weights of a start that will be refined come from a sample
@@ -301,26 +312,26 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
     hurried = run.within(0.7)
     for learn, share in plan.phases(rows):
         seen: list[list[dict[str, Any]]] = []
+        losses: list[list[float]] = []
+        most = max(1, int(share * left))
         for (part, other), point in zip(parts, points, strict=True):
-            watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan), keep=True)
+            watch = Watch(other, spec, classifier=data.classifier, patience=_FOLD_PATIENCE, others=losses.copy())
             found = refine(
                 part,
                 replace(spec, kernel=with_metric(point["kernel"], learn, whole, plan.rank)),
                 point["basis"],
                 hurried,
                 learn_width=learn is not None,
-                max_iter=max(1, int(share * left)),
+                max_iter=most,
                 watch=watch,
             )
             total.n_kernel_evals += found.n_kernel_evals
             seen.append(found.seen)
+            losses.append([point["loss"] for point in found.seen])
             if found.interrupted is not None:
                 total.interrupted = True
                 return total
-        # a fold that ended early stays where it ended
-        length = max(map(len, seen))
-        losses = [[point["loss"] for point in own] + [own[-1]["loss"]] * (length - len(own)) for own in seen]
-        means = np.average(losses, axis=0, weights=[len(held) for _, held in splits])
+        means = mean_curve(losses, [len(held) for _, held in splits])
         best = int(np.argmin(means))
         curve += means[1:].tolist() if curve else means.tolist()
         if best > 0:
@@ -340,8 +351,8 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
             total.facts["metric"] = learn
         if left < 1 or run.late or (total.result is not None and total.result.interrupted is not None):
             break
-        if 2 * best < length - 1:  # overfitted before half of the way: more parameters would do so sooner
-            break
+        if best < len(means) - 1 and 2 * best < most:
+            break  # overfitted before half of the way: more parameters would do so sooner
     total.facts |= {"validation_before": curve[0], "validation": min(curve), "validation_curve": curve}
     if total.result is not None:
         index = np.concatenate([held for _, held in splits])

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
@@ -30,6 +30,7 @@ from kompakt.losses import LeastSquares, Loss, PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.kinks import Rounded
+from kompakt.solve.newton import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
 from kompakt.validation import require_counts
@@ -160,15 +161,24 @@ class Watch:
     classifier : bool
         Whether targets of zero take no part.
     patience : int
-        Iterations without a lower loss after which a descent ends.  One that only the best point is kept of ends when
-        the last half of its iterations, and at least so many, have lowered the loss by less than a hundredth.
-    keep : bool
-        Whether every point is kept, or only the best one.
+        A descent ends when the last half of its iterations, and at least so many, have lowered the loss by less than a
+        hundredth.
+    others : list of list of float, optional
+        Losses along the descents of other folds.  Then the mean of all folds is looked at, a descent ends so many
+        iterations after twice those that the lowest mean took, and every point is kept, not only the best one.
     """
 
-    def __init__(self, rows: ArrayRows, spec: Spec, *, classifier: bool, patience: int, keep: bool = False) -> None:
+    def __init__(
+        self,
+        rows: ArrayRows,
+        spec: Spec,
+        *,
+        classifier: bool,
+        patience: int,
+        others: list[list[float]] | None = None,
+    ) -> None:
         self.rows, self.loss, self.classifier = rows, spec.loss, classifier
-        self.patience, self.keep = patience, keep
+        self.patience, self.others = patience, others
 
     def look(
         self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array], own: float
@@ -185,14 +195,15 @@ class Watch:
         loss = loss if np.isfinite(loss) else np.inf
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
-        if not self.keep and better and seen:
+        if self.others is None and better and seen:
             # its arrays are not needed any more
             seen[best] = {name: seen[best][name] for name in ("loss", "own")}
         seen.append({"loss": loss, "own": own})
-        if self.keep or better:
+        if self.others is not None or better:
             seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
-        if self.keep:
-            return not better and len(seen) - 1 - best >= self.patience
+        if self.others is not None:
+            best = int(np.argmin(mean_curve([*self.others, [point["loss"] for point in seen]])[: len(seen)]))
+            return len(seen) - 1 - best >= self.patience + best
         before = seen[: -max(self.patience, (len(seen) - 1) // 2)]
         return bool(before) and seen[best_seen(seen)]["loss"] > 0.99 * before[best_seen(before)]["loss"]
 
@@ -208,6 +219,12 @@ def outgrown(seen: list[dict[str, Any]]) -> bool:
 def best_seen(seen: list[dict[str, Any]]) -> int:
     """The number of the point with the lowest loss, the first of equals; 0 where nothing was seen."""
     return int(np.argmin([point["loss"] for point in seen])) if seen else 0
+
+
+def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> Array:
+    """The mean of losses along several descents; one that ended early stays where it ended."""
+    length = max(map(len, curves))
+    return np.average([own + [own[-1]] * (length - len(own)) for own in curves], axis=0, weights=weights)
 
 
 def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
@@ -370,11 +387,13 @@ class RefinementObjective(Objective):
         """Exact weights of a basis from its features on the rows and the factor of its kernel matrix."""
         m = Phi.shape[1]
         design = FeatureDesign(Phi, self._targets, self.rows.weights, block_rows=choose_block_rows(m))
-        start = None
+        problem, start, outputs = Problem.of(design, self.spec), None, self._outputs
         if self._outputs is None and self._weights is not None and len(self._weights) == m:
             assert self._intercept is not None
             start = np.concatenate([np.triu(factor.R) @ self._weights, self._intercept[None]])
-        solution = solve(Problem.of(design, self.spec), start, self.settings, self._outputs)
+        elif outputs is None and is_small(problem):
+            outputs = np.zeros(self._targets.shape, dtype=self._margins)
+        solution = solve(problem, start, self.settings, outputs)
         weights = inverse @ solution.coordinates[:-1]
         self._weights, self._intercept = weights, solution.intercept
         return replace(solution, weights=weights, jitter=factor.jitter)
@@ -392,6 +411,8 @@ class RefinementObjective(Objective):
             return super().lengths(kernel, Z)
         _, K, Phi, factor, inverse = self.compute(kernel, Z)
         solution = self.solve_weights(Phi, factor, inverse)
+        for block in blocks(self.rows, choose_block_rows(max(Z.shape)), (0, self.rows.n_rows)):
+            self._outputs_of(Phi, solution.coordinates, block)  # the descent begins at this point
         change = np.sum(solution.weights**2, axis=1) * np.einsum("ij,ij->j", K, K, dtype=np.float64)
         outputs = np.dot(K, solution.weights.astype(K.dtype)).astype(np.float64)
         of_theta = float(np.vdot(outputs, outputs)) / np.size(getattr(kernel, "gamma", 1.0))
@@ -564,7 +585,9 @@ def descend(
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
-        return (kernel.with_theta(x[basis.size :] * theta_unit) if objective.learn_width else kernel), Z
+        if not objective.learn_width:
+            return kernel, Z
+        return kernel.with_theta((theta + room * np.tanh(x[basis.size :] / room)) * theta_unit), Z
 
     def function(x: Array) -> tuple[float, Array]:
         if values and run.late:
@@ -575,7 +598,10 @@ def descend(
         if known is None:
             value, d_basis, d_theta = objective.value_and_gradient(*split(x))
             gradient = (d_basis * unit).ravel()
-            known = value, np.concatenate([gradient, d_theta * theta_unit]) if objective.learn_width else gradient
+            if objective.learn_width:
+                d_theta = d_theta * theta_unit * (1.0 - np.tanh(x[basis.size :] / room) ** 2)
+                gradient = np.concatenate([gradient, d_theta])
+            known = value, gradient
             replay.add(x, *known)
         value = known[0]
         values.append(value)
@@ -592,8 +618,7 @@ def descend(
                 look(x)
         return known
 
-    free = np.full(basis.size, np.inf)  # the vectors may go anywhere
-    start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), theta])
+    start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), np.zeros(len(theta))])
     steps = 0
     kept: tuple[Array, Array] | None = None
 
@@ -606,16 +631,9 @@ def descend(
             raise _OutOfTime  # a callback of the user asks to stop
 
     try:
-        result = minimize(
-            function,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=Bounds(np.append(-free, theta - room), np.append(free, theta + room)),
-            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9},
-            callback=count,
-        )
-        steps = int(result.nit)
+        # without bounds, which would take longer than the functions of small problems
+        options = {"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9}
+        steps = int(minimize(function, start, jac=True, method="L-BFGS-B", options=options, callback=count).nit)
     except _WatchStops:
         pass
     except (_OutOfTime, _Overflow):

@@ -30,15 +30,16 @@ def stream_of(data: Data, plan: GrowthPlan) -> CandidateStream:
     return CandidateStream.of(hash_rows(data.in_memory.X, plan.run.key), plan.run.key)
 
 
-def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> list[float]:
-    """Weighted share of the held-out rows that outputs (n, L) get wrong, and their mean loss."""
+def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> Array:
+    """Weighted share of the held-out rows that outputs (..., n, L) get wrong, and their mean loss, (2, ...)."""
     held, targets, labels = split[1], data.rows.targets, data.labels
     assert targets is not None
     assert labels is not None
-    wrong = spec.decode(outputs[held]) != labels[held]
-    losses = np.sum(spec.loss.value(targets[held], outputs[held]), axis=1)
+    outputs = outputs[..., held, :]
+    wrong = spec.decode(outputs.reshape(-1, outputs.shape[-1])).reshape(outputs.shape[:-1]) != labels[held]
+    losses = np.sum(spec.loss.value(targets[held], outputs), axis=-1)
     weights = row_weights(data.in_memory)[held]
-    return [float(np.average(wrong, weights=weights)), float(np.average(losses, weights=weights))]
+    return np.stack([np.average(rows, axis=-1, weights=weights) for rows in (wrong, losses)])
 
 
 def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) -> Array:
@@ -60,7 +61,7 @@ def fold_errors(
     machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, run.memory_budget)
 
     def measure(machine: GrowingMachine) -> dict[str, float]:
-        return dict(zip(("error", "loss"), _held_out(data, spec, machine.f.T, split), strict=True))
+        return dict(zip(("error", "loss"), _held_out(data, spec, machine.f.T, split).tolist(), strict=True))
 
     plan = replace(plan, shrinking=False, run=run)
     records = Growth(machine, stream.within(np.sort(split[0])), plan, measure).grow()
@@ -112,13 +113,14 @@ def tune_grid(
         columns = shared.columns(kernel, float(plus_one))
         if simple and isinstance(columns, MatrixColumns):
             outputs = grow_batch(data, spec, plan, splits, stream, columns.matrix, C_grid)
-            errors = np.full((len(C_grid), len(splits), 2, plan.n_basis), np.inf)
-            for size, C, fold in np.argwhere(~np.isnan(outputs[..., 0])):
-                errors[C, fold, :, size] = _held_out(data, spec, outputs[size, C, fold, :, None], splits[fold])
+            grown = ~np.isnan(outputs[..., 0])  # (d_max, nC, F)
+            outputs = np.where(grown[..., None], outputs, 0.0)[..., None]
+            found = [_held_out(data, spec, outputs[:, :, k], split) for k, split in enumerate(splits)]
+            errors = np.where(grown.transpose(1, 2, 0)[:, :, None], np.stack(found).transpose(3, 0, 1, 2), np.inf)
         else:
             points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
-            found = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
-            errors = np.stack(list(found)).reshape(len(C_grid), len(splits), 2, -1)
+            of_points = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
+            errors = np.stack(list(of_points)).reshape(len(C_grid), len(splits), 2, -1)
         return np.moveaxis(_pooled(data.in_memory, splits, errors, axis=1), 1, 0)
 
     both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))

@@ -43,8 +43,8 @@ from kompakt.validation import AutoSize, holdout, shuffled_folds
 
 logger = logging.getLogger("kompakt")
 
-#: the largest size that n_basis="auto" looks at, and the size that a search without a given size uses
-_LARGEST_AUTO, _SIZE_TO_TUNE = 256, 100
+#: the largest size that n_basis="auto" looks at
+_LARGEST_AUTO = 256
 #: beyond so many rows one held-out part is as good as folds
 _MOST_ROWS_FOR_FOLDS = 20_000
 
@@ -123,9 +123,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
                 loss = replace(loss, epsilon=setting["epsilon"])  # type: ignore[type-var]
             return replace(spec, kernel=kernel_of(setting["gamma"]), loss=loss, C=setting["C"])
 
-        size = _SIZE_TO_TUNE if fit.n_basis is None else fit.n_basis
         width = float(gamma) if has_width else None
-        found = tune_compact(data, spec_of, width, epsilons, size, fit.plan, self._splits(fit), fit.run)
+        found = tune_compact(data, spec_of, width, epsilons, fit.n_basis, fit.plan, self._splits(fit), fit.run)
         best = found.trials.best.params
         fit.spec = spec_of(best)
         fit.n_kernel_evals += found.n_kernel_evals

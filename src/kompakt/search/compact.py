@@ -43,6 +43,8 @@ _NEIGHBOURS = 0.7
 _VECTORS, _ROWS, _LEAST_ROWS, _TEST_ROWS = 100, 8000, 1000, 5000
 #: steps of Newton's method at most, and features of a linear machine beyond which it is approximated
 _NEWTON, _FEATURES = 15, 200
+#: errors that are as good: up to so many standard errors above the lowest
+_AS_GOOD = 0.5
 #: up to so many rows plain models decide about C unless a refined one is better by more than chance
 _PLAIN_DECIDE = 2000
 #: of refined models: largest C, splits where rows are few, rows and iterations
@@ -73,13 +75,14 @@ def tune_compact(
     spec_of: Callable[[dict[str, Any]], Spec],
     gamma: float | None,
     epsilons: list[float | None],
-    n_basis: int,
+    n_basis: int | None,
     plan: Plan,
     splits: list[tuple[Array, Array]],
     run: Run,
 ) -> Tuned:
     """Search C from 0.1 to 10,000, `gamma` from 1/64 to 16 times that given (None: no width), and epsilon.
 
+    `n_basis` None says that the number of vectors will be chosen afterwards.
     Errors are shares of wrong rows, or for regression shares of the error of a constant.  Besides unrefined models
     ("plain") the table has "refined" ones, one with twice the vectors ("larger"), a "linear" one and a "constant".
     """
@@ -90,7 +93,7 @@ def tune_compact(
         "epsilon": epsilons,
         "C": costs.tolist(),
     }
-    size, n_splits = min(n_basis, _VECTORS), len(splits)
+    size, n_splits = min(n_basis or _VECTORS, _VECTORS), len(splits)
     specs = [[spec_of({"gamma": width, "epsilon": e, "C": 1.0}) for e in epsilons] for width in axes["gamma"]]
     first = specs[0][0]
     n_rows = max(_LEAST_ROWS, _ROWS // n_splits // max(1, data.rows.n_outputs // 2))
@@ -139,24 +142,30 @@ def tune_compact(
         place = [row is chosen for row in trials].index(True)
         return slice(place, place + 1)
 
-    best = plain = trials.best
-    if plan.refine:  # a very large C makes every descent slow, and its end worse
-        best = plain = min((row for row in trials if row.params["C"] <= _LARGEST_COST), key=lambda row: row.error)
-        trials.contenders = only(best)
-    few = data.rows.n_rows <= _PLAIN_DECIDE
-    over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
-    why = f"the lowest error of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
-    pairs = list(enumerate(splits))[: _SPLITS if few else 1]
-    begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
-
     def chance(error: float, n_rows: int) -> float:
         """How much an error on so many held-out rows may differ by chance."""
         return float(np.sqrt(error * (1.0 - error) / n_rows)) if data.classifier else 0.1 * error
 
+    # a very large C makes every descent slow, and its end worse
+    rows = [row for row in trials if not plan.refine or row.params["C"] <= _LARGEST_COST]
+    best = lowest_plain = min(rows, key=lambda row: row.error)
+    few = data.rows.n_rows <= _PLAIN_DECIDE
+    if data.classifier and few and n_basis is not None:
+        # shares of wrong rows are coarse: the least C that is as good, unless a smaller model will want a larger one
+        enough = best.error + _AS_GOOD * chance(best.error, n_test)
+        best = min((row for row in rows if row.error <= enough), key=lambda row: (row.params["C"], row.error))
+    plain = best
+    trials.contenders = only(best)
+    kind = "the least C that is as good as the best" if best is not lowest_plain else "the lowest error"
+    over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
+    why = f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
+    pairs = list(enumerate(splits))[: _SPLITS if few else 1]
+    begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
+
     if plan.refine and trials.stopped != "deadline":
         near = [best.params | {"C": best.params["C"] * factor} for factor in (1.0, 0.1)]
         usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
-        settings = [near[0], usual[0]] if few else [near[1], usual[0], near[0], usual[1]]
+        settings = [near[0], usual[0], lowest_plain.params] if few else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
         folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.test_weights) for fold in folds)

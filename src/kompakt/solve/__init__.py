@@ -37,6 +37,10 @@ def solve(
     (array([[3.]]), array([1.]))
     """
     settings = settings or Settings()
+    if outputs is not None and problem.loss.piecewise_quadratic and newton.is_small(problem):
+        found = newton.minimise_near(problem, outputs, settings)
+        if found is not None:
+            return found
     minimise: Callable[..., Solution]
     if isinstance(problem.loss, LeastSquares):
         minimise = newton.minimise_squares
