@@ -173,3 +173,10 @@ def test_of_settings_that_are_as_good_the_least_cost_is_taken(seed):
     noisy = inputs[:, 0] + 1.5 * rng.standard_normal(200) > 0
     machine = CompactSVC(10, tune=True, refine=False, random_state=0).fit(inputs, noisy)
     assert machine.C_ <= 1.0
+
+
+def test_a_refined_model_with_the_usual_width_and_cost_is_tried():
+    machine = CompactSVC(20, gamma=0.1, tune=True, refine=Refinement(5), random_state=0).fit(X, RINGS)
+    table = machine.cv_results_
+    tried = [table["params"][k] for k in np.flatnonzero(table["model"] == "refined")]
+    assert any(setting["C"] == 1.0 and setting["gamma"] == 0.1 for setting in tried)

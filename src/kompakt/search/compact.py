@@ -133,8 +133,8 @@ def tune_compact(
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
         trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
     trials.contenders = slice(0, len(trials))
-    for gamma in dict.fromkeys(row.params.get("gamma") for row in trials):
-        row = min((row for row in trials if row.params.get("gamma") == gamma), key=lambda row: row.error)
+    for tried in dict.fromkeys(row.params.get("gamma") for row in trials):
+        row = min((row for row in trials if row.params.get("gamma") == tried), key=lambda row: row.error)
         chosen = ", ".join(f"{name} {value:.4g}" for name, value in row.params.items() if value is not None)
         logger.info("search: %s, the best C of this width: held-out error %.4g", chosen, row.error)
 
