@@ -124,6 +124,7 @@ def test_examples_run(example, tmp_path, monkeypatch):
     plt.switch_backend("agg")
     try:
         runpy.run_path(str(example), run_name="__main__")
+        assert plt.get_fignums(), "without a figure its card in the gallery has no picture"
     finally:
         plt.close("all")
         plt.switch_backend(backend)
@@ -131,6 +132,8 @@ def test_examples_run(example, tmp_path, monkeypatch):
 
 def test_there_are_examples_of_everything_promised():
     assert len(EXAMPLES) >= 12
+    real = ["from sklearn.datasets import load_" in example.read_text() for example in EXAMPLES]
+    assert real == sorted(real, reverse=True), "the gallery has real data first"
     for example in EXAMPLES:
         title = (example.read_text().split('"""')[1]).strip().splitlines()
         assert set(title[1]) == {"="}, f"{example.name} needs a title"

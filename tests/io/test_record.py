@@ -70,7 +70,6 @@ def test_the_digest_tells_data_apart():
     [
         (kompakt.SpSVC, {"tune": kompakt.GridSearch(C=[1.0, 10.0], gamma=[0.5, 1.0, 2.0])}),
         (kompakt.FixedSizeLSSVC, {"tune": kompakt.GridSearch(n_points=4)}),
-        (kompakt.FEESVC, {"tune": kompakt.TwoGrids(sigma_exponents=[-1, 0], C_exponents=[0, 1])}),
     ],
 )
 def test_every_search_is_in_the_record(estimator, options, tmp_path):
