@@ -54,6 +54,8 @@ def main() -> int:
                 f"{case.name:<44} {done.returncode:>4} {seconds:>7.1f}  {result}{flags}{'  WRONG' if wrong else ''}",
                 flush=True,
             )
+            if wrong:
+                print(done.stderr, flush=True)
     print(f"{n_good} of {len(cases)} files give a model; {n_wrong} wrong")
     return int(n_wrong > 0)
 
