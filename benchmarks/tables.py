@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
+
+import kompakt
 
 CASES = import_module("tests.cli.tables.files").CASES  # the tests have no types to check
 
@@ -27,6 +30,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only files whose names contain one of these")
     options = parser.parse_args()
     cases = [case for case in CASES if not options.names or any(name in case.name for name in options.names)]
+    # the package of this process: a relative PYTHONPATH means another folder in the commands
+    environment = os.environ | {"PYTHONPATH": str(Path(kompakt.__file__).resolve().parents[1])}
     n_good = n_wrong = 0
     print(f"{'file':<44} {'exit':>4} {'seconds':>7}  result")
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +41,7 @@ def main() -> int:
             began = time.monotonic()
             done = subprocess.run(
                 [sys.executable, "-m", "kompakt", "auto", path.name, "--json"],
-                cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300,
+                cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300,
             )  # fmt: skip
             seconds = time.monotonic() - began
             good = done.returncode == 0
@@ -54,6 +59,8 @@ def main() -> int:
                 f"{case.name:<44} {done.returncode:>4} {seconds:>7.1f}  {result}{flags}{'  WRONG' if wrong else ''}",
                 flush=True,
             )
+            if wrong:
+                print(done.stderr, flush=True)
     print(f"{n_good} of {len(cases)} files give a model; {n_wrong} wrong")
     return int(n_wrong > 0)
 
