@@ -308,9 +308,9 @@ def test_what_is_learned_depends_on_rows_and_features():
         rows = ArrayRows(np.zeros((n_rows, n_features), dtype=np.float32), np.zeros((n_rows, 1)))
         return [learn for learn, _ in Plan(learn="grow", rank=rank).phases(rows, **told)]
 
-    assert learned(999, 10) == ["each", "full"]
-    assert learned(1000, 10) == ["full"]
-    assert learned(1000, 20, rank=5) == ["full"]
+    assert learned(1999, 10) == ["each", "full"]
+    assert learned(2000, 10) == ["full"]
+    assert learned(2000, 20, rank=5) == ["full"]
     assert learned(100, 5000) == ["each"]
     assert learned(100, 5000, rank=20) == ["each", "full"]
-    assert learned(1000, 10, watched=False) == ["each"]
+    assert learned(2000, 10, watched=False) == ["each"]

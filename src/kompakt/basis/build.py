@@ -57,7 +57,7 @@ _SHARES, _ROWS_FOR_RANK = (0.8, 0.9, 0.95), 10_000
 #: rows up to which a descent may take more iterations
 _MOST_ROWS_FOR_MORE = 20_000
 #: so many rows per entry are enough to learn a map from the beginning
-_ROWS_PER_ENTRY = 10
+_ROWS_PER_ENTRY = 20
 
 
 @dataclass(frozen=True)

@@ -309,7 +309,7 @@ class KernelParameters(Parameters):
         Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
         n_features. Where vectors are refined, "learn" (one width), "ard" (one per feature) and "full" (a linear map A
         of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. None,
-        where a Gaussian kernel is refined, learns a map if there are ten rows or more for each of its entries; with
+        where a Gaussian kernel is refined, learns a map if there are 20 rows or more for each of its entries; with
         fewer rows one per feature and then, with at most 200 features, a map if held-out rows say that it pays;
         otherwise it means "scale".
     degree : int
