@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.harness import Run, Target
 from benchmarks.tasks import REGRESSION, small_task
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CompactSVC, CompactSVR, Refinement
 
 #: set, number of vectors, C
 SETS: list[tuple[str, int, float]] = [
@@ -41,7 +41,7 @@ ITERATIONS = (0, 3, 10, 30, 100)
 def measure(name: str, n_basis: int, C: float, splits: int) -> dict[str, Any]:
     columns: dict[str, dict[str, Any]] = {"0": {"refine": False, "gamma": "scale"}}
     for count in ITERATIONS[1:]:
-        columns[str(count)] = {"gamma": "ard", "refine_iter": count, "validation_fraction": 0.0}
+        columns[str(count)] = {"gamma": "ard", "refine": Refinement(count), "validation_fraction": 0.0}
     columns |= {"ard": {"gamma": "ard"}, "default": {}}
     table: dict[str, list[float]] = {column: [] for column in columns}
     for split in range(splits):

@@ -1,13 +1,14 @@
 """Fits that were slow: processor time of an older checkout ("peer") and of this one ("ours"), runs alternating.
 
     git worktree add ../older COMMIT
-    python -m benchmarks.flagship.speed --old ../older [--quick] [--fresh] [--only TEXT]
+    python -m benchmarks.flagship.speed --old ../older [--large] [--quick] [--fresh] [--only TEXT]
 
 Each checkout has a process of its own, with its own `src` first on the path.  A row is the median over rounds; its note
 has the ratio new / old, the median of the paired ratios, and the test errors.  Compilation and imports are nobody's
 cost: each process runs a small fit first.  Two rows are ratios instead: "both cores" is processor time over time on
 the clock with nothing else to do, "beside other work" is time on the clock over processor time while eight other
 processes are busy, with that of a single-threaded SVC as the peer.  Without `--old` only the new column is measured.
+`--large` adds MNIST and covtype, one run each: the older checkout may take half an hour for one of them.
 """
 
 from __future__ import annotations
@@ -77,6 +78,12 @@ def generated() -> tuple[Any, ...]:
     return scaled(task("generated", 0))
 
 
+def whole(name: str) -> tuple[Any, ...]:
+    from benchmarks.tasks import task
+
+    return task(name, 0)
+
+
 def halves(n_rows: int) -> tuple[Any, ...]:
     X, y, Xt, yt = curve(n_rows, 20)
     return X, y > 0, Xt, yt > 0
@@ -104,10 +111,21 @@ def fits() -> dict[str, tuple[Callable[[], tuple[Any, ...]], Callable[[], Any], 
         "CompactSVR(100), 100,000 rows": (generated, lambda: k.CompactSVR(100, random_state=0), 2.5),
         "two classes, 200 vectors": (
             partial(halves, 20_000),
-            lambda: k.CompactSVC(200, refine_iter=20, random_state=0),
+            lambda: k.CompactSVC(200, refine=k.Refinement(20), random_state=0),
             None,
         ),
+        # two minutes and four on two cores
+        "MNIST, 500 vectors": (partial(whole, "mnist"), lambda: k.CompactSVC(500, C=10, random_state=0), 240.0),
+        "covtype, 1,000 vectors": (
+            partial(whole, "covtype"),
+            lambda: k.CompactSVC(1000, C=10, gamma="ard", selection="random", refine=k.Refinement(60), random_state=0),
+            480.0,
+        ),
     }
+
+
+#: rows that are measured with `--large` only
+LARGE = ("MNIST, 500 vectors", "covtype, 1,000 vectors")
 
 
 def one_row() -> dict[str, float]:
@@ -115,7 +133,7 @@ def one_row() -> dict[str, float]:
     import kompakt as k
 
     X, y, Xt, _ = halves(2000)
-    model = k.CompactSVC(200, refine_iter=3, random_state=0).fit(X, y).model_
+    model = k.CompactSVC(200, refine=k.Refinement(3), random_state=0).fit(X, y).model_
     row = Xt[:1].copy()
     best = float("inf")
     for _ in range(3000):
@@ -242,13 +260,16 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--old", type=Path, default=None)
+    parser.add_argument("--large", action="store_true")
     options, rest = parser.parse_known_args()
     run = Run("flagship_speed", "Processor time, old and new", quick_minutes=3, full_minutes=25, argv=rest)
     trees = {"new": ROOT} if options.old is None else {"old": options.old.resolve(), "new": ROOT}
     rounds, params = (1 if run.quick else 3), {"old": options.old is not None}
     for name, (_, _, wanted) in fits().items():
-        if wanted is not None and not (run.quick and name.startswith("letter")):
-            run.row(name, params, partial(measure, trees, name, rounds), at_most(wanted), unit="s")
+        if wanted is None or (run.quick and name.startswith("letter")) or (name in LARGE and not options.large):
+            continue
+        times = 1 if name in LARGE else rounds
+        run.row(name, params, partial(measure, trees, name, times), at_most(wanted), unit="s")
     run.row("one row, Model.predict", params, partial(measure, trees, "one row", rounds), at_most(60.0), unit="us")
     both = partial(measure, trees, "two classes, 200 vectors", rounds, lambda taken: taken["cpu"] / taken["wall"])
     run.row("both cores, 200 vectors", params, both, at_least(1.75))

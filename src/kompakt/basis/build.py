@@ -219,7 +219,6 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             learn_width=learn is not None,
             max_iter=max(1, int(share * left)),
             watch=watch,
-            grown=bool(curve),
         )
         total.n_kernel_evals += found.n_kernel_evals
         best = best_seen(found.seen)

@@ -180,13 +180,8 @@ class Watch:
         self.rows, self.loss, self.classifier = rows, spec.loss, classifier
         self.patience, self.others = patience, others
 
-    def look(
-        self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array], own: float
-    ) -> bool:
-        """Add the loss, outputs and point to `seen`; returns whether the descent should end.
-
-        `own` is the objective per row of those that the descent sees.
-        """
+    def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
+        """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
         X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
         values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
         outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
@@ -196,9 +191,8 @@ class Watch:
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
         if self.others is None and better and seen:
-            # its arrays are not needed any more
-            seen[best] = {name: seen[best][name] for name in ("loss", "own")}
-        seen.append({"loss": loss, "own": own})
+            seen[best] = {"loss": seen[best]["loss"]}  # its arrays are not needed any more
+        seen.append({"loss": loss})
         if self.others is not None or better:
             seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
         if self.others is not None:
@@ -206,14 +200,6 @@ class Watch:
             return len(seen) - 1 - best >= self.patience + best
         before = seen[: -max(self.patience, (len(seen) - 1) // 2)]
         return bool(before) and seen[best_seen(seen)]["loss"] > 0.99 * before[best_seen(before)]["loss"]
-
-
-def outgrown(seen: list[dict[str, Any]]) -> bool:
-    """Whether a sample has told what it can: of what its rows gain lately, held-out rows have less than half."""
-    if len(seen) <= _LATELY:
-        return False
-    held_out, own = (seen[-1 - _LATELY][name] - seen[-1][name] for name in ("loss", "own"))
-    return bool(held_out < 0.5 * own)
 
 
 def best_seen(seen: list[dict[str, Any]]) -> int:
@@ -240,10 +226,6 @@ def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool)
     return losses, weights
 
 
-#: iterations over which the gains of a sample are compared with those of held-out rows
-_LATELY = 5
-
-
 def require_derivatives(kernel: Kernel) -> None:
     """Refuse a kernel whose vectors cannot be moved."""
     if not kernel.differentiable:
@@ -255,8 +237,6 @@ class Objective(ABC):
 
     rows: ArrayRows
     learn_width: bool = False
-    sample: bool = False  # whether a stage with more rows follows
-    size: float = 1.0  # what a value is divided by to be one per row
     n_evaluations: int = 0
     n_kernel_evals: int = 0
 
@@ -300,20 +280,15 @@ class RefinementObjective(Objective):
         Kernel to start from, loss, C and intercept.
     learn_width : bool
         Whether the kernel's parameters move too.
-    sample : bool, default=False
-        Whether the rows are a sample of those that the next stage has.
     """
 
-    def __init__(
-        self, rows: ArrayRows, spec: Spec, *, learn_width: bool, tol: float = 1e-5, sample: bool = False
-    ) -> None:
+    def __init__(self, rows: ArrayRows, spec: Spec, *, learn_width: bool, tol: float = 1e-5):
         require_derivatives(spec.kernel)
         self.rows, self.kernel = rows, spec.kernel
         self.spec = replace(spec, loss=smooth(spec.loss, rows))
-        self.learn_width, self.sample = learn_width, sample
+        self.learn_width = learn_width
         self.settings = Settings(tol=tol, max_iter=50)
         assert rows.targets is not None
-        self.size = spec.C * rows.mass / max(1, rows.weight_columns) * rows.targets.shape[1]
         # margins need no more digits than the features have; residuals of regression do
         classes = self.spec.loss.for_classes and not self.spec.loss.for_regression
         self._margins = np.result_type(rows.dtype, np.float32) if classes else np.dtype(np.float64)
@@ -477,17 +452,14 @@ def refine(
     max_iter: int = 100,
     sample_rows: int | None = None,
     watch: Watch | None = None,
-    grown: bool = False,
 ) -> Refined:
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
     With a `watch` it returns the point with the lowest loss on the held-out rows instead.
 
-    Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then on samples
-    four times as large, at last on all rows, or on as many as fit the memory budget with their kernel values and
-    features.  A sample has done its part when held-out rows gain less than half of what it gains; the work that it
-    leaves over is spent on more rows.  After another descent (`grown`) samples have nothing to tell.  In an
-    interruptible run Ctrl-C ends the descent, and the best point so far is returned.
+    Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
+    rows, or on as many as fit the memory budget with their kernel values and features.  In an interruptible run Ctrl-C
+    ends the descent, and the best point so far is returned.
     """
     m = max(1, len(basis))
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
@@ -497,28 +469,18 @@ def refine(
         # every row bears on a curve, only those near it on a boundary: fewer rows tell the way
         first_rows, fewer = min(first_rows, max(10_000, 10 * np.size(basis))), max(5, max_iter // 10)
     first_rows = min(fitting, sample_rows or first_rows)
-    most_rows = min(rows.n_rows, fitting)
-    sizes, left = [most_rows], float(max_iter * most_rows)
-    if most_rows > 1.5 * first_rows:
-        between = (first_rows, 4 * first_rows, 16 * first_rows) if watch is not None else (first_rows,)
-        left = float(min(max_iter, fewer) * most_rows)
-        if not grown:
-            sizes = [*(count for count in between if 1.5 * count < most_rows), most_rows]
-            left += max_iter * first_rows
+    sizes = [(min(rows.n_rows, fitting), max_iter)]
+    if sizes[0][0] > 1.5 * first_rows:
+        sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, fewer))]
+    plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
     kernel, total = spec.kernel, None
-    with run.task("refinement", len(sizes) * max_iter, work=left) as step:
-        for count in sizes:
-            part, part_spec = _subset(rows, spec, count)
-            objective = RefinementObjective(
-                part, replace(part_spec, kernel=kernel), learn_width=learn_width, sample=count < most_rows
-            )
-            # a stage leaves enough for the last one
-            kept = 0.0 if count == most_rows else float(min(max_iter, fewer) * most_rows)
-            budget = min(max_iter, max(1, round((left - kept) / count)))
+    work = float(sum(part.n_rows * budget for part, _, budget in plan))
+    with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
+        for part, part_spec, budget in plan:
+            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
             descent = partial(descend, objective, kernel, basis, budget, run, step, watch)
             found = run.step("descent", descent, Refined, complete=lambda found: found.interrupted is None)
             kernel, basis, total = found.kernel, found.basis, found.after(total)
-            left -= found.n_iter * count
             if found.interrupted is not None:
                 break
             if total.seen:  # the next stage begins where this one was best
@@ -570,18 +532,14 @@ def descend(
     trace: list[dict[str, float]] = []
     seen: list[dict[str, Any]] = []
     replay = Replay(run.progress("evaluations"), objective)
-    since: list[tuple[Array, tuple[Array, Array], float]] = []  # points, weights, values since the last iteration
+    since: list[tuple[Array, tuple[Array, Array]]] = []  # points and weights since the last iteration
 
     def look(x: Array) -> bool:
         """Show the watch a point that was evaluated in this iteration."""
         assert watch is not None
-        known = [(weights, value) for point, weights, value in since if np.array_equal(point, x)]
+        weights = [weights for point, weights in since if np.array_equal(point, x)]
         since.clear()
-        if not known:
-            return False
-        weights, value = known[-1]
-        ended = watch.look(seen, *split(x), weights, value / objective.size)
-        return ended or (objective.sample and outgrown(seen))
+        return bool(weights) and watch.look(seen, *split(x), weights[-1])
 
     def split(x: Array) -> tuple[Kernel, Array]:
         Z = x[: basis.size].reshape(shape) * unit
@@ -613,7 +571,7 @@ def descend(
         trace.append({"objective": value, "time": time.monotonic()})
         if watch is not None:
             assert objective.last_weights is not None
-            since.append((x.copy(), objective.last_weights, value))
+            since.append((x.copy(), objective.last_weights))
             if len(values) == 1:
                 look(x)
         return known
@@ -659,7 +617,7 @@ def descend(
 
 
 class _WatchStops(Exception):
-    """Raised inside the descent when held-out rows have seen no better point for long, or a sample is outgrown."""
+    """Raised inside the descent when held-out rows have seen no better point for long."""
 
 
 class _OutOfTime(Exception):

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import Design, weighted_gram
+from kompakt.design import Design, FeatureDesign, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
@@ -393,9 +393,11 @@ def _renew_hessians(
 def _room_for_curvature(problem: Problem, n_outputs: int, settings: Settings) -> Array | None:
     """An array for the curvatures of all rows, (n, L), where Hessians may be summed output by output.
 
-    Exact solutions are the same to the last bit whether values are stored or not: they are summed by blocks.
+    That is in a descent on the basis, which has its features at hand.  Other solutions are the same to the last bit
+    whether values are stored or not: they are summed by blocks.
     """
-    if not problem.design.stored or settings.tol <= _ROUGH or problem.design.n_rows * n_outputs > _MOST_HELD:
+    of_descent = isinstance(problem.design, FeatureDesign) and settings.tol > _ROUGH
+    if not of_descent or problem.design.n_rows * n_outputs > _MOST_HELD:
         return None
     return np.empty((problem.design.n_rows, n_outputs))
 
