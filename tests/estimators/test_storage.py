@@ -143,6 +143,9 @@ def test_auto_takes_the_fewest_bits_that_change_little(machines, digits):
     strict = compress(exact, storage="auto", tol=1e-4, X=rows, random_state=0)
     assert strict.storage is None or strict.storage.dtype == "float16"
     assert strict.meta["agreement"] >= 1 - 2e-4
+    never = compress(exact, storage="auto", tol=0.0, X=rows, random_state=0)
+    assert never.storage is None
+    assert np.array_equal(never.weights, exact.model_.weights)
 
 
 def test_fewer_vectors_and_fewer_bits_together(machines, digits):

@@ -227,7 +227,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
                 smaller, match = same, rounded_match
                 break
-            stored = replace(smaller, input_map=given.input_map)
+            stored = given if plan.sizes is None else replace(smaller, input_map=given.input_map)
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         step = replace(step, model=stored)
@@ -345,13 +345,12 @@ class _Job:
         values = basis + centre - origin
         matching = Matching(self.train, self.vectors, model.weights, 10.0 * self.C, self.norm)
         extent, least = float(np.max(np.abs(values * root))) / _largest_number(dtype) or 1.0, np.inf
-        for share in (
-            (1.0, 0.5, 0.25) if dtype == "int8" else (1.0,)
-        ):  # vectors far out may cost the others their digits
+        # vectors far out would cost the others their digits: a smaller step may match better, which moves those inwards
+        for share in (1.0, 0.5, 0.25) if dtype == "int8" else (1.0,):
             grid = Storage(dtype, share * extent / root, np.ones(model.weights.shape[1]))
             near = grid.values(grid.small(values, grid.basis_steps), grid.basis_steps).astype(np.float32)
             found = matching.match(self.kernel, near + origin - centre)
-            if found.objective < least:
+            if not found.objective >= least:
                 storage, vectors, match, least = grid, near, found, found.objective
         on_grid = vectors + origin - centre
         H = matching.normal_equations(self.kernel, on_grid)[0]
@@ -395,7 +394,7 @@ def rounded_weights(H: Array, weights: Array, intercept: Array, dtype: str) -> t
             theta[j] = value
         error = theta - optimum
         increase = float(np.sum(error * (H @ error)))
-        if increase < least:
+        if not increase >= least:
             best, least = (steps, theta), increase
     steps, theta = best
     found = np.empty_like(theta)
