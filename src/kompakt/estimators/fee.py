@@ -269,7 +269,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
+            data, first = prepare(self, X, y, sample_weight, run, classifier=True)
+            spec, _ = self._settled(data, self._spec(data, first), run)
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
 
@@ -278,13 +279,12 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
                     return
                 own = machine.first_vectors.vectors[machine.used_vectors]
                 rest = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
-                K = kernel.block(points, np.concatenate([own, rest]))
+                K = spec.kernel.block(points, np.concatenate([own, rest]))
                 intercept, beta = fast_weights(machine, trial)
                 m = machine.n_basis
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
                 found.append((m + 1, (shared + intercept[:, 0]).T, winner))
 
-            spec, _ = self._settled(data, self._spec(data, kernel), run)
             self._grow(Fit(data, spec, run, self._plan(data, run), int(self._size())), look)
         return found
 
