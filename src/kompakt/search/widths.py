@@ -149,8 +149,12 @@ def width_and_cost(
 
     known = {0: errors(0)}
 
-    def least(step: int) -> float:
-        return float(known[step].mean(axis=1).min())
+    def means(step: int) -> Array:
+        """Mean errors without their last digits, which depend on the order of the rows: ties must not."""
+        return np.array([float(f"{error:.9g}") for error in known[step].mean(axis=1)])
+
+    def least(step: int) -> tuple[float, int, int]:
+        return float(means(step).min()), abs(step), step
 
     best = 0
     if width and len(kernel.theta) == 1:
@@ -162,9 +166,9 @@ def width_and_cost(
             best = min(known, key=least)
         known |= {step: errors(step) for step in (best - 1, best + 1)}
         best = min(known, key=least)
-    losses = known[best]
-    at = int(np.argmin(losses.mean(axis=1)))
-    found = _scaled(kernel, best), float(costs[at]) / unit
+    found = _scaled(kernel, best), float(costs[int(np.argmin(means(best)))]) / unit
+    if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
+        found = kernel, 1.0 if C is None else C
     logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
     return WidthAndCost(*found, n * m * len(known))
 
