@@ -42,12 +42,16 @@ def larger() -> dict[str, Any]:
         "CompactSVC plain, 20,000 rows": lambda: k.CompactSVC(100, refine=False, random_state=0).fit(X, y),
         "CompactSVC plain, 4 classes, 20,000 rows": lambda: k.CompactSVC(60, refine=False, random_state=0).fit(X, many),
         "CompactSVR, 20,000 rows": lambda: k.CompactSVR(40, **short, random_state=0).fit(X, t),
-        "FixedSizeLSSVC tuned, 4,000 rows": lambda: k.FixedSizeLSSVC(60, tune=True, random_state=0).fit(
-            X[:4000], y[:4000]
-        ),
-        "SpSVC, 10,000 rows": lambda: k.SpSVC(60, random_state=0).fit(X[:10_000], y[:10_000]),
-        "FEESVC, 2,000 rows": lambda: k.FEESVC(40, random_state=0).fit(X[:2000], y[:2000]),
-        "ProjectedSVC, 4,000 rows": lambda: k.ProjectedSVC(60, random_state=0).fit(X[:4000], y[:4000]),
+        "FixedSizeLSSVC tuned, 4,000 rows": lambda: k.FixedSizeLSSVC(
+            60, tune=True, gamma="scale", selection="renyi", random_state=0
+        ).fit(X[:4000], y[:4000]),
+        "SpSVC, 10,000 rows": lambda: k.SpSVC(60, C=1.0, gamma="scale", random_state=0).fit(X[:10_000], y[:10_000]),
+        "FEESVC, 2,000 rows": lambda: k.FEESVC(
+            40, C=1.0, gamma="scale", validation_fraction=0.2, refit=False, random_state=0
+        ).fit(X[:2000], y[:2000]),
+        "ProjectedSVC, 4,000 rows": lambda: k.ProjectedSVC(
+            60, C=1.0, gamma="scale", two_pass=False, random_state=0
+        ).fit(X[:4000], y[:4000]),
     }
 
 

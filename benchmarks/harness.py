@@ -333,17 +333,20 @@ class Run:
         measure: Callable[[], Mapping[str, Any]],
         target: Target | None = None,
         unit: str = "",
+        always: bool = False,
     ) -> dict[str, Any] | None:
         """Measure a row, or read it back; print it with its verdict; return its values (None if left out).
 
         `measure` returns a mapping with ``ours`` and, where they exist, ``paper`` and ``peer``; other entries
         are stored. ``note`` is printed; ``noise`` above `NOISE_LIMIT` withholds the verdict. The verdict is
-        judged anew from the values every time, so a changed target needs no new measurement.
+        judged anew from the values every time, so a changed target needs no new measurement. `always` is for rows that
+        others are compared with: `--only` does not leave them out, and then `--fresh` is not meant for them.
         """
-        if self.options.only not in name:
+        named = self.options.only in name
+        if not (named or always):
             return None
         key = _key(self.script, name, {**params, "quick": self.quick})
-        record = None if self.options.fresh else self._stored.get(key)
+        record = None if self.options.fresh and named else self._stored.get(key)
         if record is not None and record["values"].get("noise", 1.0) > NOISE_LIMIT:
             record = None  # a noisy row decides nothing: measure it again
         resumed = record is not None

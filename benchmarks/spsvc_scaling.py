@@ -73,7 +73,7 @@ def evaluations(n: int, n_basis: int, kappa: int) -> dict[str, Any]:
     X, y = rows_of(n)
     kernel = Counting(0.02)
     selection = GrowthSelector(n_candidates=kappa, retraining="always", cache=False)
-    machine = SpSVC(n_basis, kernel=kernel, selection=selection, random_state=0).fit(X, y)
+    machine = SpSVC(n_basis, kernel=kernel, C=1.0, selection=selection, random_state=0).fit(X, y)
     counts = np.array([0] + [record["n_kernel_evals"] for record in machine.history_])
     active = np.array([n] + [record["n_active"] for record in machine.history_])[:-1]
     d = np.arange(n_basis)

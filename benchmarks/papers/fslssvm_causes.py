@@ -118,7 +118,7 @@ def figure_2(name: str, sizes: list[int], quick: bool) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         errors = [error(kind(m, tune=True, random_state=0, **AS_PRINTED).fit(X[train], y[train])) for m in sizes]
-        dense = kind(selection="all", n_basis=len(train), tune=True, random_state=0, **AS_PRINTED)
+        dense = kind(n_basis=len(train), tune=True, random_state=0, **(AS_PRINTED | {"selection": "all"}))
         dense.fit(X[train], y[train])
     shown = ", ".join(f"{m}: {e:.3g}" for m, e in zip(sizes, errors, strict=True))
     return {

@@ -109,11 +109,13 @@ def machine(method: str, n_rows: int, gamma: float, C: float, seed: int = 0) -> 
     if method == "SVM":
         return PlainSVM(gamma=gamma, C=C)
     if method == "KFLD":
-        return KernelFisher(gamma=gamma, reg=1.0 / C, bias="midpoint")
+        return KernelFisher(gamma=gamma, reg=1.0 / C, bias="midpoint", priors=None)
     options: dict[str, Any] = {"gamma": gamma, "max_error": EPSILON, "random_state": seed}
     if method == "SVM+Approx":
-        return ProjectedSVC(round(0.1 * n_rows), C=C, solver="libsvm", tol=1e-3, max_iter=200_000, **options)
-    return ProjectedKernelFisher(round(0.25 * n_rows), reg=1.0 / C, bias="midpoint", **options)
+        options |= {"two_pass": False, "solver": "libsvm", "tol": 1e-3, "max_iter": 200_000}
+        return ProjectedSVC(round(0.1 * n_rows), C=C, **options)
+    options |= {"selection": "projection", "bias": "midpoint", "priors": None}
+    return ProjectedKernelFisher(round(0.25 * n_rows), reg=1.0 / C, **options)
 
 
 def splits_of(data: dict[str, Array], numbers: Iterable[int]) -> list[Split]:
@@ -201,10 +203,11 @@ def table1_machine(kind: str, m: int, kernel: dict[str, Any], C: float, seed: in
     if kind == "SVM":
         if not m:
             return PlainSVM(C=C, **kernel)
-        return ProjectedSVC(m, C=C, random_state=seed, **kernel)
+        return ProjectedSVC(m, C=C, two_pass=False, random_state=seed, **kernel)
     if not m:
-        return KernelFisher(reg=1.0 / C, bias="midpoint", **kernel)
-    return ProjectedKernelFisher(m, reg=1.0 / C, bias="midpoint", random_state=seed, **kernel)
+        return KernelFisher(reg=1.0 / C, bias="midpoint", priors=None, **kernel)
+    options: dict[str, Any] = {"selection": "projection", "bias": "midpoint", "priors": None, **kernel}
+    return ProjectedKernelFisher(m, reg=1.0 / C, random_state=seed, **options)
 
 
 def table1_row(kernel_name: str, kernel: dict[str, Any], kind: str, m: int, draws: int) -> dict[str, Any]:

@@ -19,7 +19,9 @@ def moons():
 
 def test_the_machine_at_the_best_step_is_returned(moons):
     X, y = moons
-    machine = FEESVC(AutoSize(n_iter_no_change=6), C=10.0, random_state=0).fit(X, y)
+    machine = FEESVC(AutoSize(n_iter_no_change=6), C=10.0, validation_fraction=0.2, refit=False, random_state=0).fit(
+        X, y
+    )
     errors = [record["validation_error"] for record in machine.history_]
     sizes = [record["n_basis"] for record in machine.history_]
     assert machine.n_basis_ == sizes[int(np.argmin(errors))]
@@ -191,7 +193,17 @@ def test_wrong_options_are_named(options, values):
 
 def test_refit_uses_the_held_out_rows_for_the_weights_only(moons):
     X, y = moons
-    first = FEESVC(C=10.0, random_state=0).fit(X, y)
-    second = FEESVC(C=10.0, random_state=0, refit=True).fit(X, y)
+    options = {"C": 10.0, "validation_fraction": 0.2, "random_state": 0}
+    first = FEESVC(**options, refit=False).fit(X, y)
+    second = FEESVC(**options).fit(X, y)
     assert np.array_equal(first.basis_vectors_, second.basis_vectors_)
     assert not np.allclose(first.dual_coef_, second.dual_coef_)
+
+
+def test_few_rows_are_cut_into_folds_and_all_are_trained_on(moons):
+    X, y = moons
+    machine = FEESVC(20, random_state=0).fit(X, y)
+    assert len(machine.fold_sizes_) == 5
+    np.testing.assert_allclose(machine.dual_coef_, FEESVC(20, cv=5, random_state=0).fit(X, y).dual_coef_)
+    rare = np.where(np.arange(len(y)) < 3, 2, y)  # as many folds as the rarest class allows
+    assert len(FEESVC(10, random_state=0).fit(X, rare).fold_sizes_) == 3

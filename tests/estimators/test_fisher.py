@@ -84,11 +84,11 @@ def test_biases_and_priors():
     X, y = X[keep], y[keep]
     share = {}
     for name, options in {
-        "equal": {},
-        "empirical": {"priors": "empirical"},
+        "equal": {"priors": None},
+        "empirical": {},
         "given": {"priors": [0.999, 0.001]},
         "search": {"bias": "search", "priors": "empirical"},
-        "midpoint": {"bias": "midpoint"},
+        "midpoint": {"bias": "midpoint", "priors": None},
     }.items():
         machine = ProjectedKernelFisher(20, gamma=1.0, reg=0.1, random_state=0, **options).fit(X, y)
         share[name] = machine.predict(X).mean(), machine.score(X, y)
@@ -99,7 +99,7 @@ def test_biases_and_priors():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reg": 0.0}, "reg must be .scale. or a positive"),
+        ({"reg": 0.0}, "reg must be .cv., .scale. or a positive"),
         ({"bias": "none"}, "bias must be one of"),
         ({"priors": "equal"}, "priors must be None"),
         ({"priors": [1.0]}, "priors must hold 2"),
@@ -109,11 +109,15 @@ def test_wrong_words_are_refused(options, message):
     X, y = make_moons(20, random_state=0)
     with pytest.raises(ValueError, match=message):
         KernelFisher(**options).fit(X, y)
-    with pytest.raises(ValueError, match="selection must be 'projection'"):
+    with pytest.raises(ValueError, match="selection must be one of"):
         ProjectedKernelFisher(selection="fee").fit(X, y)
 
 
-@pytest.mark.parametrize("machine", [KernelFisher(), ProjectedKernelFisher(40, random_state=0)], ids=repr)
+@pytest.mark.parametrize(
+    "machine",
+    [KernelFisher(reg="scale"), ProjectedKernelFisher(40, selection="projection", reg="scale", random_state=0)],
+    ids=repr,
+)
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
 def test_default_penalty_follows_the_scale_of_the_kernel(machine, factor):
     X, y = make_moons(150, noise=0.2, random_state=0)
@@ -138,7 +142,7 @@ def test_default_penalty_is_a_hundredth_of_the_mean_diagonal_entry():
 def test_default_penalty_does_better_than_one(machine):
     X, y = make_moons(700, noise=0.2, random_state=0)
     default = clone(machine).fit(X[:200], y[:200]).score(X[200:], y[200:])
-    assert default > clone(machine).set_params(reg=1.0).fit(X[:200], y[:200]).score(X[200:], y[200:]) + 0.05
+    assert default > clone(machine).set_params(reg=1.0).fit(X[:200], y[:200]).score(X[200:], y[200:]) + 0.03
 
 
 @pytest.mark.parametrize("machine", [KernelFisher(), ProjectedKernelFisher(30, random_state=0)], ids=repr)
@@ -174,7 +178,11 @@ def test_tuning_takes_weights_codings_rare_classes_and_splits():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"reg": "auto"}, "reg must be 'scale' or"), ({"reg": -1.0}, "reg must be"), ({"cv": 1}, "cv must be at least 2")],
+    [
+        ({"reg": "auto"}, "reg must be 'cv', 'scale' or"),
+        ({"reg": -1.0}, "reg must be"),
+        ({"cv": 1}, "cv must be at least 2"),
+    ],
 )
 def test_penalty_and_folds_are_checked(options, message):
     X, y = make_moons(30, random_state=0)

@@ -169,7 +169,8 @@ def model_labels(machine):
 
 def test_one_vs_one_reports_the_share_of_wrong_labels():
     X, y = make_blobs(3400, centers=5, cluster_std=2.5, random_state=1)
-    machine = FixedSizeLSSVC(n_basis=20, coding="one_vs_one", tune=True, cv=5, random_state=0).fit(X[:400], y[:400])
+    machine = FixedSizeLSSVC(20, coding="one_vs_one", selection="renyi", tune=True, cv=5, random_state=0)
+    machine.fit(X[:400], y[:400])
     test_error = 1.0 - machine.score(X[400:], y[400:])
     assert abs(machine.cv_error_ - test_error) < 0.06
     assert machine.cv_results_["mean_test_error"].min() < 0.6 * test_error  # of pairs
@@ -184,7 +185,7 @@ def test_several_classes_default_to_one_against_the_rest():
 @pytest.mark.parametrize("kind", [FixedSizeLSSVR, FixedSizeLSSVC])
 def test_few_rows_may_all_be_prototypes(kind):
     X, y = make_moons(60, noise=0.2, random_state=0)
-    machine = kind("auto", tune=True, random_state=0).fit(X, y)
+    machine = kind("auto", selection="renyi", tune=True, random_state=0).fit(X, y)
     assert machine.size_path_["n_basis"].max() == 60
 
 
@@ -262,7 +263,7 @@ def test_rare_classes_do_not_stop_the_search():
 
 def test_size_is_chosen_on_nested_sets():
     X, y = sines(400)
-    machine = FixedSizeLSSVR(n_basis=AutoSize(sizes=[3, 10, 60]), tune=True, cv=5, random_state=0).fit(X, y)
+    machine = FixedSizeLSSVR(AutoSize(sizes=[3, 10, 60]), selection="renyi", tune=True, cv=5, random_state=0).fit(X, y)
     assert machine.n_basis_ == 60
     errors = machine.size_path_["mean_test_error"]
     assert errors[0] > 2 * errors[1] > 2 * errors[2] * 0.5
@@ -328,7 +329,7 @@ def test_selectors_and_models(tmp_path):
     by_values = FixedSizeLSSVR(n_basis=10, kernel="precomputed", selection="random", random_state=0).fit(K, y)
     assert by_values.score(K, y) > 0.5
     with pytest.raises(ValueError, match="needs the inputs"):
-        FixedSizeLSSVR(kernel="precomputed").fit(K, y)
+        FixedSizeLSSVR(kernel="precomputed", selection="renyi").fit(K, y)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ EVERY = {
     "ProjectedKernelFisher": (ProjectedKernelFisher(8), ["selection"]),
     "GreedyProjection": (GreedyProjection(8), ["selection"]),
     "LocalSamplingSVC": (LocalSamplingSVC(), ["subsamples", "local sampling"]),
-    "CGLQSVC": (CGLQSVC(), ["subsamples", "CGLQ"]),
+    "CGLQSVC": (CGLQSVC(delta=0.2), ["subsamples", "CGLQ"]),
 }
 T = np.sin(X[:, 0]) + X[:, 1]
 

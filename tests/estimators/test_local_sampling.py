@@ -1,6 +1,7 @@
 """`LocalSamplingSVC` and `CGLQSVC` from outside."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,12 @@ from sklearn.svm import SVC, LinearSVC
 from kompakt import CGLQSVC, LocalSamplingSVC, SpSVC, load, save
 from kompakt.reduce import ReductionWarning
 
-BOTH = pytest.mark.parametrize("machine", [LocalSamplingSVC, CGLQSVC])
+#: both as printed, on rows that they would train on all together by themselves
+BOTH = pytest.mark.parametrize(
+    "machine",
+    [partial(LocalSamplingSVC, variant="paper"), partial(CGLQSVC, delta=0.03)],
+    ids=["LocalSamplingSVC", "CGLQSVC"],
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +31,7 @@ def moons():
 def test_nearly_as_good_as_the_full_svm_on_a_part_of_the_rows(machine, moons):
     X, y = moons
     full = SVC(gamma=1.0).fit(X, y)
-    fitted = machine(gamma=1.0, random_state=0).fit(X, y)
+    fitted = machine(gamma=1.0, C=1.0, random_state=0).fit(X, y)
     assert fitted.score(X, y) >= full.score(X, y) - 0.01
     assert len(fitted.training_indices_) < 1200
     assert 0.1 < fitted.overlap_with(full) <= 1.0
@@ -50,7 +56,7 @@ def test_seeds_reproduce_at_any_number_of_jobs(machine, moons):
 
 def test_the_choices_are_reported(moons):
     X, y = moons
-    fitted = LocalSamplingSVC(random_state=0).fit(X, y)
+    fitted = LocalSamplingSVC(variant="paper", random_state=0).fit(X, y)
     assert (fitted.n_subsamples_, fitted.subsample_size_) == (10, 50)
     assert fitted.delta_ == pytest.approx(500 / 1800)
     assert [len(rows) for rows in fitted.subsample_indices_] == [50] * 10
@@ -126,7 +132,7 @@ def test_a_class_that_is_rare_is_not_lost(machine):
 @BOTH
 def test_a_compact_last_machine(machine, moons):
     X, y = moons
-    fitted = machine(gamma=1.0, n_basis=15, random_state=0).fit(X, y)
+    fitted = machine(gamma=1.0, C=1.0, n_basis=15, random_state=0).fit(X, y)
     assert fitted.n_basis_ == 15
     assert fitted.score(X, y) > 0.95
     scaled = machine(
@@ -142,8 +148,8 @@ def test_weights_reach_the_svm(machine, moons):
     X, y = moons
     weights = np.where(y == 1, 10.0, 1.0)
     weights[:100] = 0.0
-    fitted = machine(random_state=0).fit(X, y, sample_weight=weights)
-    plain = machine(random_state=0).fit(X, y)
+    fitted = machine(C=1.0, gamma="scale", random_state=0).fit(X, y, sample_weight=weights)
+    plain = machine(C=1.0, gamma="scale", random_state=0).fit(X, y)
     assert fitted.predict(X).mean() > plain.predict(X).mean()
     assert fitted.training_indices_.min() >= 100
 
@@ -158,7 +164,7 @@ def test_weights_reach_the_svm(machine, moons):
 def test_reweighted_rows_count_for_all_rows(moons):
     X, y = moons
     fitted = LocalSamplingSVC(
-        gamma=1.0, C=0.01, reweight=True, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
+        gamma=1.0, C=0.01, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
     ).fit(X, y)
     rows = fitted.training_indices_
     assert fitted.row_weight_ == 1800 / len(rows)
@@ -167,7 +173,7 @@ def test_reweighted_rows_count_for_all_rows(moons):
     np.testing.assert_allclose(fitted.decision_function(X), exact.decision_function(X), atol=1e-8)
     # at so small a C, rows that count once leave the machine without an answer
     plain = LocalSamplingSVC(
-        gamma=1.0, C=0.01, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
+        variant="paper", gamma=1.0, C=0.01, max_train=0.3, search_train=400, n_iter_no_change=3, random_state=0
     ).fit(X, y)
     full = SVC(gamma=1.0, C=0.01).fit(X, y)
     assert plain.row_weight_ == 1.0
@@ -179,10 +185,41 @@ def test_reweighted_rows_count_for_all_rows(moons):
 def test_tiny_data_is_not_reduced_and_says_so(machine):
     X, y = make_moons(60, random_state=0)
     with pytest.warns(ReductionWarning, match="60 rows are too few to be reduced"):
-        fitted = machine(random_state=0).fit(X, y)
+        fitted = machine(C=1.0, gamma="scale", random_state=0).fit(X, y)
     full = SVC().fit(X, y)
     np.testing.assert_allclose(fitted.decision_function(X), full.decision_function(X), atol=5e-3)
     assert fitted.overlap_with(full) == 1.0
+
+
+@pytest.mark.parametrize("machine", [LocalSamplingSVC, CGLQSVC])
+def test_rows_that_an_svm_takes_in_its_stride_are_all_trained_on(machine, moons):
+    X, y = moons
+    fitted = machine(C=2.0, gamma=1.0, random_state=0).fit(X, y)
+    full = SVC(C=2.0, gamma=1.0).fit(X, y)
+    np.testing.assert_allclose(fitted.decision_function(X), full.decision_function(X), atol=5e-3)
+
+
+@pytest.mark.parametrize("variant", ["reweighted", "margin"])
+def test_reduced_rows_are_few_and_stand_for_all(variant):
+    X, y = make_moons(6000, noise=0.25, random_state=0)
+    fitted = LocalSamplingSVC(variant=variant, max_train=600, C=1.0, gamma=1.0, random_state=0).fit(X[:4000], y[:4000])
+    rows = fitted.training_indices_
+    weights = np.broadcast_to(fitted.row_weight_, len(rows))
+    assert len(rows) < 700
+    assert weights.sum() == pytest.approx(4000, rel=0.2)  # of "reweighted", those that are not held out
+    full = SVC(gamma=1.0).fit(X[:4000], y[:4000])
+    assert fitted.score(X[4000:], y[4000:]) > full.score(X[4000:], y[4000:]) - 0.01
+
+
+def test_margins_draw_rows_near_the_boundary():
+    X, y = make_moons(4000, noise=0.15, random_state=0)
+    fitted = LocalSamplingSVC(variant="margin", max_train=500, C=1.0, gamma=1.0, random_state=0).fit(X, y)
+    far = np.abs(SVC(gamma=1.0).fit(X, y).decision_function(X)) > 2.0
+    assert far[fitted.training_indices_].mean() < 0.8 * far.mean()
+    away = far[fitted.training_indices_]
+    assert fitted.row_weight_[away].mean() > 2 * fitted.row_weight_[~away].mean()
+    text = LocalSamplingSVC(variant="margin", max_train=500, random_state=0).fit(X, np.array(["no", "yes"])[y])
+    assert text.score(X, np.array(["no", "yes"])[y]) > 0.95
 
 
 @BOTH
@@ -195,7 +232,7 @@ def test_duplicated_rows_are_reported():
     X = np.repeat(np.array([[0.0], [1.0], [2.0], [3.0]]), 100, axis=0)
     y = np.tile([0, 1, 0, 1, 1], 80)
     with pytest.warns(ReductionWarning, match="copies"):
-        fitted = LocalSamplingSVC(random_state=0).fit(X, y)
+        fitted = LocalSamplingSVC(variant="paper", random_state=0).fit(X, y)
     assert np.isfinite(fitted.decision_function(X)).all()
 
 
@@ -230,6 +267,7 @@ def test_rare_classes_in_small_subsamples_are_reported():
         ({"max_train": 1}, "max_train must be"),
         ({"search_train": 1.5}, "search_train must be"),
         ({"max_train": True}, "max_train must be"),
+        ({"variant": "printed"}, "variant must be one of"),
     ],
 )
 def test_wrong_words_are_named(words, message, moons):

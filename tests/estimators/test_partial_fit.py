@@ -35,8 +35,8 @@ CLASSIFIERS = {
     "CompactSVC class weights": lambda basis: CompactSVC(
         selection=basis, refine=False, loss="least_squares", gamma=0.5, class_weight={"a": 3.0}
     ),
-    "FixedSizeLSSVC": lambda basis: FixedSizeLSSVC(selection=basis, gamma=0.5),
-    "FixedSizeLSSVC linear": lambda basis: FixedSizeLSSVC(kernel="linear"),
+    "FixedSizeLSSVC": lambda basis: FixedSizeLSSVC(selection=basis, gamma=0.5, C=1.0),
+    "FixedSizeLSSVC linear": lambda basis: FixedSizeLSSVC(kernel="linear", C=1.0),
 }
 
 
@@ -122,8 +122,8 @@ def test_the_first_batch_chooses_the_basis(data):
 def test_a_batch_may_lack_classes(data):
     X, labels, _, _ = data
     order = np.argsort(labels, kind="stable")
-    whole = FixedSizeLSSVC(selection=given(X), gamma=0.5).fit(X, labels)
-    machine = FixedSizeLSSVC(selection=given(X), gamma=0.5)
+    whole = FixedSizeLSSVC(selection=given(X), gamma=0.5, C=1.0).fit(X, labels)
+    machine = FixedSizeLSSVC(selection=given(X), gamma=0.5, C=1.0)
     for part in np.array_split(order, 6):
         machine.partial_fit(X[part], labels[part], classes=["a", "b", "c"])
     assert_allclose(machine.decision_function(X), whole.decision_function(X), rtol=1e-8, atol=1e-8)

@@ -18,7 +18,7 @@ def test_it_is_an_svm_on_the_projected_rows(C):
     projection = GreedyProjection(20, gamma=1.0, random_state=3).fit(X)
     expected = SVC(kernel="linear", C=C, tol=1e-8).fit(projection.transform(X), y)
     for solver in ("primal", "libsvm"):
-        machine = ProjectedSVC(20, gamma=1.0, C=C, tol=1e-8, solver=solver, random_state=3).fit(X, y)
+        machine = ProjectedSVC(20, gamma=1.0, C=C, two_pass=False, tol=1e-8, solver=solver, random_state=3).fit(X, y)
         np.testing.assert_array_equal(machine.basis_indices_, projection.basis_indices_)
         assert machine.folded_ == "basis"
         assert machine.n_basis_ == 20 < machine.n_support_vectors_
@@ -38,7 +38,9 @@ def test_where_the_basis_spans_the_rows_it_is_the_exact_svm():
 def test_fewer_support_vectors_than_basis_vectors_represent_the_discriminant():
     X, y = moons(noise=0.05)
     for solver in ("primal", "libsvm"):
-        machine = ProjectedSVC(60, gamma=1.0, C=100.0, tol=1e-6, solver=solver, random_state=0).fit(X, y)
+        machine = ProjectedSVC(60, gamma=1.0, C=100.0, two_pass=False, tol=1e-6, solver=solver, random_state=0).fit(
+            X, y
+        )
         assert machine.folded_ == "support_vectors"
         assert machine.n_basis_ == machine.n_support_vectors_ < machine.n_projection_
         on_basis = SVC(kernel="linear", C=100.0, tol=1e-8)
@@ -50,8 +52,8 @@ def test_fewer_support_vectors_than_basis_vectors_represent_the_discriminant():
 
 def test_two_passes_choose_among_the_support_vectors():
     X, y = moons(400)
-    first = ProjectedSVC(15, gamma=1.0, random_state=0).fit(X, y)
-    again = ProjectedSVC(15, gamma=1.0, two_pass=True, random_state=0).fit(X, y)
+    first = ProjectedSVC(15, gamma=1.0, C=1.0, two_pass=False, random_state=0).fit(X, y)
+    again = ProjectedSVC(15, gamma=1.0, C=1.0, random_state=0).fit(X, y)
     outside = 1.0 - (2 * y - 1) * first.decision_function(X)
     assert np.all(outside[again.basis_indices_] > -1e-3)  # rows that took part in the first solution
     assert again.n_basis_ == 15
@@ -65,7 +67,7 @@ def test_two_passes_choose_among_the_support_vectors():
 @pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one"])
 def test_many_classes_share_the_basis(coding):
     X, y = make_blobs(300, centers=4, cluster_std=2.0, random_state=2)
-    machine = ProjectedSVC(12, gamma=0.1, coding=coding, random_state=0).fit(X, y)
+    machine = ProjectedSVC(12, gamma=0.1, C=1.0, two_pass=False, coding=coding, random_state=0).fit(X, y)
     assert machine.n_basis_ == 12
     assert machine.dual_coef_.shape == ({"one_vs_rest": 4, "one_vs_one": 6}[coding], 12)
     reference = SVC(gamma=0.1).fit(X, y)

@@ -170,7 +170,7 @@ def test_folds_end_soon_after_twice_the_iterations_of_their_lowest_mean(seed):
     y = X[:, 0] + 1.5 * rng.standard_normal(200) > 0
     machine = CompactSVC(10, gamma="ard", random_state=0).fit(X, y)
     curve = machine.refinement_["validation_curve"]
-    assert len(curve) - 1 <= 15  # one fold alone may have seen its lowest loss later than all of them
+    assert len(curve) - 1 <= 20  # one fold alone may have seen its lowest loss later than all of them
 
 
 def test_streamed_rows(tmp_path):

@@ -102,7 +102,7 @@ def test_matching_pursuit_refuses_another_loss(moons):
 
 def test_huber_loss_bounds_the_pull_of_wrong_labels(moons):
     X, y = moons
-    machine = SpSVC(20, loss="huber", epsilon=0.5, random_state=0).fit(X, y)
+    machine = SpSVC(20, loss="huber", epsilon=0.5, C=1.0, gamma="scale", random_state=0).fit(X, y)
     fixed = CompactSVC(20, selection=machine.basis_vectors_, refine=False, loss="huber", epsilon=0.5).fit(X, y)
     assert_allclose(machine.objective_, fixed.objective_, rtol=1e-8)
 
@@ -144,7 +144,8 @@ def test_candidates_do_not_depend_on_C_or_gamma(moons):
 
 def test_stops_on_validation(moons):
     X, y = moons
-    machine = SpSVC(AutoSize(200, n_iter_no_change=5), validation_fraction=0.3, gamma=1.0, random_state=0).fit(X, y)
+    machine = SpSVC(AutoSize(200, n_iter_no_change=5), validation_fraction=0.3, C=1.0, gamma=1.0, random_state=0)
+    machine.fit(X, y)
     errors = [record["validation_error"] for record in machine.history_]
     assert machine.n_basis_ == 1 + int(np.argmin(errors))
     assert len(errors) <= machine.n_basis_ + 5 < 200
@@ -161,9 +162,12 @@ def test_stops_on_time(moons):
 
 def test_warm_start_continues(moons):
     X, y = moons
-    machine = SpSVC(8, warm_start=True, selection=GrowthSelector(retraining="always"), random_state=0).fit(X, y)
+    options = {"selection": GrowthSelector(retraining="always"), "random_state": 0}
+    machine = SpSVC(8, warm_start=True, **options).fit(X, y)
+    C, gamma = machine.C_, machine.gamma_
     machine.set_params(n_basis=20).fit(X, y)
-    once = SpSVC(20, selection=GrowthSelector(retraining="always"), random_state=0).fit(X, y)
+    assert (machine.C_, machine.gamma_) == (C, gamma)  # which a larger machine would have chosen otherwise
+    once = SpSVC(20, C=C, gamma=gamma, **options).fit(X, y)
     assert np.array_equal(machine.basis_indices_, once.basis_indices_)
     assert_allclose(machine.objective_, once.objective_, rtol=1e-9)
     assert len(machine.history_) == 20
@@ -175,7 +179,7 @@ def test_warm_start_continues(moons):
 
 def test_pool_of_candidates_with_columns_in_advance(moons):
     X, y = moons
-    machine = SpSVC(20, selection=GrowthSelector(pool_size=40), random_state=0).fit(X, y)
+    machine = SpSVC(20, selection=GrowthSelector(pool_size=40), C=1.0, gamma="scale", random_state=0).fit(X, y)
     random = SpSVC(40, selection="random", random_state=0).fit(X, y)
     assert set(machine.basis_indices_) <= set(random.basis_indices_)
     assert machine.n_kernel_evals_ <= 40 * 400 + 20 * 10
@@ -183,9 +187,9 @@ def test_pool_of_candidates_with_columns_in_advance(moons):
 
 def test_cache_and_shrinking_do_not_change_the_machine(moons):
     X, y = moons
-    plain = SpSVC(30, selection=GrowthSelector(cache=False), gamma=1.0, random_state=0).fit(X, y)
-    cached = SpSVC(30, selection=GrowthSelector(cache=True), gamma=1.0, random_state=0).fit(X, y)
-    shrunk = SpSVC(30, selection=GrowthSelector(shrinking=True), gamma=1.0, random_state=0).fit(X, y)
+    plain = SpSVC(30, selection=GrowthSelector(cache=False), C=1.0, gamma=1.0, random_state=0).fit(X, y)
+    cached = SpSVC(30, selection=GrowthSelector(cache=True), C=1.0, gamma=1.0, random_state=0).fit(X, y)
+    shrunk = SpSVC(30, selection=GrowthSelector(shrinking=True), C=1.0, gamma=1.0, random_state=0).fit(X, y)
     assert np.array_equal(plain.basis_indices_, cached.basis_indices_)
     assert_allclose(shrunk.objective_, plain.objective_, rtol=0.02)
     fixed = CompactSVC(30, selection=shrunk.basis_vectors_, refine=False, gamma=1.0).fit(X, y)
@@ -213,9 +217,10 @@ def test_errors_of_pairs_of_classes_count_weights_like_repetition(three):
 
 def test_float32_and_sparse(three):
     X, y = three
-    double = SpSVC(20, random_state=0).fit(X, y)
-    single = SpSVC(20, random_state=0).fit(X.astype(np.float32), y)
-    csr = SpSVC(20, random_state=0).fit(sparse.csr_matrix(X), y)
+    double, single, csr = (
+        SpSVC(20, C=1.0, gamma="scale", random_state=0).fit(rows, y)
+        for rows in (X, X.astype(np.float32), sparse.csr_matrix(X))
+    )
     assert np.array_equal(double.basis_indices_, csr.basis_indices_)
     # rounding to float32 changes the hashes and so the candidates, not what is found
     assert single.score(X.astype(np.float32), y) > double.score(X, y) - 0.05

@@ -335,7 +335,7 @@ def test_pairs_of_classes_after_a_sample(is_sparse, monkeypatch):
     X, y, _ = make(11, classes=3)
     X = sparse.csr_matrix(np.where(X > 1.5, X, 0.0)) if is_sparse else X
     monkeypatch.setattr(samples, "SAMPLE_ROWS", 1500)
-    machine = FixedSizeLSSVC(15, coding="one_vs_one", shared_basis=True, random_state=0)
+    machine = FixedSizeLSSVC(15, coding="one_vs_one", shared_basis=True, C=1.0, gamma="scale", random_state=0)
     streamed = kompakt_clone(machine).fit(open_rows([(X[:2000], y[:2000]), (X[2000:], y[2000:])]))
     vectors = streamed.basis_vectors_
     whole = machine.set_params(selection=vectors, gamma=streamed.gamma_).fit(X, y)

@@ -41,7 +41,7 @@ class TestConvergence:
         )
 
     def test_every_error_is_drawn_where_there_is_no_objective(self):
-        display = ConvergenceDisplay.from_estimator(FEESVC(8, random_state=0).fit(X, y))
+        display = ConvergenceDisplay.from_estimator(FEESVC(8, validation_fraction=0.2, random_state=0).fit(X, y))
         assert set(display.lines_) == {"validation error", "estimated error"}
         # the first vectors are given, so nothing was estimated for them
         assert len(display.lines_["estimated error"].get_xdata()) < len(display.lines_["validation error"].get_xdata())

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
 
 from kompakt import CompactSVC, CompactSVR, Refinement
 from kompakt.data import ArrayRows
-from kompakt.search.widths import SAMPLE_ROWS, leave_one_out, leave_one_out_widths, priced
+from kompakt.kernels import RBF
+from kompakt.run import Run
+from kompakt.search.widths import SAMPLE_ROWS, leave_one_out, leave_one_out_widths, priced, width_and_cost
+from kompakt.spec import Data
 
 
 @pytest.fixture
@@ -71,3 +75,33 @@ def test_the_flagship_learns_them_with_gamma_loo():
         CompactSVR(gamma="loo", refine=False).fit(X, y)
     with pytest.raises(ValueError, match="kernel='rbf'"):
         CompactSVR(gamma="loo", kernel="laplacian").fit(X, y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_width_and_cost_are_those_of_naive_leave_one_out(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (60, 2))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(60)
+    s = rng.integers(1, 4, 60).astype(float) if weighted else np.ones(60)
+    found = width_and_cost(Data(ArrayRows(X, y[:, None], s)), RBF(0.2), None, Run())
+    target = y - np.average(y, weights=s)
+    costs = 10.0 ** np.arange(-1.0, 6.5, 0.5) / s.mean()
+    errors = {}
+    for gamma in 0.2 * 2.0 ** np.arange(-6, 7):
+        K = rbf_kernel(X, gamma=gamma)
+        for C in costs:
+            left_out = 0.0
+            for i in range(60):
+                rest = np.arange(60) != i
+                alpha = np.linalg.solve(K[rest][:, rest] + np.diag(1.0 / (C * s[rest])), target[rest])
+                left_out += s[i] * (target[i] - K[i, rest] @ alpha) ** 2
+            errors[float(gamma), float(C)] = left_out
+    point = min(errors, key=lambda one: abs(np.log(one[0] / found.kernel.gamma)) + abs(np.log(one[1] / found.C)))
+    assert point == pytest.approx((found.kernel.gamma, found.C))
+    assert errors[point] < 1.001 * min(errors.values())
+
+
+def test_too_few_rows_keep_the_usual_values():
+    X = np.arange(5.0)[:, None]
+    found = width_and_cost(Data(ArrayRows(X, X)), RBF(0.3), None, Run())
+    assert (found.kernel.gamma, found.C) == (0.3, 1.0)

@@ -45,7 +45,7 @@ _LEAST_ROWS_TO_HOLD_OUT = 100
 #: below so many rows one part held out is noise: so many folds are used
 _FOLDS = ((200, 5), (3000, 3))
 #: in folds, a descent ends so many iterations after twice those that the lowest mean of their losses took
-_FOLD_PATIENCE = 5
+_FOLD_PATIENCE = 10
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
 #: values of rows and vectors above which the weights of a start that will be refined come from a sample

@@ -30,6 +30,7 @@ from kompakt.losses import make_loss
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
+from kompakt.search.widths import width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
 from kompakt.train.pipeline import Fit, train
@@ -162,7 +163,7 @@ class KernelMachine(Predictor):
     """Base of the estimators: `fit` by the pipeline, and everything after a model has been found."""
 
     # parameters that most estimators have
-    C: float
+    C: float | None
     loss: Any
     epsilon: Any
     fit_intercept: bool
@@ -224,7 +225,7 @@ class KernelMachine(Predictor):
             make_loss(
                 self.loss, classes=data.classifier, epsilon=self.epsilon, quantile=getattr(self, "quantile", 0.5)
             ),
-            float(self.C),
+            1.0 if self.C is None else float(self.C),
             bool(self.fit_intercept),
             bool(self.penalize_intercept),
             getattr(self, "coding", "one_vs_rest"),
@@ -249,7 +250,20 @@ class KernelMachine(Predictor):
         return False
 
     def _search(self, fit: Fit) -> None:
-        """Nothing is searched for unless an estimator does."""
+        """Width and cost that are not given, from the data."""
+        fit.spec, evaluations = self._settled(fit.data, fit.spec, fit.run)
+        fit.n_kernel_evals += evaluations
+
+    def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
+        """What is minimised with width and cost from the data where they are None, and the kernel evaluations spent."""
+        width = self.gamma is None and self.kernel in ("rbf", "laplacian")
+        cost = getattr(self, "C", 1.0) is None
+        if not (width or cost):
+            return spec, 0
+        auto = auto_size(getattr(self, "n_basis", None))
+        size = getattr(self, "n_basis", None) if auto is None else None
+        found = width_and_cost(data, spec.kernel, None if cost else spec.C, run, n_basis=size, width=width)
+        return replace(spec, kernel=found.kernel, C=found.C if cost else spec.C), found.n_kernel_evals
 
     def _choose_size(self, fit: Fit) -> None:
         raise NotImplementedError

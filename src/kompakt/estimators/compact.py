@@ -19,6 +19,7 @@ from kompakt.estimators.base import (
     offered_if,
 )
 from kompakt.estimators.params import (
+    COST,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
@@ -58,7 +59,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     n_basis
         "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
     gamma
-        "loo" takes one width per feature by leave-one-out on a sample, for sets of a few hundred rows.
+        None without refinement means "scale" here. "loo" takes one width per feature by leave-one-out on a sample, for
+        sets of a few hundred rows.
     selection
         "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
         inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
@@ -75,7 +77,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     """
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
-    gamma: Any = None
+    C: Any = parameter(default=1.0, rule=COST)
     refine: Any = True
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
@@ -89,6 +91,9 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     def _passes(self, fit: Fit) -> bool:
         everything = getattr(fit.plan.selector, "streams", False) and not self.refine and not self.tune
         return bool(everything and fit.n_basis is not None and not getattr(self, "calibrate", False))
+
+    def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
+        return spec, 0
 
     def _search(self, fit: Fit) -> None:
         """One width per feature by leave-one-out (`gamma="loo"`); C, the starting width and epsilon (`tune=True`)."""

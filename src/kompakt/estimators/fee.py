@@ -50,6 +50,9 @@ from kompakt.validation import AutoSize, Split, holdout
 
 Array = np.ndarray
 
+#: up to so many rows folds choose the size; one fifth of more rows says enough
+_FEW_ROWS = 2000
+
 
 @shared
 class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
@@ -64,12 +67,14 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         "fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation error of
         the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.
     validation_fraction
-        They (0.2) choose vectors and size; the machine at the best step is returned. 0, with cv=None: no validation,
-        growth to `n_basis` by the error on the training rows.
+        They choose vectors and size; the machine at the best step is returned. None holds out 0.2 of more than 2,000
+        rows, and fewer rows are cut into folds. 0, with cv=None: no validation, growth to `n_basis` by the error on
+        the training rows.
     cv
-        Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes.
+        Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes. None is five folds of
+        up to 2,000 rows unless `validation_fraction` is given, as in the paper.
     refit : bool
-        Fit the weights of the returned machine to all rows, those held out included.
+        Fit the weights of the returned machine to all rows, those held out included; the paper does not.
     tune
         By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel only.
     n_jobs
@@ -78,7 +83,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
     selection: Any = parameter(default="fee", rule=one_of(*SELECTIONS), options={FEESelector: None})
-    refit: bool = parameter(default=False, rule=SWITCH)
+    refit: bool = parameter(default=True, rule=SWITCH)
     tune: Any = parameter(default=False, options={TwoGrids: None})
 
     def _size(self) -> int | str:
@@ -95,6 +100,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         """Sigma, C and the size by the paper's protocol, with `tune=True`."""
         plan = self._growth_plan(fit)
         if not self.tune:
+            super()._search(fit)
             return
         if not isinstance(fit.spec.kernel, RBF):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
@@ -145,7 +151,11 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
             return grow_on(data, spec, plan, stream, split, observe=watch)
 
         share = 0.2 if self.validation_fraction is None else float(self.validation_fraction)
-        if self.cv is None and share and not self.tune:
+        cv = self.cv
+        if cv is None and self.validation_fraction is None and data.rows.n_rows <= _FEW_ROWS:
+            rarest = data.rows.n_rows if data.labels is None else int(np.bincount(data.labels).min())
+            cv = min(5, rarest) if rarest > 1 else None
+        if cv is None and share and not self.tune:
             # one held-out part: the machine at its best step
             target = data.y if data.labels is None else data.labels
             assert target is not None
@@ -155,9 +165,9 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
             return machine, growth, train
         history: list[Record] = []
         n_evals = 0
-        if self.cv is not None and not self.tune:
+        if cv is not None and not self.tune:
             inner, sizes, errors = replace(plan, run=fit.run.inner()), [], []
-            for number, split in enumerate(splits_of(data, self.cv, key)):
+            for number, split in enumerate(splits_of(data, cv, key)):
                 machine, growth = grown(inner, split)
                 history += [{"fold": number, **record} for record in growth.records]
                 n_evals += machine.columns.n_evals
@@ -259,7 +269,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
+            data, first = prepare(self, X, y, sample_weight, run, classifier=True)
+            spec, _ = self._settled(data, self._spec(data, first), run)
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
 
@@ -268,13 +279,13 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
                     return
                 own = machine.first_vectors.vectors[machine.used_vectors]
                 rest = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
-                K = kernel.block(points, np.concatenate([own, rest]))
+                K = spec.kernel.block(points, np.concatenate([own, rest]))
                 intercept, beta = fast_weights(machine, trial)
                 m = machine.n_basis
                 shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
                 found.append((m + 1, (shared + intercept[:, 0]).T, winner))
 
-            self._grow(Fit(data, self._spec(data, kernel), run, self._plan(data, run), int(self._size())), look)
+            self._grow(Fit(data, spec, run, self._plan(data, run), int(self._size())), look)
         return found
 
 

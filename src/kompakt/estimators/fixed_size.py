@@ -1,4 +1,4 @@
-"""FixedSizeLSSVC and FixedSizeLSSVR: prototypes by entropy, ridge regression on them (De Brabanter et al. 2010)."""
+"""FixedSizeLSSVC and FixedSizeLSSVR: prototypes, and ridge regression on them (De Brabanter et al. 2010)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.build import Machine, Plan
+from kompakt.basis.gram import GramSelector
+from kompakt.basis.random import RandomSelector
 from kompakt.codings import class_pairs
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
@@ -71,9 +73,10 @@ class _FixedSize(MachineParameters, KernelMachine):
     loss
         For other losses the width is tuned with least squares, and C by refitting every fold.
     selection
-        "renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the
-        criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "gram" (forward selection in
-        Gram space), "projection" and "all" (every distinct row: the full LS-SVM) are names too.
+        "gram" is forward selection in Gram space, with tune=True once before and once after the search. "renyi" swaps
+        prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the criterion is
+        blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
+        the full LS-SVM) are names too.
     tune
         By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact
         cross-validations at each; `Annealing()` is the paper's search of both.
@@ -88,7 +91,7 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("sizes", "rule")}, kw_only=False)
     loss: Any = "least_squares"
-    selection: Any = "renyi"
+    selection: Any = "gram"
     tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
     cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
 
@@ -109,7 +112,8 @@ class _FixedSize(MachineParameters, KernelMachine):
                 "own for every pair. Set shared_basis=True, or another coding."
             )
         folds = self._folds(data, run) if self.tune or fit.n_basis is None else None
-        fit.basis = self._first_basis(data, spec, run)
+        super()._search(fit)
+        fit.basis = self._first_basis(data, fit.spec, run)
         fit.attributes["selection_info_"] = dict(fit.basis.info)
         run.note("selection", n_basis=fit.basis.n_basis)
         if folds is None:
@@ -121,6 +125,11 @@ class _FixedSize(MachineParameters, KernelMachine):
             anew = [self._basis_without(fit, folds == v) for v in range(int(folds.max()) + 1)]
         if self.tune:
             self._tune(fit, folds, anew)
+            if isinstance(make_selector(self.selection), GramSelector) and not input_space:
+                # the choice depends on width and cost: once more, with those found
+                fit.basis = self._first_basis(data, fit.spec, run)
+                if anew is not None and not isinstance(folds, int):
+                    anew = [self._basis_without(fit, folds == v) for v in range(int(folds.max()) + 1)]
         if fit.n_basis is None and not input_space:
             anew = self._tune_size(fit, folds, anew)
         fit.n_basis = fit.basis.n_basis
@@ -150,6 +159,8 @@ class _FixedSize(MachineParameters, KernelMachine):
         selector = make_selector(self.selection)
         n_basis = max(self._sizes(rows.n_rows)) if auto_size(self.n_basis) else int(self.n_basis)
         found: Basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
+        if not found.n_basis:  # no vector lowers the objective: random ones are as good
+            found = run.step("selection", lambda: RandomSelector().select(data, spec, n_basis, run), Basis)
         return found
 
     def _basis_without(self, fit: Fit, fold: Array) -> Basis:
@@ -298,7 +309,7 @@ class _FixedSize(MachineParameters, KernelMachine):
 class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, PartialClassifier, MachineClassifier):
     """Fixed-size least-squares support vector classifier.
 
-    Prototypes of high entropy give Nystrom features, on which ridge regression is solved in closed form:
+    Few rows, the prototypes, give Nystrom features, on which ridge regression is solved in closed form:
     ``1/2 |w|^2 [+ 1/2 b^2] + C/2 sum_i s_i e_i^2``. Exact cross-validation costs about as much as one fit.
 
     Parameters

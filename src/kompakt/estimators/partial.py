@@ -97,9 +97,9 @@ class _Partial(KernelMachine):
                 dense = isinstance(X, np.ndarray)
                 offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
                 first = Data(ArrayRows(X, targets, weights, offset), classes=classes, labels=labels)
-                spec = self._spec(first, kernel)
+                spec, evaluations = self._settled(first, self._spec(first, kernel), run)
                 basis = self._first_basis(first, spec, run)
-                state = _Running(spec, first.rows.offset, basis, n_kernel_evals=basis.n_kernel_evals)
+                state = _Running(spec, first.rows.offset, basis, n_kernel_evals=evaluations + basis.n_kernel_evals)
             if state.theta is not None and state.theta.shape[1] != targets.shape[1]:
                 raise ValueError(
                     f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
@@ -135,6 +135,7 @@ class _Partial(KernelMachine):
             kernel, offset = MappedRBF(model.input_map), model.input_shift
             vectors = np.asarray(model.basis_vectors_)
         spec = self._spec(Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes), kernel)
+        spec = replace(spec, C=self.C_) if self.C is None else spec
         if self._input_space(model.kernel, model.n_features):
             return _Running(spec, None, Basis(None, np.eye(model.n_features)))
         vectors = vectors.astype(np.float64)

@@ -108,6 +108,7 @@ class GreedyProjection(
     True
     """
 
+    gamma: Any = "scale"
     batch: int | None = parameter(default=None, rule=or_none(COUNT))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
@@ -309,7 +310,7 @@ class ProjectedSVC(
     ----------
     two_pass : bool
         Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are then
-        represented best.
+        represented best. None does so where the vectors are chosen by projection; the paper has one pass.
     C
         The loss is the hinge.
     solver : {"primal", "libsvm", "liblinear"}
@@ -348,14 +349,15 @@ class ProjectedSVC(
     """
 
     selection: Any = "projection"
-    two_pass: bool = parameter(default=False, rule=SWITCH)
+    two_pass: bool | None = parameter(default=None, rule=or_none(SWITCH))
     solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
     tol: float = 1e-4
     max_iter: int = 1_000_000
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         assert data.classes is not None
-        return Spec(kernel, Hinge(), float(self.C), coding=self.coding, n_classes=len(data.classes))
+        C = 1.0 if self.C is None else float(self.C)
+        return Spec(kernel, Hinge(), C, coding=self.coding, n_classes=len(data.classes))
 
     def _plan(self, data: Data, run: Run) -> Plan:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
@@ -369,7 +371,8 @@ class ProjectedSVC(
         basis, features, evaluations = self._project(fit, None)
         solution, multipliers = self._train(fit, features)
         support = np.flatnonzero(np.any(multipliers != 0, axis=1))
-        if self.two_pass and len(support):
+        two_pass = isinstance(fit.plan.selector, ProjectionSelector) if self.two_pass is None else self.two_pass
+        if two_pass and len(support):
             basis, features, more = self._project(fit, support)
             solution, multipliers = self._train(fit, features)
             support = np.flatnonzero(np.any(multipliers != 0, axis=1))
@@ -424,9 +427,9 @@ class ProjectedSVC(
             design = FeatureDesign(features, rows.targets, rows.weights)
             found = solve(Problem.of(design, fit.spec), None, fit.plan.settings(fit.run))
             w, intercept, n_iter, converged = found.coordinates[:-1], found.intercept, found.n_iter, found.converged
-            multipliers = self._multipliers(rows, features, w, intercept)
+            multipliers = self._multipliers(rows, features, w, intercept, fit.spec.C)
         else:
-            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(rows, features)
+            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(rows, features, fit.spec.C)
             converged = n_iter < self.max_iter
         f = features @ w.astype(features.dtype) + intercept
         losses = np.sum(block_weights(rows.weights, n, np.arange(L)) * Hinge().value(rows.targets, f), axis=0)
@@ -434,7 +437,7 @@ class ProjectedSVC(
             weights=w,
             intercept=intercept,
             coordinates=np.concatenate([w, intercept[None]]),
-            objective=0.5 * np.sum(w**2, axis=0) + self.C * losses,
+            objective=0.5 * np.sum(w**2, axis=0) + fit.spec.C * losses,
             n_iter=n_iter,
             converged=converged,
             optimality=np.full(L, np.nan),
@@ -442,7 +445,7 @@ class ProjectedSVC(
         )
         return solution, multipliers
 
-    def _train_by_scikit_learn(self, rows: ArrayRows, features: Array) -> tuple[Array, Array, Array, int]:
+    def _train_by_scikit_learn(self, rows: ArrayRows, features: Array, C: float) -> tuple[Array, Array, Array, int]:
         """Weights, intercepts, multipliers and iterations; rows of weight 0 in an output (one-vs-one) are left out."""
         assert rows.targets is not None
         n, L = rows.targets.shape
@@ -453,24 +456,22 @@ class ProjectedSVC(
             index = np.flatnonzero(s > 0)
             Phi, t, s = features[index], rows.targets[index, output], s[index]
             if self.solver == "libsvm":
-                machine = SVC(C=self.C, kernel="linear", tol=self.tol, max_iter=self.max_iter, cache_size=400)
+                machine = SVC(C=C, kernel="linear", tol=self.tol, max_iter=self.max_iter, cache_size=400)
                 machine.fit(Phi, t, sample_weight=s)
                 multipliers[index[machine.support_], output] = machine.dual_coef_[0]
                 w[:, output] = machine.dual_coef_[0] @ Phi[machine.support_].astype(np.float64)
                 n_iter = max(n_iter, int(machine.n_iter_[0]))
             else:
-                machine = LinearSVC(
-                    C=self.C, loss="hinge", dual=True, tol=self.tol, max_iter=self.max_iter, random_state=0
-                )
+                machine = LinearSVC(C=C, loss="hinge", dual=True, tol=self.tol, max_iter=self.max_iter, random_state=0)
                 machine.fit(Phi, t, sample_weight=s)
                 w[:, output] = machine.coef_[0]
                 n_iter = max(n_iter, int(machine.n_iter_))
             intercept[output] = machine.intercept_[0]
         if self.solver == "liblinear":
-            multipliers = self._multipliers(rows, features, w, intercept)
+            multipliers = self._multipliers(rows, features, w, intercept, C)
         return w, intercept, multipliers, n_iter
 
-    def _multipliers(self, rows: ArrayRows, features: Array, w: Array, intercept: Array) -> Array:
+    def _multipliers(self, rows: ArrayRows, features: Array, w: Array, intercept: Array, C: float) -> Array:
         """Multipliers of a primal solution: C s y inside the margin, on it what explains the rest of w."""
         assert rows.targets is not None
         n, L = rows.targets.shape
@@ -479,7 +480,7 @@ class ProjectedSVC(
         shortfall = 1.0 - y * f
         on_margin = 1e-4 if features.dtype == np.float64 else 1e-2
         inside = shortfall > on_margin
-        multipliers = np.where(inside, self.C * s * y, 0.0)
+        multipliers = np.where(inside, C * s * y, 0.0)
         for output in range(L):
             at = np.flatnonzero((np.abs(shortfall[:, output]) <= on_margin) & (s[:, output] > 0))
             if len(at):

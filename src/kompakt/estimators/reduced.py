@@ -16,7 +16,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from kompakt.data import Source, centre_of
+from kompakt.data import ArrayRows, Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
@@ -40,7 +40,7 @@ from kompakt.estimators.params import (
     shared,
 )
 from kompakt.io.fitted import model_of
-from kompakt.kernels import Linear
+from kompakt.kernels import Linear, make_kernel
 from kompakt.model import Model
 from kompakt.reduce import (
     ReducedSet,
@@ -48,23 +48,27 @@ from kompakt.reduce import (
     SubsamplePlan,
     cglq,
     local_sampling,
+    margin_sampling,
     plan_subsamples,
 )
 from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
 from kompakt.run import Run
+from kompakt.search.widths import width_and_cost
+from kompakt.spec import Data
 from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma, with_columns
 from kompakt.train.running import running
 from kompakt.validation import holdout
 
-#: fewer rows than this are not reduced
-LEAST_ROWS = 100
+#: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
+#: SVM on them takes less time than a reduction
+LEAST_ROWS, SMALL = 100, 5_000
 #: rows held out at most
 MOST_HELD_OUT = 5_000
 #: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
 _MODEL_BYTES = 1 << 30
 
 #: parameters of the default SVC, which an `estimator` takes the place of
-_SVC_DEFAULTS = {"kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0, "C": 1.0, "class_weight": None}
+_SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
 
 
 @dataclass
@@ -92,23 +96,26 @@ class _Problem:
         self.pool = np.setdiff1d(self.pool, held)
         return held
 
-    def fit(self, rows: Array, factor: float = 1.0, machine: Any = None) -> Any:
-        """The SVM, or another machine, fitted to the rows with these numbers, each of `factor` times its weight."""
+    def fit(self, rows: Array, factor: Any = 1.0, machine: Any = None) -> Any:
+        """The SVM, or another machine, fitted to the rows with these numbers, each of `factor` times its weight.
+
+        The factor is a number, or one per row.
+        """
         machine = self.svm if machine is None else machine
         fitted, part = clone(machine), self.X[rows]
         centred = self.centre is not None and _measures_distances(machine)
         if centred:
             assert self.centre is not None
             part = part - self.centre.astype(self.X.dtype)
-        if self.weights is None and factor == 1.0:
+        if self.weights is None and np.all(factor == 1.0):
             fitted.fit(part, self.y[rows])
         else:
             weights = np.full(len(rows), factor) if self.weights is None else factor * self.weights[rows]
             step = last_step(fitted)
             if not has_fit_parameter(step, "sample_weight"):
                 raise TypeError(
-                    f"sample_weight (or reweight=True) was given, but {type(step).__name__}.fit does not take it. "
-                    "Leave the weights out, or choose an estimator that takes them."
+                    f"sample_weight is needed, but {type(step).__name__}.fit does not take it. Leave the weights out "
+                    "and set variant='paper', or choose an estimator that takes them."
                 )
             name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
             fitted.fit(part, self.y[rows], **{name: weights})
@@ -116,6 +123,16 @@ class _Problem:
             vectors = self.X[rows[fitted.support_]]
             fitted.support_vectors_ = np.asarray(vectors, dtype=fitted.support_vectors_.dtype)
         return fitted
+
+    def margins(self, machine: Any, rows: Array) -> Array:
+        """How far the decision value of each row's class lies above that of the next one; below 0 it is wrong."""
+        model, place = _model_of(machine), np.searchsorted(machine.classes_, self.y[rows])
+        values = np.asarray((machine if model is None else model).decision_function(self.X[rows]), dtype=np.float64)
+        if values.ndim == 1:
+            return np.where(place == 1, values, -values)
+        own = values[np.arange(len(rows)), place]
+        values[np.arange(len(rows)), place] = -np.inf
+        return np.asarray(own - values.max(axis=1))
 
     def error(self, machine: Any, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
@@ -222,7 +239,7 @@ class ReducedSVC(
     min_improvement : float
         Share of the validation error by which it must fall for the search to go on; None is the method's own.
     n_iter_no_change : int
-        Rounds without such a fall after which the search ends.
+        Rounds without such a fall after which the search ends; None is the method's own.
     validation_fraction
         They (0.1, at most 5,000) are not trained on; 0 is not possible.
     n_basis
@@ -239,7 +256,7 @@ class ReducedSVC(
     min_improvement: float | None = parameter(
         default=None, rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds))
     )
-    n_iter_no_change: int = parameter(default=1, rule=COUNT)
+    n_iter_no_change: int | None = parameter(default=None, rule=or_none(COUNT))
     validation_fraction: float | None = parameter(
         default=None, rule=or_none(Rule("a number between 0 and 1", lambda value: SHARE.holds(value) and value > 0))
     )
@@ -303,18 +320,31 @@ class ReducedSVC(
                 f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
                 f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
             )
-        return _Problem(X, y, self._make_svm(X[pool] if len(pool) < len(y) else X, run), pool, weights, centre)
+        return _Problem(X, y, self._make_svm(X, y, pool, weights, centre, run), pool, weights, centre)
 
-    def _make_svm(self, X: Any, run: Run) -> Any:
+    def _make_svm(self, X: Any, y: Array, pool: Array, weights: Array | None, centre: Array | None, run: Run) -> Any:
         if self.estimator is None:
             if isinstance(self.kernel, str) and self.kernel == "precomputed":
                 raise ValueError(
                     "kernel='precomputed' has no rows to look for neighbours among; give the rows and a kernel's name, "
                     "or a callable."
                 )
-            # one width for all subsamples: that of all rows
-            self.gamma_ = resolve_gamma(self.gamma, X, None, self.kernel) if isinstance(self.kernel, str) else "scale"
-            parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_}
+            # one width and cost for all subsamples: those of all rows
+            few = len(pool) < len(y)
+            some, kernel = X[pool] if few else X, self.kernel
+            self.gamma_ = resolve_gamma(self.gamma, some, None, kernel) if isinstance(kernel, str) else "scale"
+            self.C_ = 1.0 if self.C is None else float(self.C)
+            width = self.gamma is None and kernel == "rbf"
+            if (width or self.C is None) and kernel in ("rbf", "poly", "linear"):
+                rows = ArrayRows(some, None, weights if weights is None else weights[pool], centre)
+                labels = np.unique(y[pool], return_inverse=True)[1]
+                first = make_kernel(kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0)
+                rows.offset = centre if first.shift_invariant else None
+                data = Data(rows, classes=self.classes_, labels=labels)
+                found = width_and_cost(data, first, None if self.C is None else self.C_, run, width=width)
+                self.C_ = found.C
+                self.gamma_ = getattr(found.kernel, "gamma", self.gamma_)
+            parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_, "C": self.C_}
             return SVC(**parameters, cache_size=500)
         changed = [name for name, default in _SVC_DEFAULTS.items() if getattr(self, name) != default]
         if changed:
@@ -344,7 +374,11 @@ class ReducedSVC(
                 ReductionWarning,
                 stacklevel=5,
             )
-        return n < LEAST_ROWS
+        return n < LEAST_ROWS or (n <= SMALL and self._by_itself())
+
+    def _by_itself(self) -> bool:
+        """Whether the user leaves it to the method how far rows are reduced."""
+        return isinstance(self.delta, str)
 
     def _compact_machine(self, svm: Any, n_basis: int, key: int) -> Any:
         """The compact machine that takes the place of the exact SVM, behind the same scaling."""
@@ -420,12 +454,20 @@ class LocalSamplingSVC(ReducedSVC):
 
     Disjoint small subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the
     more of them the denser the support vectors lie there; an exact SVM (or a compact one, see `n_basis`) is trained on
-    the support vectors and what was drawn.
+    the support vectors and what was drawn.  Up to 5,000 rows are all trained on, unless it is said how to reduce them.
 
     Parameters
     ----------
+    variant : {"reweighted", "margin", "paper"}
+        "reweighted" trains on at most `max_train` rows, each of which counts for n / n_reduced: C weighs the sum of all
+        rows' losses, so without it a reduced machine is more regularised than the full one at the same C. "paper" is
+        the procedure as printed, without limits and weights. "margin" draws rows by their margins under a first SVM on
+        random rows: all in or near the margin are equally likely, others up to ten times less, and each counts for as
+        many rows as it stands for; it needs no subsamples and no beta.
     min_improvement
         That is 0: any fall will do.
+    n_iter_no_change
+        That is 1 for variant="paper"; otherwise every beta is tried, on few rows.
     n_subsamples : int or "auto"
         Number of subsamples.
     min_subsample_size : int or "auto"
@@ -440,13 +482,12 @@ class LocalSamplingSVC(ReducedSVC):
     intensity : {"relative", "literal", "peak", "count", "all"}
         How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to
         nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.
-    reweight : bool
-        Whether each row of the reduced set counts for n / n_reduced rows in the last fit. C weighs the sum of all
-        rows' losses, so without it a reduced machine is more regularised than the full one at the same C.
     max_train : float or int
-        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly.
+        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly. None is
+        0.15, and 2,000 rows at least; no limit for variant="paper".
     search_train : float or int
-        The same while beta is searched; the machine of the beta found is then trained on `max_train` rows.
+        The same while beta is searched; the machine of the beta found is then trained on `max_train` rows. None is
+        0.04, and 500 rows at least; no limit for variant="paper".
 
     Attributes
     ----------
@@ -458,7 +499,7 @@ class LocalSamplingSVC(ReducedSVC):
     n_support_initial_, n_support_final_ : int
     beta_, radius_ : float
     row_weight_ : float
-        Rows that each row of the reduced set counts for; 1 without `reweight`.
+        Rows that each row of the reduced set counts for; 1 for variant="paper", an array for "margin".
     radii_ : ndarray of shape (n_support_initial_,)
         Distances to the k-th nearest support vector.
     delta_, n_subsamples_, subsample_size_ : what "auto" chose
@@ -479,7 +520,7 @@ class LocalSamplingSVC(ReducedSVC):
     >>> from sklearn.datasets import make_moons
     >>> from kompakt import LocalSamplingSVC
     >>> X, y = make_moons(3000, noise=0.2, random_state=0)
-    >>> machine = LocalSamplingSVC(gamma=1.0, random_state=0).fit(X, y)
+    >>> machine = LocalSamplingSVC(max_train=800, C=1.0, gamma=1.0, random_state=0).fit(X, y)
     >>> len(machine.training_indices_) < 1500, machine.score(X, y) > 0.95
     (True, True)
     """
@@ -496,7 +537,7 @@ class LocalSamplingSVC(ReducedSVC):
     beta_step: float = parameter(default=0.1, rule=POSITIVE)
     max_beta: float = parameter(default=1.0, rule=POSITIVE)
     intensity: str = parameter(default="relative", rule=one_of(*sorted(INTENSITY)))
-    reweight: bool = parameter(default=False, rule=SWITCH)
+    variant: str = parameter(default="reweighted", rule=one_of("reweighted", "margin", "paper"))
     max_train: float | int | None = None
     search_train: float | int | None = None
 
@@ -507,13 +548,24 @@ class LocalSamplingSVC(ReducedSVC):
                 f"beta_step must be positive and at most max_beta; got {self.beta_step!r} and {self.max_beta!r}."
             )
 
+    def _by_itself(self) -> bool:
+        given = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
+        return super()._by_itself() and not given and self.variant != "paper"
+
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
         beta = None if isinstance(self.beta, str) else float(self.beta)
         max_train = _rows_of_share("max_train", self.max_train, len(y))
         search_train = _rows_of_share("search_train", self.search_train, len(y))
+        printed = self.variant == "paper"
+        if not printed:
+            max_train = max(2_000, int(0.15 * len(y))) if max_train is None else max_train
+            search_train = min(max_train, max(500, int(0.04 * len(y)))) if search_train is None else search_train
         held = None
-        if self._too_few(problem):
+        too_few = self._too_few(problem)
+        if self.variant == "margin" and not too_few:
+            return self._draw_by_margin(problem, max_train, run)
+        if too_few:
             # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw
             plan = SubsamplePlan(1.0, 1, len(problem.pool))
             beta = self.beta_step if beta is None else beta
@@ -545,10 +597,10 @@ class LocalSamplingSVC(ReducedSVC):
             beta_step=float(self.beta_step),
             max_beta=float(self.max_beta),
             tol=float(self.min_improvement or 0.0),
-            patience=int(self.n_iter_no_change),
+            patience=int(self.n_iter_no_change or (1 if printed else np.iinfo(np.int32).max)),
             intensity=self.intensity,
             stratify=bool(self.stratify),
-            reweight=bool(self.reweight),
+            reweight=not (printed or too_few),
             max_train=max_train,
             search_train=search_train,
         )
@@ -557,6 +609,28 @@ class LocalSamplingSVC(ReducedSVC):
         self.delta_, self.n_subsamples_, self.subsample_size_ = plan.delta, plan.n_subsamples, plan.size
         self.subsample_indices_ = sample.subsamples
         self.n_one_class_subsamples_ = sample.n_one_class
+        return sample
+
+    def _draw_by_margin(self, problem: _Problem, max_train: int | None, run: Run) -> ReducedSet:
+        """Rows by their margins under an SVM on random rows, each with the number of rows that it stands for."""
+        assert max_train is not None
+        y, pool = problem.y, problem.pool
+        counts = np.unique(y[pool], return_counts=True)[1]
+        plan = plan_subsamples(counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
+        size = min(max(plan.size, max_train // 2), len(pool))
+        sample = margin_sampling(
+            problem.X,
+            y,
+            pool,
+            problem.fit,
+            problem.margins,
+            run,
+            n_first=size,
+            n_train=max_train,
+            stratify=bool(self.stratify),
+        )
+        self.row_weight_, self.subsample_indices_ = sample.factor, sample.subsamples
+        self.delta_, self.n_subsamples_, self.subsample_size_ = size / len(pool), 1, size
         return sample
 
 
@@ -578,10 +652,13 @@ class CGLQSVC(ReducedSVC):
 
     A random subsample is solved; its support vectors, their nearest neighbours among all rows and a fresh random part
     make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
-    Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).
+    Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).  Up to 5,000 rows are all trained on unless `delta` is
+    given.
 
     Parameters
     ----------
+    delta
+        "auto" is at least 1,000 rows here.
     n_neighbors : int
         Neighbours of every support vector that join the next training set.
     fresh : float
@@ -605,7 +682,7 @@ class CGLQSVC(ReducedSVC):
     >>> from sklearn.datasets import make_moons
     >>> from kompakt import CGLQSVC
     >>> X, y = make_moons(3000, noise=0.2, random_state=0)
-    >>> machine = CGLQSVC(gamma=1.0, random_state=0).fit(X, y)
+    >>> machine = CGLQSVC(delta=0.1, C=1.0, gamma=1.0, random_state=0).fit(X, y)
     >>> len(machine.training_indices_) < 2000, machine.score(X, y) > 0.95
     (True, True)
     """
@@ -625,6 +702,8 @@ class CGLQSVC(ReducedSVC):
             held = problem.hold_out(self._share(), run.key)
             counts = np.unique(y[problem.pool], return_counts=True)[1]
             delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
+            if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
+                delta = max(delta, 1_000 / len(problem.pool))
             fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)
         result = cglq(
             X,
@@ -637,7 +716,7 @@ class CGLQSVC(ReducedSVC):
             n_neighbors=int(self.n_neighbors),
             fresh=fresh,
             tol=0.01 if self.min_improvement is None else float(self.min_improvement),
-            patience=int(self.n_iter_no_change),
+            patience=int(self.n_iter_no_change or 1),
             max_iter=max_iter,
             stratify=bool(self.stratify),
         )

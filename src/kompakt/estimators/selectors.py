@@ -41,11 +41,7 @@ def make_selector(selection: Any) -> Selector:
 def projection_selector(
     selection: Any, max_error: float, pivot: str, first: str, memory_budget: int | None
 ) -> Selector:
-    """The selector of a projected machine: greedy projection, given vectors or an object."""
-    if isinstance(selection, str):
-        if selection != "projection":
-            raise ValueError(
-                f"selection must be 'projection', an array of vectors or a selector object; got {selection!r}."
-            )
+    """The selector of a projected machine: greedy projection with its options, or another one."""
+    if isinstance(selection, str) and selection == "projection":
         return ProjectionSelector(float(max_error), pivot, first, memory_budget=memory_budget)
-    return selection if hasattr(selection, "select") else GivenSelector(selection)
+    return make_selector(selection)

@@ -134,7 +134,8 @@ class SpSVC(
             )
         intercept = bool(self.fit_intercept) and not self.plus_one
         n_classes = 0 if data.classes is None else len(data.classes)
-        return Spec(kernel, loss, float(self.C), intercept, bool(self.penalize_intercept), self.coding, n_classes)
+        C = 1.0 if self.C is None else float(self.C)
+        return Spec(kernel, loss, C, intercept, bool(self.penalize_intercept), self.coding, n_classes)
 
     def _selector(self) -> GrowthSelector:
         return GrowthSelector(self.selection) if isinstance(self.selection, str) else self.selection
@@ -151,6 +152,12 @@ class SpSVC(
 
     def _search(self, fit: Fit) -> None:
         if not self.tune:
+            super()._search(fit)
+            if self.warm_start and hasattr(
+                self, "basis_indices_"
+            ):  # growth goes on with the width and cost it began with
+                last = self.kernel_ if self.gamma is None else fit.spec.kernel
+                fit.spec = replace(fit.spec, kernel=last, C=self.C_ if self.C is None else fit.spec.C)
             return
         grid = self.tune if isinstance(self.tune, GridSearch) else GridSearch()
         C_grid, gammas = grid.values("C"), grid.values("gamma")

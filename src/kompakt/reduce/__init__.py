@@ -8,6 +8,7 @@ from kompakt.reduce.local_sampling import (
     SubsamplePlan,
     draw_subsamples,
     local_sampling,
+    margin_sampling,
     plan_subsamples,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "draw_subsamples",
     "indecision_probability",
     "local_sampling",
+    "margin_sampling",
     "plan_subsamples",
 ]

@@ -632,7 +632,7 @@ class ReducedSet:
         Support vectors of the machine, row numbers.
     error : float
         On the validation rows; nan without validation.
-    factor : float
+    factor : float or ndarray
         Weight of each row in the machine's fit: the rows of the pool that it stands for.
     initial_support : ndarray
         Support vectors of the first subsamples.
@@ -648,7 +648,7 @@ class ReducedSet:
     machine: Any = None
     support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     error: float = float("nan")
-    factor: float = 1.0
+    factor: Any = 1.0
     initial_support: Array = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -771,3 +771,73 @@ def local_sampling(
     best.subsamples, best.initial_support, best.radii = subsamples, V, radii
     best.n_one_class, best.history, best.seconds = n_one_class, history, clock.seconds
     return best
+
+
+#: rows whose margin is at least 2, far from the boundary, are drawn so many times less often than those within it
+_LEAST_CHANCE = 0.1
+
+
+def margin_sampling(
+    X: Any,
+    y: Array,
+    pool: Array,
+    fit: FitRows,
+    margins: Callable[[Any, Array], Array],
+    run: Run,
+    *,
+    n_first: int,
+    n_train: int,
+    stratify: bool = False,
+) -> ReducedSet:
+    """Rows drawn by their margins under a first machine on random rows, with the weights 1 / pi that make up for it.
+
+    A row that the first machine has outside of the margin will hardly move the boundary, but some must stay, or nothing
+    holds the boundary off them. The chance pi falls linearly from 1 at the margin to a tenth at twice its distance, up
+    to a factor that gives `n_train` rows on average; where it exceeds 1 the row is always taken.
+
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (n, d)
+    y : ndarray of shape (n,)
+    pool : ndarray
+        Row numbers that may be trained on.
+    fit : callable
+        Row numbers and the weight of each -> trained machine.
+    margins : callable
+        Machine and row numbers -> margins of the rows.
+    run : Run
+    n_first, n_train : int
+        Rows of the first machine, and of the last on average.
+    stratify : bool
+        Whether the first rows hold the classes in their shares.
+    """
+    rng, clock = np.random.default_rng(run.key), Clock()
+    n = len(pool)
+    with clock.phase("subsamples"):
+        (local,) = draw_subsamples(y[pool], SubsamplePlan(n_first / n, 1, n_first), rng, stratify=stratify)
+        first = with_every_class(pool[local], y, pool, rng)
+        machine = fit(first, n / len(first))
+    with clock.phase("sampling"):
+        chance = np.clip(2.0 - margins(machine, pool), _LEAST_CHANCE, 1.0)
+        factor, certain = 0.0, 0
+        while (
+            True
+        ):  # rows that are certain to be taken leave their share to the others, which makes more of them certain
+            rest = chance[factor * chance < 1.0]
+            factor = (n_train - certain) / float(rest.sum()) if len(rest) and n_train > certain else np.inf
+            if int(np.sum(factor * chance >= 1.0)) <= certain:
+                break
+            certain = int(np.sum(factor * chance >= 1.0))
+        chance = np.minimum(1.0, factor * chance)
+        drawn = rng.random(n) < chance
+        rows = with_every_class(pool[drawn], y, pool, rng)
+        weight = np.ones(len(y))
+        weight[pool] = 1.0 / chance
+    with clock.phase("fits"):
+        last = fit(rows, weight[rows])
+    support = rows[support_positions(last, X[rows], y[rows])]
+    facts = {"n_first": len(first), "n_train": len(rows), "n_support": len(support)}
+    logger.info("margin sampling: %s", facts)
+    return ReducedSet(
+        rows, last, support, factor=weight[rows], history=[facts], seconds=clock.seconds, subsamples=[first]
+    )

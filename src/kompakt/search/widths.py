@@ -1,4 +1,8 @@
-"""One width per feature by leave-one-out: widths that generalise where there are few rows for a basis.
+"""Widths and cost by leave-one-out: what a machine takes from the data where its user gives nothing.
+
+`width_and_cost` tries widths of a kernel and values of C; it is the default of the machines that do not learn their
+widths while they refine. `leave_one_out_widths` finds one width per feature, which generalises where there are few rows
+for a basis.
 
 Learning widths on the training objective is safe while rows are many for every basis vector; with a few hundred rows
 that objective is lowest for widths that fit the noise.  The leave-one-out error of kernel ridge regression on a sample
@@ -8,24 +12,169 @@ u_i = 2 s_i e_i / M_ii and v_i = 2 s_i e_i^2 / M_ii, it is dE/dK = M diag(v) M -
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 
 from kompakt.data import ArrayRows
-from kompakt.kernels import RBF
+from kompakt.design import Design
+from kompakt.kernels import RBF, Kernel, Precomputed
+from kompakt.run import Run
+from kompakt.spec import Data
 
 Array = np.ndarray
 
+logger = logging.getLogger("kompakt.search")
+
 #: rows of the sample: the cost of an evaluation is cubic in it
 SAMPLE_ROWS = 800
+#: fewer different rows than this say nothing of width and cost
+LEAST_ROWS = 10
+#: costs that `width_and_cost` tries, times the mean k(x, x), and powers of two of the first width that it may reach
+_COSTS = 10.0 ** np.arange(-1.0, 6.5, 0.5)
+_FARTHEST = 6
+#: larger costs do not lower the error of classes, and solvers of their losses take long
+_LARGEST_OF_CLASSES = 1e3
+#: rows of the sample for every basis vector, where these are few
+_ROWS_PER_VECTOR = 10
 #: a width may change by this much in its logarithm, from the start
 _RANGE = 6.0
 #: relative price of unequal widths, per squared difference of logarithms: few rows cannot tell many widths apart
 _PRICE = 0.003
+
+
+@dataclass(frozen=True)
+class WidthAndCost:
+    """The kernel and C found, and the kernel evaluations spent."""
+
+    kernel: Kernel
+    C: float
+    n_kernel_evals: int = 0
+
+
+def width_and_cost(
+    data: Data, kernel: Kernel, C: float | None, run: Run, *, n_basis: int | None = None, width: bool = True
+) -> WidthAndCost:
+    """The width and C of the smallest leave-one-out squared error of ridge regression on a sample of rows.
+
+    Regression is on the features of random basis vectors, or of the whole sample: few vectors want a wider kernel. They
+    are twice as many as the machine will have, since chosen vectors do what about two random ones do. With the
+    eigenvectors of the features' Gram matrix the error of every C costs a product of matrices. From the width given the
+    search goes by factors of four to the side where the error falls, and in the end by two. Classes are targets -1 and
+    1 of one output each; their squared error is far less noisy than a share of wrong labels. Equal rows are one row of
+    their weight and mean target, so that none predicts itself.
+
+    Parameters
+    ----------
+    data : Data
+        Rows in memory with labels or targets.
+    kernel : Kernel
+        Where the search begins.
+    C : float, optional
+        The cost where it is given.
+    run : Run
+        Its key chooses the sample, by content.
+    n_basis : int, optional
+        Size of the machine; None for one on all rows.
+    width : bool
+        Whether the width may change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.run import Run
+    >>> from kompakt.search.widths import width_and_cost
+    >>> from kompakt.spec import Data
+    >>> X = np.random.default_rng(0).normal(size=(200, 1))
+    >>> found = width_and_cost(Data(ArrayRows(X, np.sin(5 * X))), RBF(1.0), None, Run())
+    >>> bool(found.kernel.gamma > 1.0), found.C > 10.0
+    (True, True)
+    """
+    rows = data.in_memory
+    m = SAMPLE_ROWS if n_basis is None else min(2 * n_basis, SAMPLE_ROWS)
+    limit = max(SAMPLE_ROWS, 0 if n_basis is None else _ROWS_PER_VECTOR * m)
+    if not isinstance(kernel, Precomputed):  # the sample is dense
+        limit = min(limit, max(LEAST_ROWS, run.budget // (8 * rows.n_features)))
+    distinct, first, place = np.unique(rows.hashes(run.key), return_index=True, return_inverse=True)
+    n = min(limit, len(distinct))
+    if n < LEAST_ROWS:
+        return WidthAndCost(kernel, 1.0 if C is None else C)
+    of_sample, place = place < n, place[place < n]
+    s = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    s = (s if s.ndim == 1 else s.max(axis=1))[of_sample]
+    mass = np.bincount(place, s, n)
+    if data.labels is None:
+        assert rows.targets is not None
+        each = np.asarray(rows.targets, dtype=np.float64)[of_sample]
+    else:
+        labels = data.labels[of_sample]
+        each = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
+    Y = np.column_stack([np.bincount(place, s * column, n) for column in each.T]) / mass[:, None]
+    Y -= np.average(Y, axis=0, weights=mass)
+    if data.labels is None:  # outputs of any unit count alike
+        Y /= np.maximum(np.sqrt(np.average(Y**2, axis=0, weights=mass)), 1e-300)
+    unit = float(mass.mean())
+    root = np.sqrt(mass / unit)[:, None]
+    Y *= root
+    m = n if 2 * m > n else m
+    sample = ArrayRows(rows.take(first[:n]))
+    sample.numbers = first[:n] if rows.numbers is None else rows.numbers[first[:n]]
+    vectors = kernel.take_basis(sample, np.arange(m))
+    scale = max(float(np.mean(np.diag(kernel.gram(vectors)))), 1e-300)
+    costs = (_COSTS if data.labels is None else _COSTS[_COSTS <= _LARGEST_OF_CLASSES]) / scale
+    costs = costs if C is None else np.array([C * unit])
+    # a basis vector is a function of its own for its row, which flatters the row's error unless all rows have one
+    judged = slice(0 if m == n else m, n)
+
+    def errors(step: int) -> Array:
+        """Squared errors (costs, rows) with the first width times a power of two."""
+        design = Design(sample, _scaled(kernel, step), vectors, whiten=True, store=True)
+        features = root * design.matrix.astype(np.float64)
+        values, V = eigh(features.T @ features, check_finite=False, overwrite_a=True)
+        features = features @ V
+        products, squares = features.T @ Y, features**2
+        found = []
+        for cost in costs:
+            inverse = 1.0 / (np.maximum(values, 0.0) + 1.0 / cost)
+            left = np.maximum(1.0 - squares[judged] @ inverse, 1e-12)[:, None]
+            residual = (Y[judged] - features[judged] @ (inverse[:, None] * products)) / left
+            found.append(np.mean(residual**2, axis=1))
+        return np.asarray(np.nan_to_num(np.array(found), nan=np.inf))
+
+    known = {0: errors(0)}
+
+    def means(step: int) -> Array:
+        """Mean errors without their last digits, which depend on the order of the rows: ties must not."""
+        return np.array([float(f"{error:.9g}") for error in known[step].mean(axis=1)])
+
+    def least(step: int) -> tuple[float, int, int]:
+        return float(means(step).min()), abs(step), step
+
+    best = 0
+    if width and len(kernel.theta) == 1:
+        known |= {-2: errors(-2), 2: errors(2)}
+        best = min(known, key=least)
+        while abs(best) < _FARTHEST and best in (min(known), max(known)):
+            farther = best + (2 if best > 0 else -2)
+            known[farther] = errors(farther)
+            best = min(known, key=least)
+        known |= {step: errors(step) for step in (best - 1, best + 1)}
+        best = min(known, key=least)
+    found = _scaled(kernel, best), float(costs[int(np.argmin(means(best)))]) / unit
+    if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
+        found = kernel, 1.0 if C is None else C
+    logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
+    return WidthAndCost(*found, n * m * len(known))
+
+
+def _scaled(kernel: Kernel, step: int) -> Kernel:
+    return kernel.with_theta(kernel.theta + step * np.log(2.0)) if step else kernel
 
 
 @dataclass(frozen=True)
