@@ -379,8 +379,8 @@ def test_a_small_memory_budget_recomputes_and_gives_the_same(data):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"C": 0.0}, "C must be a positive"),
-        ({"C": np.inf}, "C must be a positive"),
+        ({"C": 0.0}, "C must be None or a positive"),
+        ({"C": np.inf}, "C must be None or a positive"),
         ({"tol": -1}, "tol must be"),
         ({"max_iter": 0}, "max_iter must be a whole number"),
         ({"n_basis": 0}, "n_basis must be a whole number"),

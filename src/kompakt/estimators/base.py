@@ -162,6 +162,8 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
 class KernelMachine(Predictor):
     """Base of the estimators: `fit` by the pipeline, and everything after a model has been found."""
 
+    _width_from_data = True  # where gamma is None
+
     # parameters that most estimators have
     C: float | None
     loss: Any
@@ -256,7 +258,7 @@ class KernelMachine(Predictor):
 
     def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
         """What is minimised with width and cost from the data where they are None, and the kernel evaluations spent."""
-        width = self.gamma is None and self.kernel in ("rbf", "laplacian")
+        width = self._width_from_data and self.gamma is None and self.kernel in ("rbf", "laplacian")
         cost = getattr(self, "C", 1.0) is None
         if not (width or cost):
             return spec, 0

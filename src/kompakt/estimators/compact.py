@@ -28,6 +28,7 @@ from kompakt.estimators.params import (
     WarmStartParameters,
     auto_size,
     estimator,
+    or_none,
     parameter,
     shared,
 )
@@ -77,9 +78,10 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     """
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
-    C: Any = parameter(default=1.0, rule=COST)
+    C: Any = parameter(default=1.0, rule=or_none(COST))
     refine: Any = True
     _learned_widths = LEARNED
+    _width_from_data = False  # it is learned
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
     def _plan(self, data: Data, run: Run) -> Plan:
@@ -92,12 +94,11 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         everything = getattr(fit.plan.selector, "streams", False) and not self.refine and not self.tune
         return bool(everything and fit.n_basis is not None and not getattr(self, "calibrate", False))
 
-    def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
-        return spec, 0
-
     def _search(self, fit: Fit) -> None:
         """One width per feature by leave-one-out (`gamma="loo"`); C, the starting width and epsilon (`tune=True`)."""
         fit.start = self._warm_start(fit.data)
+        if not self.tune:
+            super()._search(fit)
         if isinstance(self.gamma, str) and self.gamma == "loo":
             gamma: Any = fit.spec.kernel.gamma  # type: ignore[attr-defined]
             found = leave_one_out_widths(fit.data.in_memory, float(gamma), fit.spec.C, key=fit.run.key)
@@ -284,5 +285,6 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
+    C: Any = parameter(default=None, rule=or_none(COST))
     loss: Any = "least_squares"
     quantile: float = 0.5

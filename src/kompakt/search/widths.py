@@ -41,6 +41,8 @@ _FARTHEST = 6
 _LARGEST_OF_CLASSES = 1e3
 #: rows of the sample for every basis vector, where these are few
 _ROWS_PER_VECTOR = 10
+#: of the sample, whatever the memory budget is, on which no model may depend
+_MOST_BYTES = 1 << 28
 #: a width may change by this much in its logarithm, from the start
 _RANGE = 6.0
 #: relative price of unequal widths, per squared difference of logarithms: few rows cannot tell many widths apart
@@ -100,7 +102,7 @@ def width_and_cost(
     m = SAMPLE_ROWS if n_basis is None else min(2 * n_basis, SAMPLE_ROWS)
     limit = max(SAMPLE_ROWS, 0 if n_basis is None else _ROWS_PER_VECTOR * m)
     if not isinstance(kernel, Precomputed):  # the sample is dense
-        limit = min(limit, max(LEAST_ROWS, run.budget // (8 * rows.n_features)))
+        limit = min(limit, max(LEAST_ROWS, _MOST_BYTES // (8 * rows.n_features)))
     distinct, first, place = np.unique(rows.hashes(run.key), return_index=True, return_inverse=True)
     n = min(limit, len(distinct))
     if n < LEAST_ROWS:
@@ -166,7 +168,11 @@ def width_and_cost(
             best = min(known, key=least)
         known |= {step: errors(step) for step in (best - 1, best + 1)}
         best = min(known, key=least)
-    found = _scaled(kernel, best), float(costs[int(np.argmin(means(best)))]) / unit
+    lowest = int(np.argmin(means(best)))
+    if not width:  # a machine that learns its widths fits more closely: the least cost that is as good up to chance
+        more = known[best] - known[best][lowest]
+        lowest = int(np.argmax(more.mean(axis=1) <= more.std(axis=1) / np.sqrt(more.shape[1])))
+    found = _scaled(kernel, best), float(costs[lowest]) / unit
     if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
         found = kernel, 1.0 if C is None else C
     logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
