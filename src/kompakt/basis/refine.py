@@ -403,7 +403,7 @@ class RefinementObjective(Objective):
         solution = self.solve_weights(Phi, factor, inverse)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.spec.loss, self.spec.C
-        small_beta, basis = beta.T.astype(K.dtype), Z.astype(K.dtype)
+        small_beta, basis = beta.astype(K.dtype), Z.astype(K.dtype)
         if self._outputs is None:
             self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
 
@@ -413,7 +413,7 @@ class RefinementObjective(Objective):
             if block.weights is not None:
                 slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
             slopes = (C * slopes).astype(K.dtype, copy=False)
-            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta)
+            return kernel.output_gradients(block.X, basis, K[part], slopes, small_beta)
 
         d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1])))
         self._last = (kernel, Z, w)
