@@ -226,7 +226,7 @@ class MappedRBF(Kernel):
     @property
     def _low_rank(self) -> bool:
         """Whether products with mapped inputs are so much shorter that two of them cost less than one with inputs."""
-        return 2 * self.rank < self.map.shape[1]
+        return bool(2 * self.rank < self.map.shape[1])
 
     def _from_sums(
         self, X: Matrix, Z: Array, P: Array, Q: Array, sums: Array, rows: Array, columns: Array, pulled: Array | None

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import Design, FeatureDesign, weighted_gram
+from kompakt.design import Design, FeatureDesign, even_blocks, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
@@ -342,7 +342,9 @@ def _from_outputs(problem: Problem, outputs: Array, settings: Settings) -> tuple
     needs to know: a better start than the weights of that machine, which are large and cancel each other.
     """
     curvature = _room_for_curvature(problem, outputs.shape[1], settings)
-    *curved, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs, curvature))
+    block_rows = None if curvature is None else even_blocks(problem.design.n_rows, 4 * problem.design.block_rows)
+    parabolas = partial(_parabola_sums, problem.loss, outputs, curvature)
+    *curved, right = problem.design.map_reduce(parabolas, block_rows)
     if curvature is not None:
         curved = list(_curved_by_output(problem, curvature))
     hessian, active = _hessian(problem, *curved)
@@ -523,7 +525,9 @@ def run_pass(
     by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
     function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, by_change)
-    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function)
+    # without Hessians a block is soon done: longer ones keep threads at work instead of at handing over
+    block_rows = None if hessian else even_blocks(problem.design.n_rows, 4 * problem.design.block_rows)
+    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function, block_rows)
     H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
     if alike:
         H, active = np.repeat(H, len(outputs), axis=0), np.repeat(active, len(outputs))
