@@ -140,7 +140,8 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
     enough = max(_MANY_ROWS, _ROWS_PER_VECTOR * basis.n_basis)
     rough = plan.refine and isinstance(rows, ArrayRows) and rows.n_rows > 2 * enough
     if rough:  # the weights of the start are for comparison
-        rows = rows.subset(np.arange(0, rows.n_rows, rows.n_rows // enough))
+        # at random: evenly spaced rows may all be of one class
+        rows = rows.subset(np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:enough]))
         C = C * data.rows.mass / rows.mass
     solution, evaluations = solved(rows, replace(spec, C=C), basis.vectors, settings)
     run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
