@@ -21,9 +21,27 @@ PassFunction = Callable[[Array, RowBlock], tuple[Array, ...]]
 _LEAST_ROWS = 1024
 
 
-def choose_block_rows(width: int) -> int:
-    """Rows per block: about a thousand, more where rows are short: a block stays in cache, and Python out of it."""
-    return _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
+def choose_block_rows(width: int, n_rows: int | None = None) -> int:
+    """Rows per block: about a thousand, more where rows are short: a block stays in cache, and Python out of it.
+
+    Where the number of all rows is given, no thread ends up with a block more than the others (`even_blocks`).
+    """
+    most = _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
+    return most if n_rows is None else even_blocks(n_rows, most)
+
+
+def even_blocks(n_rows: int, most: int) -> int:
+    """Rows per block, at most `most`, that make blocks alike and their number one that two or four threads share.
+
+    Examples
+    --------
+    >>> from kompakt.design import even_blocks
+    >>> even_blocks(10_000, 2048)
+    1250
+    """
+    if n_rows <= most:
+        return most
+    return -(-n_rows // (4 * -(-n_rows // (4 * most))))
 
 
 class Design:
@@ -69,7 +87,7 @@ class Design:
         self.rows, self.kernel, self.basis = rows, kernel, np.asarray(basis)
         self.n_kernel_evals = self.n_passes = 0
         m = len(self.basis)
-        self.block_rows = block_rows or choose_block_rows(max(m, rows.n_features))
+        self.block_rows = block_rows or choose_block_rows(max(m, rows.n_features), rows.n_rows)
         self.factor: Factor | None = None
         self._inverse: Array | None = None
         if whiten:

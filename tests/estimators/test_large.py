@@ -81,7 +81,7 @@ def test_weights_of_a_sample_first_end_in_the_same_model(wide):
     X, y, Xt, _ = wide
     X, Xt = X[:, :20], Xt[:, :20]
     expected = machine(gamma="ard").fit(X, y)
-    with patch.object(build, "_MANY_VALUES", 10_000):
+    with patch.multiple(build, _MANY_ROWS=400, _ROWS_PER_VECTOR=1):
         fitted = machine(gamma="ard").fit(X, y)
         unmoved = machine(gamma=1e-3, validation_fraction=0.0).set_params(refine=Refinement(1)).fit(X, y)
     assert_allclose(fitted.decision_function(Xt), expected.decision_function(Xt), rtol=1e-3, atol=1e-3)

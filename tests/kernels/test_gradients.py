@@ -72,6 +72,21 @@ def test_csr_and_float32_rows_give_the_same(engine, name):
         assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_gradients_of_outputs(engine, name, n_outputs):
+    """Slopes of the losses and weights of the vectors stand for their product."""
+    kernel, rng = KERNELS[name], np.random.default_rng(4)
+    X, Z, _ = problem()
+    slopes, weights = rng.normal(size=(len(X), n_outputs)), rng.normal(size=(len(Z), n_outputs))
+    for rows in (X, sparse.csr_matrix(X)):
+        K = kernel.block(rows, Z)
+        expected = kernel.gradients(rows, Z, K, slopes @ weights.T)
+        for got, exact in zip(kernel.output_gradients(rows, Z, K, slopes, weights), expected, strict=True):
+            assert got.dtype == np.float64
+            assert_allclose(got, exact, rtol=1e-11, atol=1e-12)
+
+
 def test_sparse_products_of_wide_rows(engine):
     rng = np.random.default_rng(3)
     X = sparse.random(40, 200, density=0.02, format="csr", random_state=rng)

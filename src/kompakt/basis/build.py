@@ -48,8 +48,8 @@ _FOLDS = ((200, 5), (3000, 3))
 _FOLD_PATIENCE = 10
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
-#: values of rows and vectors above which the weights of a start that will be refined come from a sample
-_MANY_VALUES = 1 << 26
+#: rows, and rows per vector, that are enough for the weights of a start that will be refined
+_MANY_ROWS, _ROWS_PER_VECTOR = 20_000, 40
 #: with more features than this a descent works in the leading principal directions of the rows
 _WIDE = 100
 #: shares of the variance that these may hold, and the rows on which they are compared
@@ -137,9 +137,11 @@ def weigh(data: Data, spec: Spec, basis: Basis, plan: Plan, run: Run) -> Machine
     # max_time bounds the search for a basis; weights that stop half-way would make any basis useless
     settings = plan.settings(run.unhurried() if plan.refine else run)
     rows, C = data.rows, spec.C
-    rough = plan.refine and isinstance(rows, ArrayRows) and rows.n_rows * basis.n_basis > _MANY_VALUES
+    enough = max(_MANY_ROWS, _ROWS_PER_VECTOR * basis.n_basis)
+    rough = plan.refine and isinstance(rows, ArrayRows) and rows.n_rows > 2 * enough
     if rough:  # the weights of the start are for comparison
-        rows = rows.subset(np.arange(0, rows.n_rows, -(-rows.n_rows * basis.n_basis // _MANY_VALUES)))
+        # at random: evenly spaced rows may all be of one class
+        rows = rows.subset(np.sort(np.random.default_rng(0).permutation(rows.n_rows)[:enough]))
         C = C * data.rows.mass / rows.mass
     solution, evaluations = solved(rows, replace(spec, C=C), basis.vectors, settings)
     run.note("weights", n_basis=basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)

@@ -267,6 +267,10 @@ class Objective(ABC):
 _MANY_ROWS = 2500
 
 
+#: rows of the last iterations of least squares, in those of the first: more of them lowered no test error
+_LAST_ROWS = 3
+
+
 class RefinementObjective(Objective):
     """Value and gradient of the eliminated objective J(Z, theta) = min over the weights.
 
@@ -344,7 +348,7 @@ class RefinementObjective(Objective):
             K[part] = kernel.block(block.X, basis)
             multiply_upper(K[part], whiten, out=Phi[part])
 
-        rows.for_each(fill, choose_block_rows(max(m, rows.n_features)))
+        rows.for_each(fill, choose_block_rows(max(m, rows.n_features), rows.n_rows))
         self.n_kernel_evals += rows.n_rows * m + m * m
         return gram, K, Phi, factor, inverse
 
@@ -361,7 +365,7 @@ class RefinementObjective(Objective):
     def solve_weights(self, Phi: Array, factor: Factor, inverse: Array) -> Solution:
         """Exact weights of a basis from its features on the rows and the factor of its kernel matrix."""
         m = Phi.shape[1]
-        design = FeatureDesign(Phi, self._targets, self.rows.weights, block_rows=choose_block_rows(m))
+        design = FeatureDesign(Phi, self._targets, self.rows.weights, block_rows=choose_block_rows(m, len(Phi)))
         problem, start, outputs = Problem.of(design, self.spec), None, self._outputs
         if self._outputs is None and self._weights is not None and len(self._weights) == m:
             assert self._intercept is not None
@@ -403,7 +407,7 @@ class RefinementObjective(Objective):
         solution = self.solve_weights(Phi, factor, inverse)
         beta, w = solution.weights, solution.coordinates
         loss, C = self.spec.loss, self.spec.C
-        small_beta, basis = beta.T.astype(K.dtype), Z.astype(K.dtype)
+        small_beta, basis = beta.astype(K.dtype), Z.astype(K.dtype)
         if self._outputs is None:
             self._outputs = np.empty((self.rows.n_rows, w.shape[1]), dtype=self._margins)
 
@@ -413,9 +417,9 @@ class RefinementObjective(Objective):
             if block.weights is not None:
                 slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
             slopes = (C * slopes).astype(K.dtype, copy=False)
-            return kernel.gradients(block.X, basis, K[part], slopes @ small_beta)
+            return kernel.output_gradients(block.X, basis, K[part], slopes, small_beta)
 
-        d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1])))
+        d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1]), len(K)))
         self._last = (kernel, Z, w)
         # 1/2 beta' K_cc beta: each vector is both a row and a column, so twice the gradient with weights beta beta'/2
         Z = Z.astype(np.float64)
@@ -458,8 +462,8 @@ def refine(
     With a `watch` it returns the point with the lowest loss on the held-out rows instead.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
-    rows, or on as many as fit the memory budget with their kernel values and features.  In an interruptible run Ctrl-C
-    ends the descent, and the best point so far is returned.
+    rows, or on as many as fit the memory budget with their kernel values and features; for least squares, on three
+    times the sample.  In an interruptible run Ctrl-C ends the descent, and the best point so far is returned.
     """
     m = max(1, len(basis))
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
@@ -471,7 +475,10 @@ def refine(
     first_rows = min(fitting, sample_rows or first_rows)
     sizes = [(min(rows.n_rows, fitting), max_iter)]
     if sizes[0][0] > 1.5 * first_rows:
-        sizes = [(first_rows, max_iter), (sizes[0][0], min(max_iter, fewer))]
+        last_rows = sizes[0][0]
+        if isinstance(spec.loss, LeastSquares):
+            last_rows = min(last_rows, _LAST_ROWS * first_rows)
+        sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
     plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
     kernel, total = spec.kernel, None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))

@@ -86,6 +86,10 @@ class Kernel(ABC):
         """
         raise TypeError(f"the {self.name} kernel has no derivatives, so its basis cannot be refined.")
 
+    def output_gradients(self, X: Matrix, Z: Array, K: Array, slopes: Array, weights: Array) -> tuple[Array, Array]:
+        """`gradients` with W = slopes weights', slopes (n, L) of the losses and weights (m, L) of the vectors."""
+        return self.gradients(X, Z, K, slopes @ weights.T)
+
     # -- file format ---------------------------------------------------------------------------------
 
     def spec(self) -> dict[str, Any]:
@@ -267,6 +271,15 @@ def tdot(M: Array, X: Matrix) -> Array:
         return np.asarray((X.T @ M).T)
     products: Array = np.dot(M.T, X)
     return products
+
+
+def one_output_sums(K: Array, slopes: Array, weights: Array, X: Array) -> tuple[Array, Array, Array]:
+    """V'X, V 1 and V'1 in float64 for V = K * (slopes weights') with one column each, which is not formed."""
+    scaled = np.empty((len(X), X.shape[1] + 1), dtype=K.dtype)
+    np.multiply(X, slopes, out=scaled[:, :-1])
+    scaled[:, -1] = slopes[:, 0]
+    sums = weights.astype(np.float64) * np.dot(K.T, scaled)
+    return sums[:, :-1], (slopes * np.dot(K, weights))[:, 0].astype(np.float64), sums[:, -1]
 
 
 def square_norms(X: Matrix, widths: Array | None = None) -> Array:

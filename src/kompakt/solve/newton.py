@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import Design, FeatureDesign, weighted_gram
+from kompakt.design import Design, FeatureDesign, even_blocks, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
@@ -203,6 +203,7 @@ def minimise(
         theta, held, moving, objective, optimality, done, n_iter, jitter, fresh = place.last
         sums = Sums(**held)
     factors: dict[int, Factor] = {}
+    kept = _room_for_curvature(problem, L, settings) if keep_hessians else None
     while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
@@ -211,7 +212,7 @@ def minimise(
         jitter = max(jitter, factor_jitter)
         gradient = problem.penalty[:, None] * theta[:, moving] + sums.gradient
         slope = np.einsum("pl,pl->l", gradient, step)
-        trial = run_pass(problem, theta[:, moving], step, moving, sums, hessian=not keep_hessians)
+        trial = run_pass(problem, theta[:, moving], step, moving, sums, hessian=not keep_hessians, kept=kept)
         values = np.stack(
             [penalised(problem, theta[:, moving] + t * step, trial.losses[k]) for k, t in enumerate(_trials(problem))]
         )
@@ -226,7 +227,7 @@ def minimise(
             lengths[~full] = _shorter(problem, theta[:, moving], step, moving, values, ~full)
         theta[:, moving] += lengths * step
         if not full.all():
-            trial = run_pass(problem, theta[:, moving], None, moving, None, hessian=not keep_hessians)
+            trial = run_pass(problem, theta[:, moving], None, moving, None, hessian=not keep_hessians, kept=kept)
         before, sums = optimality[moving], trial if not keep_hessians else replace(trial, hessian=sums.hessian)
         objective[moving] = penalised(problem, theta[:, moving], sums.losses[0])
         optimality[moving] = relative_gradient(problem, theta[:, moving], sums)
@@ -237,7 +238,7 @@ def minimise(
             cost = problem.design.n_basis * sums.active / max(problem.mass, 1e-300)  # of a Hessian, in gradients
             hoped = np.clip(cost / 50.0, _GOOD_STEP, _PATIENT)
             poor = ~done[moving] & (~full | (optimality[moving] > hoped * before) | (optimality[moving] <= tol))
-            sums = _renew_hessians(problem, theta, moving, sums, poor, settings)
+            sums = _renew_hessians(problem, theta, moving, sums, poor, kept)
             fresh[moving] = poor
             for output in moving[poor]:
                 factors.pop(int(output), None)
@@ -342,7 +343,9 @@ def _from_outputs(problem: Problem, outputs: Array, settings: Settings) -> tuple
     needs to know: a better start than the weights of that machine, which are large and cancel each other.
     """
     curvature = _room_for_curvature(problem, outputs.shape[1], settings)
-    *curved, right = problem.design.map_reduce(partial(_parabola_sums, problem.loss, outputs, curvature))
+    block_rows = None if curvature is None else even_blocks(problem.design.n_rows, 4 * problem.design.block_rows)
+    parabolas = partial(_parabola_sums, problem.loss, outputs, curvature)
+    *curved, right = problem.design.map_reduce(parabolas, block_rows)
     if curvature is not None:
         curved = list(_curved_by_output(problem, curvature))
     hessian, active = _hessian(problem, *curved)
@@ -367,31 +370,30 @@ def _parabola_sums(
     right = np.concatenate([Phi.T @ right.astype(Phi.dtype, copy=False), _column_sums(right)[None]])
     if curvatures is None:
         return *_curved(Phi, curvature), right
-    curvatures[block.start : block.stop] = curvature
+    curvatures[:, block.start : block.stop] = curvature.T
     return (right,)
 
 
 def _renew_hessians(
-    problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array, settings: Settings
+    problem: Problem, theta: Array, moving: Array, sums: Sums, which: Array, kept: Array | None
 ) -> Sums:
-    """The sums with the Hessians of some of the outputs summed at `theta`."""
+    """The sums with the Hessians of some of the outputs summed at `theta`, where the last pass kept its curvatures."""
     if not which.any():
         return sums
     outputs = moving[which]
-    at = problem.loss.take_outputs(outputs), theta[:, outputs], outputs
     hessian, active = sums.hessian.copy(), sums.active.copy()
-    curvature = _room_for_curvature(problem, len(outputs), settings)
-    if curvature is None:
+    if kept is None:
+        at = problem.loss.take_outputs(outputs), theta[:, outputs], outputs
         longer = 8 if len(outputs) * problem.design.n_basis**2 > _MANY_SUMS else 1
         curved = problem.design.map_reduce(partial(_curvature_sums, *at), longer * problem.design.block_rows)
     else:
-        curved = _curved_by_output(problem, problem.design.collect(partial(_curvature, *at), curvature))
+        curved = _curved_by_output(problem, kept[outputs])
     hessian[which], active[which] = _hessian(problem, *curved)
     return replace(sums, hessian=hessian, active=active)
 
 
 def _room_for_curvature(problem: Problem, n_outputs: int, settings: Settings) -> Array | None:
-    """An array for the curvatures of all rows, (n, L), where Hessians may be summed output by output.
+    """An array for the curvatures of all rows, (L, n), where Hessians may be summed output by output.
 
     That is in a descent on the basis, which has its features at hand.  Other solutions are the same to the last bit
     whether values are stored or not: they are summed by blocks.
@@ -399,33 +401,32 @@ def _room_for_curvature(problem: Problem, n_outputs: int, settings: Settings) ->
     of_descent = isinstance(problem.design, FeatureDesign) and settings.tol > _ROUGH
     if not of_descent or problem.design.n_rows * n_outputs > _MOST_HELD:
         return None
-    return np.empty((problem.design.n_rows, n_outputs))
+    return np.empty((n_outputs, problem.design.n_rows), dtype=problem.design.block_dtype)
 
 
 def _curved_by_output(problem: Problem, curvature: Array) -> tuple[Array, Array, Array]:
-    """Sum of the curvatures, Phi' D Phi and Phi' D from stored features, of the active rows of one output at a time.
+    """Sum of the curvatures (L, n), Phi' D Phi and Phi' D from stored features, of the active rows of one output each.
 
     Sums by blocks of rows would write L m^2 numbers for every block, which takes longer than the products where only
     some rows of a block are active.
     """
-    Phi, m, L = problem.design.matrix, problem.design.n_basis, curvature.shape[1]
-    columns = np.ascontiguousarray(curvature.T)
+    Phi, m, L = problem.design.matrix, problem.design.n_basis, len(curvature)
     pieces = [
         (output, active[start : start + _ACTIVE_ROWS])
-        for output, active in enumerate(column.nonzero()[0] for column in columns)
+        for output, active in enumerate((column != 0.0).nonzero()[0] for column in curvature)
         for start in range(0, len(active), _ACTIVE_ROWS)
     ]
 
     def sums_of(piece: tuple[int, Array]) -> tuple[Array, Array]:
         output, index = piece
-        K, d = Phi.take(index, axis=0), columns[output, index]
+        K, d = Phi.take(index, axis=0), curvature[output, index]
         return weighted_gram(K, d), K.T @ d.astype(K.dtype)
 
     grams, product = np.zeros((L, m, m)), np.zeros((m, L))
     for (output, _), (gram, column) in zip(pieces, ordered_map(sums_of, pieces), strict=True):
         grams[output] += gram
         product[:, output] += column
-    return np.sum(columns, axis=1), grams, product
+    return np.asarray(np.sum(curvature, axis=1, dtype=np.float64)), grams, product
 
 
 def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
@@ -512,18 +513,22 @@ def run_pass(
     *,
     hessian: bool = True,
     alike: bool = False,
+    kept: Array | None = None,
 ) -> Sums:
     """One pass over the rows: losses at theta + t * step, gradient and Hessian at the full step.
 
     `known` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
-    `alike` says that all outputs have the same curvature here, so that one Hessian is summed for all of them.
+    `alike` says that all outputs have the same curvature here, so that one Hessian is summed for all of them; the
+    curvatures are written into the rows of `kept` (L, n), where it is given.
     """
     alike = alike and problem.design.rows.weight_columns <= 1
     shared = alike or _shared_curvature(problem)
     by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
-    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, by_change)
-    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function)
+    function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, kept, by_change)
+    # without Hessians a block is soon done: longer ones keep threads at work instead of at handing over
+    block_rows = None if hessian else even_blocks(problem.design.n_rows, 4 * problem.design.block_rows)
+    losses, gradient, magnitude, changed, active, *curved = problem.design.map_reduce(function, block_rows)
     H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
     if alike:
         H, active = np.repeat(H, len(outputs), axis=0), np.repeat(active, len(outputs))
@@ -578,6 +583,7 @@ def newton_sums(
     outputs: Array,
     shared: bool,
     hessian: bool,
+    kept: Array | None,
     by_change: bool,
     Phi: Array,
     block: RowBlock,
@@ -600,6 +606,8 @@ def newton_sums(
         losses = np.concatenate([losses, *(_column_sums(rows.terms(before + t * along)[0])[None] for t in trials[1:])])
     gradient = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), _column_sums(slopes)[None]])
     magnitude = _column_sums(np.abs(slopes))
+    if kept is not None:
+        kept[outputs, block.start : block.stop] = curvature.T
     if not hessian:
         return losses, gradient, magnitude, np.zeros(()), _column_sums(curvature)
     if shared:
@@ -615,12 +623,8 @@ def newton_sums(
 
 def _curvature_sums(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> tuple[Array, ...]:
     """What the Hessians of a block need."""
-    return _curved(Phi, _curvature(loss, theta, outputs, Phi, block))
-
-
-def _curvature(loss: Loss, theta: Array, outputs: Array, Phi: Array, block: RowBlock) -> Array:
     rows = _BlockLosses(loss, outputs, Phi, block)
-    return rows.terms(rows.predict(theta))[2]
+    return _curved(Phi, rows.terms(rows.predict(theta))[2])
 
 
 def _curved(Phi: Array, curvature: Array) -> tuple[Array, ...]:
