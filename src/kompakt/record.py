@@ -126,7 +126,7 @@ class TrainingRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
-        return asdict(self)
+        return {**asdict(self), "tried": [asdict(one) for one in self.tried]}
 
     @classmethod
     def from_json(cls, values: Any) -> TrainingRecord:

@@ -19,7 +19,7 @@ from kompakt.cli import main
 
 @pytest.fixture
 def model(run, svm_file):
-    assert run("train", svm_file, "m.kompakt", "-n", 8, "--scale", "-q").code == 0
+    assert run("train", svm_file, "m.kompakt", "-n", 8, "-g", "ard", "--scale", "-q").code == 0
     return "m.kompakt"
 
 

@@ -74,13 +74,13 @@ def moved(offset, dtype, n_features):
 
 
 REDUCED = {
-    "LocalSamplingSVC": LocalSamplingSVC(gamma=0.5, random_state=0),
-    "CGLQSVC": CGLQSVC(gamma=0.5, random_state=0),
+    "LocalSamplingSVC": LocalSamplingSVC(C=1.0, gamma=0.5, random_state=0),
+    "CGLQSVC": CGLQSVC(C=1.0, gamma=0.5, random_state=0),
     "LocalSamplingSVC, own SVM": LocalSamplingSVC(estimator=SVC(gamma=0.5), random_state=0),
     "CGLQSVC, pipeline": CGLQSVC(
         estimator=make_pipeline(StandardScaler(with_std=False), SVC(gamma=0.5)), random_state=0
     ),
-    "CGLQSVC, compact": CGLQSVC(gamma=0.5, n_basis=20, random_state=0),
+    "CGLQSVC, compact": CGLQSVC(C=1.0, gamma=0.5, n_basis=20, random_state=0),
 }
 
 

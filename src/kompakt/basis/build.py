@@ -26,6 +26,7 @@ from kompakt.basis.refine import (
     principal_map,
     refine,
     row_losses,
+    subset,
     with_metric,
 )
 from kompakt.data import ArrayRows, Rows
@@ -56,6 +57,10 @@ _WIDE = 100
 _SHARES, _ROWS_FOR_RANK = (0.8, 0.9, 0.95), 10_000
 #: rows up to which a descent may take more iterations
 _MOST_ROWS_FOR_MORE = 20_000
+#: one width per feature, and then a map
+_WIDTHS_FIRST: list[tuple[str | None, float]] = [("each", 0.5), ("full", 1.0)]
+#: iterations after which it is seen whether a map from the beginning or widths first are better, and rows for that
+_RACE, _RACE_ROWS, _RACE_ROWS_PER_VECTOR = 15, 5000, 20
 #: so many rows per entry are enough to learn a map from the beginning
 _ROWS_PER_ENTRY = 20
 
@@ -82,9 +87,9 @@ class Plan:
     def phases(self, rows: Rows, *, watched: bool = True) -> list[tuple[str | None, float]]:
         """What refinement learns, one after the other, and the share of the iterations that each may take.
 
-        Where there are many rows for every entry of a map, it is learned from the beginning.  Where there are fewer, it
-        is grown from one width per feature once these have been learned, and kept only if it pays on held-out rows;
-        where nobody watches there are only the widths.
+        A map is grown from one width per feature once these have been learned, and kept only if it pays on held-out
+        rows; where nobody watches there are only the widths.  With many rows for every entry of a map, it may be
+        learned from the beginning.
         """
         if self.learn != "grow":
             return [(self.learn, 1.0)]
@@ -92,7 +97,7 @@ class Plan:
         wide = n_features > _MOST_FEATURES_TO_MAP and self.rank is None
         if watched and rows.n_rows >= _ROWS_PER_ENTRY * n_features * min(n_features, self.rank or n_features):
             return [("full", 1.0)]
-        return [("each", 1.0)] if wide or not watched else [("each", 0.5), ("full", 1.0)]
+        return [("each", 1.0)] if wide or not watched else _WIDTHS_FIRST
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,21 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
     left = plan.refine_iter
     if plan.refine_more and part.n_rows <= _MOST_ROWS_FOR_MORE:
         left *= 2
-    for learn, share in plan.phases(part):
+    phases = plan.phases(part)
+    if phases == [("full", 1.0)] and plan.learn == "grow":
+        # which of the two begins better is soon seen: neither the number of rows nor that of features tells
+        few, few_spec = subset(part, spec, max(_RACE_ROWS, _RACE_ROWS_PER_VECTOR * len(basis)))
+        ends = []
+        for learn in ("full", "each"):
+            start = replace(few_spec, kernel=with_metric(kernel, learn, part, plan.rank))
+            tried = refine(few, start, basis, run, learn_width=True, max_iter=_RACE, watch=watch)
+            total.n_kernel_evals += tried.n_kernel_evals
+            ends.append(min(point["loss"] for point in tried.seen))
+            if tried.interrupted is not None or run.late:
+                break
+        if len(ends) == 2 and ends[1] < ends[0]:
+            phases = _WIDTHS_FIRST
+    for learn, share in phases:
         found = refine(
             part,
             replace(spec, kernel=with_metric(kernel, learn, part, plan.rank)),

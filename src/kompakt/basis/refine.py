@@ -479,7 +479,7 @@ def refine(
         if isinstance(spec.loss, LeastSquares):
             last_rows = min(last_rows, _LAST_ROWS * first_rows)
         sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
-    plan = [(*_subset(rows, spec, count), budget) for count, budget in sizes]
+    plan = [(*subset(rows, spec, count), budget) for count, budget in sizes]
     kernel, total = spec.kernel, None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
     with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
@@ -502,7 +502,7 @@ def refine(
     return total
 
 
-def _subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
+def subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
     """Random rows, and the objective in which their losses stand for those of all rows."""
     if count >= rows.n_rows:
         return rows, spec

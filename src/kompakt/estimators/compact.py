@@ -285,6 +285,5 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
-    C: Any = parameter(default=None, rule=or_none(COST))
     loss: Any = "least_squares"
     quantile: float = 0.5

@@ -120,6 +120,8 @@ def width_and_cost(
     Y = np.column_stack([np.bincount(place, s * column, n) for column in each.T]) / mass[:, None]
     Y -= np.average(Y, axis=0, weights=mass)
     if data.labels is None:  # outputs of any unit count alike
+        largest = np.max(np.abs(Y), axis=0)  # first, since squares of tiny numbers vanish
+        Y /= np.where(largest > 0, largest, 1.0)
         Y /= np.maximum(np.sqrt(np.average(Y**2, axis=0, weights=mass)), 1e-300)
     unit = float(mass.mean())
     root = np.sqrt(mass / unit)[:, None]
