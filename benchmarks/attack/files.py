@@ -7,7 +7,9 @@ of processor seconds for each case and a watchdog for the batch.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import hashlib
 import io
 import json
 import mmap
@@ -29,7 +31,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.attack import mutators
-from kompakt.io import ModelFileError
+from kompakt.io import ModelFileError, UnsupportedModelError
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261115
@@ -85,7 +87,24 @@ def _read_model_file(path: str) -> None:
     from kompakt.io import read_header
 
     read_header(path)
-    _use(kompakt.load(path))
+    model = kompakt.load(path)
+    _use(model)
+    str(model), str(model.record)
+    if model.schema is not None:
+        cells = ["", "1,5", "Rome", "2024-02-29", "\ud800"]
+        with np.errstate(all="ignore"):
+            model.predict(dict.fromkeys(model.schema.names, cells))
+
+
+def _export(path: str) -> None:
+    """What was accepted is exported, or refused in words; the content says in which format."""
+    import kompakt
+
+    model = kompakt.load(path)
+    number = hashlib.sha256(Path(path).read_bytes()).digest()[0]
+    format = ("onnx", "onnx", "numpy", "libsvm")[number % 4]
+    with np.errstate(all="ignore"), contextlib.suppress(UnsupportedModelError):
+        getattr(kompakt, f"to_{format}")(model, f"{path}.out")
 
 
 def _read_libsvm(path: str) -> None:
@@ -297,6 +316,12 @@ def _seed_of_numbers(raw: bytes, rng: np.random.Generator) -> bytes:
     return rng.bytes(8)
 
 
+def _refusals_of_exports() -> tuple[type[BaseException], ...]:
+    from kompakt.export.common import ParityError
+
+    return ModelFileError, ParityError, TypeError, ValueError
+
+
 def _refusals_of_checkpoints() -> tuple[type[BaseException], ...]:
     from kompakt.checkpoint import CheckpointError
 
@@ -307,6 +332,7 @@ _RANGES = (b"x\n-1 1\n1 4.3 7.9\n2 2 4.4\n4 0.1 2.5\n", b"y\n-1 1\n0 10\nx\n0 1\
 
 TARGETS = {
     "model files": Target(_read_model_file, mutators.mutate_model_file, _files("golden/*.kompakt"), (ModelFileError,)),
+    "exports": Target(_export, mutators.mutate_model_file, _files("golden/*.kompakt"), _refusals_of_exports()),
     "svmlight rows": Target(_read_svmlight, mutators.mutate_svmlight, _svmlight_samples, (ValueError,), ".svm"),
     "CSV rows": Target(_read_csv, mutators.mutate_csv, _csv_samples, (ValueError,), ".csv"),
     "LIBSVM models": Target(_read_libsvm, mutators.mutate_libsvm, _files("libsvm/*.model"), (ModelFileError,)),

@@ -63,3 +63,12 @@ def test_header_of_version_1_is_readable_without_loading():
     header = read_header(GOLDEN / "v1_regressor.kompakt")
     assert header["kind"] == "regressor"
     assert header["arrays"]["basis"] == ("float32", (7, 4))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_models_of_tables_keep_schema_and_record(version):
+    model, stored = kompakt.load(GOLDEN / f"v{version}_table.kompakt"), json.loads((GOLDEN / "tables.json").read_text())
+    np.testing.assert_allclose(model.decision_function(stored["table"]), stored[f"v{version}"], rtol=1e-9, atol=1e-11)
+    assert [column.kind for column in model.schema.columns] == ["number", "category", "date", "unused"]
+    assert model.record.tried[0].setting == {"C": 10.0, "gamma": 0.5}
+    assert (model.storage is not None) == (version == 2)
