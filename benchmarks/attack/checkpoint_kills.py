@@ -142,9 +142,9 @@ ALL = Target("all", lambda row: row["ours"] == row["paper"])
 
 def main() -> int:
     """Measure every machine and print the table."""
-    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=1, full_minutes=4)
+    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=1, full_minutes=16)
     machines = dict(list(MACHINES.items())[:2]) if run.quick else MACHINES
-    per_machine = 2 if run.quick else -(-50 // len(machines))
+    per_machine = 2 if run.quick else -(-200 // len(machines))
     total = 0
     for number, (name, machine) in enumerate(machines.items()):
         row = run.row(
