@@ -43,7 +43,7 @@ PROGRAMS = {
         children = [forked(lambda: same_here() and same(fit(0), machine)) for _ in range(3)]
         assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
         scores = cross_val_score(MACHINE, X, y, cv=3)
-        for backend in ("threading", "multiprocessing"):
+        for backend in ("threading", "multiprocessing", "loky"):
             with joblib.parallel_config(backend=backend, n_jobs=2):
                 assert np.array_equal(cross_val_score(MACHINE, X, y, cv=3), scores), backend
 
@@ -59,6 +59,17 @@ PROGRAMS = {
         finally:
             stop.set()
             [thread.join() for thread in threads]
+    """,
+    "Dask workers": """
+        import warnings
+        from distributed import Client
+        warnings.simplefilter("ignore")
+        alone = fit(0), fit(1)
+        with Client(processes=False, n_workers=2, threads_per_worker=2, dashboard_address=None) as client:
+            found = client.gather(client.map(fit, [0, 1, 0, 1], pure=False))
+            for number, machine in enumerate(found):
+                assert same(machine, alone[number % 2]), number
+            assert np.array_equal(client.submit(alone[0].predict, X).result(), alone[0].predict(X))
     """,
 }
 START = f"""
@@ -80,6 +91,8 @@ def same(one, other):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_side_by_side_as_one_after_the_other(name):
+    if name == "Dask workers":
+        pytest.importorskip("distributed")
     program = START + textwrap.dedent(PROGRAMS[name])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr

@@ -142,15 +142,15 @@ ALL = Target("all", lambda row: row["ours"] == row["paper"])
 
 def main() -> int:
     """Measure every machine and print the table."""
-    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=1, full_minutes=4)
+    run = Run("scale_checkpoint_kills", "Fits killed at random moments and resumed", quick_minutes=1, full_minutes=16)
     machines = dict(list(MACHINES.items())[:2]) if run.quick else MACHINES
-    per_machine = 2 if run.quick else -(-50 // len(machines))
+    per_machine = 2 if run.quick else -(-200 // len(machines))
     total = 0
     for number, (name, machine) in enumerate(machines.items()):
         row = run.row(
             name,
-            {"kills": per_machine, "rows": 2000},
-            partial(measure, machine, per_machine, 2000, number),
+            {"kills": per_machine, "rows": 800},
+            partial(measure, machine, per_machine, 800, number),
             ALL,
         )
         total += 0 if row is None else row["ours"]

@@ -65,6 +65,8 @@ ssize_t read(int fd, void *data, size_t n) {
     }
 PLAIN(int, fsync, WRITES, (int fd), (fd))
 PLAIN(int, rename, WRITES, (const char *from, const char *to), (from, to))
+PLAIN(int, link, WRITES, (const char *from, const char *to), (from, to))
+PLAIN(int, linkat, WRITES, (int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags))
 PLAIN(int, unlink, WRITES, (const char *path), (path))
 PLAIN(int, chmod, WRITES, (const char *path, mode_t mode), (path, mode))
 PLAIN(int, flock, WRITES, (int fd, int operation), (fd, operation))

@@ -25,14 +25,15 @@ ODD_VALUES: list[Any] = [
     [2**31 - 1, 2**31 - 1], [0, 2**31 - 1], [28], [7, 4, 1], "<f8", "<f4", "|O", ">f8", "<U9", "|b1", "<i8", "|u1",
     {"array": "basis"}, {"array": "offset"}, {"name": "linear"}, {"name": "sum", "parts": []}, {"$float": "nan"},
     "classifier", "regressor", "outlier", "one_vs_one", "minimum_output", "text", "numbers", "text as objects",
+    "int8", "float16", "%Y-%m-%d", "%d%b%Y", "%H", "%", "category", "date", "1e400",
 ]  # fmt: skip
 
 
-def seal(text: bytes, data: bytes, length: int | None = None, size: int | None = None) -> bytes:
+def seal(text: bytes, data: bytes, length: int | None = None, size: int | None = None, version: int = VERSION) -> bytes:
     """A file around a header and data, with a right checksum."""
     body = text + bytes(padded(64 + len(text)) - 64 - len(text)) + data
     preamble = MAGIC + struct.pack(
-        "<IIQ", VERSION, len(text) if length is None else length, 64 + len(body) if size is None else size
+        "<IIQ", version, len(text) if length is None else length, 64 + len(body) if size is None else size
     )
     return preamble + hashlib.sha256(preamble + bytes(40) + body).digest() + bytes(8) + body
 
@@ -62,7 +63,9 @@ def _cut(raw: bytes, rng: np.random.Generator) -> bytes:
 
 def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
     """A changed model file; most changes come with a right checksum."""
-    length = struct.unpack_from("<I", raw, 12)[0]
+    version, length = struct.unpack_from("<II", raw, 8)
+    if rng.random() < 0.02:
+        version = int(rng.choice([0, 1, VERSION, VERSION + 1, 2**32 - 1]))
     text, data = raw[64 : 64 + length], raw[padded(64 + length) :]
     kind = rng.integers(8)
     if kind == 0:
@@ -70,15 +73,15 @@ def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
     if kind == 1:
         return _cut(raw, rng)
     if kind == 2:
-        return seal(_flip(text, rng), data)
+        return seal(_flip(text, rng), data, version=version)
     if kind == 3:
-        return seal(_cut(text, rng), data)
+        return seal(_cut(text, rng), data, version=version)
     if kind == 4:
-        return seal(text, _flip(data, rng))
+        return seal(text, _flip(data, rng), version=version)
     if kind == 5:
         lengths = [0, 1, 63, 64, length, 2**22, 2**32 - 1]
         size = None if rng.random() < 0.5 else int(rng.choice([0, 64, len(raw), 2**40, 2**63 - 1]))
-        return seal(text, _cut(data, rng) if rng.random() < 0.3 else data, int(rng.choice(lengths)), size)
+        return seal(text, _cut(data, rng) if rng.random() < 0.3 else data, int(rng.choice(lengths)), size, version)
     header = json.loads(text)
     for _ in range(int(rng.integers(1, 4))):
         places = _places(header, [])
@@ -91,7 +94,7 @@ def mutate_model_file(raw: bytes, rng: np.random.Generator) -> bytes:
         else:
             source, name = places[int(rng.integers(len(places)))]
             where[key] = json.loads(json.dumps(source[name])) if rng.random() < 0.3 else odd
-    return seal(json.dumps(header).encode(), data)
+    return seal(json.dumps(header).encode(), data, version=version)
 
 
 def mutate_bytes(raw: bytes, rng: np.random.Generator) -> bytes:

@@ -18,7 +18,7 @@ SHARES = {
     "rows of commands": 200, "array files": 100,
 }  # fmt: skip
 #: few of these are read to the end, or few are refused
-OTHERS = {"Parquet rows": 100, "checkpoints": 30, "numbers": 20}
+OTHERS = {"Parquet rows": 100, "exports": 20, "checkpoints": 30, "numbers": 20}
 
 
 def test_the_slice_has_cases_of_every_attack():

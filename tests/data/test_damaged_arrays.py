@@ -77,3 +77,14 @@ def test_arrays_without_dimensions_are_no_rows(tmp_path):
     ):
         with pytest.raises(ValueError, match="single"):
             open_one()
+
+
+def test_a_parquet_file_with_a_negative_number_of_rows_is_damaged(tmp_path):
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"a": np.arange(30.0), "label": np.arange(30)}), path)
+    thirty, minus_thirty = b"\x16\x3c", b"\x16\x3b"  # a 64-bit field of Thrift's compact protocol
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-400] + raw[-400:].replace(thirty, minus_thirty))
+    with pytest.raises(ValueError, match=r"a\.parquet is a damaged Parquet file"):
+        open_rows(str(path), target="label")

@@ -63,3 +63,20 @@ def test_header_of_version_1_is_readable_without_loading():
     header = read_header(GOLDEN / "v1_regressor.kompakt")
     assert header["kind"] == "regressor"
     assert header["arrays"]["basis"] == ("float32", (7, 4))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_models_of_tables_keep_schema_and_record(version):
+    model, stored = kompakt.load(GOLDEN / f"v{version}_table.kompakt"), json.loads((GOLDEN / "tables.json").read_text())
+    np.testing.assert_allclose(model.decision_function(stored["table"]), stored[f"v{version}"], rtol=1e-9, atol=1e-11)
+    assert [column.kind for column in model.schema.columns] == ["number", "category", "date", "unused"]
+    assert model.record.tried[0].setting == {"C": 10.0, "gamma": 0.5}
+    assert (model.storage is not None) == (version == 2)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_has_the_least_version_that_can_hold_its_model(version, tmp_path):
+    """So that earlier readers take every model that is not rounded."""
+    path = tmp_path / "again.kompakt"
+    kompakt.save(kompakt.load(GOLDEN / f"v{version}_table.kompakt"), path)
+    assert struct.unpack_from("<I", path.read_bytes(), 8)[0] == version

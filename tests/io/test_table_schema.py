@@ -68,3 +68,30 @@ def test_a_damaged_schema_is_refused(model, tmp_path, damage):
     rewrite(path, lambda header: damage(header["schema"]))
     with pytest.raises(ModelFileError):
         kompakt.load(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"), [("scale", 1e-320), ("scale", -1.0), ("first", 1e11 * 3), ("fill", 1e200), ("fill", True)]
+)
+def test_numbers_of_a_schema_that_cannot_be_used_are_refused(model, tmp_path, where, value):
+    """A scale that makes infinities of rows; days beyond those that a calendar has."""
+    path = tmp_path / "m.kompakt"
+    kompakt.save(replace(model, schema=model.schema.standardised(TABLE)), path)
+
+    def change(header):
+        schema = header["schema"]
+        if where == "scale":
+            schema["scale"][0] = value
+        else:
+            next(one for one in schema["columns"] if one["kind"] == "date")[where] = value
+
+    rewrite(path, change)
+    with pytest.raises(ModelFileError, match="table schema is damaged"):
+        kompakt.load(path)
+
+
+def test_a_schema_of_the_smallest_numbers_can_be_stored(model):
+    """Their spread would be a scale that no file may hold."""
+    table = {"x": np.array([1.0, 2.0, 3.0, 5.0]) * 1e-305}
+    schema = TableSchema.infer(table).standardised(table)
+    assert TableSchema.from_json(schema.to_json()) == schema

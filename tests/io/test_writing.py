@@ -15,6 +15,7 @@ from tests.io.test_files import entry, rewrite
 
 import kompakt
 from kompakt.checkpoint import CheckpointError
+from kompakt.data.table import Number, TableSchema
 from kompakt.io import ModelFileError, files
 from kompakt.kernels import Linear
 
@@ -104,6 +105,50 @@ def test_a_libsvm_model_is_written_with_all_its_files_or_not_at_all(path, monkey
         with pytest.raises(OSError, match="No space"):
             kompakt.to_libsvm(scaled(3.0), path)
         assert {name: (path.parent / name).read_bytes() for name in listed(path)} == before
+
+
+def table_model(fill):
+    schema = TableSchema((Number("length", fill, False),))
+    return make_model("regressor", d=1, kernel=Linear(), schema=schema)
+
+
+@pytest.mark.parametrize("format", ["numpy", "libsvm"])
+@pytest.mark.parametrize("before", [True, False], ids=["old files", "no files"])
+def test_files_of_an_export_belong_together_after_an_error(path, monkeypatch, format, before):
+    """The second of the files cannot take its place: the first gives up its own again."""
+    write = getattr(kompakt, f"to_{format}")
+    if before:
+        write(table_model(1.5), path)
+        assert len(listed(path)) == 2
+    found = {name: (path.parent / name).read_bytes() for name in listed(path)}
+    replace, calls = os.replace, []
+
+    def fail_once(source, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", fail_once)
+    with pytest.raises(OSError, match="Input/output"):
+        write(table_model(2.5), path)
+    assert {name: (path.parent / name).read_bytes() for name in listed(path)} == found
+
+
+def test_files_of_a_killed_export_are_mended_by_the_next(path):
+    code = (
+        "import os, signal, sys; from kompakt.io import files; replace, calls = os.replace, []\n"
+        "def stop(*names):\n"
+        "    calls.append(names); len(calls) < 2 or os.kill(os.getpid(), signal.SIGKILL); replace(*names)\n"
+        "files.os.replace = stop; files.write_together({sys.argv[1]: [b'new'], sys.argv[1] + '.range': [b'new']})"
+    )
+    beside = path.with_name(f"{path.name}.range")
+    path.write_bytes(b"old"), beside.write_bytes(b"old")
+    assert subprocess.run([sys.executable, "-c", code, str(path)], timeout=60).returncode == -signal.SIGKILL
+    assert {path.read_bytes(), beside.read_bytes()} <= {b"old", b"new"}
+    files.write_together({path: [b"newer"], beside: [b"newer"]})
+    assert listed(path) == [path.name, beside.name]
+    assert path.read_bytes() == beside.read_bytes() == b"newer"
 
 
 @pytest.mark.parametrize("length", [237, 238, 255])

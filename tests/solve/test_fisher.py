@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kompakt import KernelFisher
 from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF
@@ -119,3 +120,13 @@ def test_the_searched_bias_has_the_fewest_errors():
 def test_equal_means_are_refused():
     with pytest.raises(ValueError, match="same mean"):
         fisher.direction(np.eye(2), np.zeros(2), np.ones(2))
+
+
+@pytest.mark.parametrize("seed", [28, 32, 34, 48, 49])
+def test_sides_whose_means_differ_by_less_than_a_digit_get_a_finite_bias(seed):
+    """The multipliers are near 1e15 here, so that both means round to the same number."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.standard_cauchy(29) ** 3, 1e12 + rng.normal(size=29)])
+    found = KernelFisher().fit(X, np.arange(29) % 3)
+    assert np.isfinite(found.decision_function(X)).all()
+    assert fisher.distribution_bias((3.0, 3.0), (1.0, 2.0), (0.25, 0.75), "gaussian") == -3.0

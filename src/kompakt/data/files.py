@@ -830,7 +830,11 @@ class ParquetSource(_TableSource):
                 lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind),
             )
             for group in range(metadata.num_row_groups):
-                groups.append((Part(path, group, group + 1), metadata.row_group(group).num_rows))
+                if (n_rows := metadata.row_group(group).num_rows) < 0:
+                    raise ValueError(
+                        f"{path} is a damaged Parquet file: part {group} has {n_rows} rows. Write it again."
+                    )
+                groups.append((Part(path, group, group + 1), n_rows))
         self._set_chunks(groups)
         self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)

@@ -46,6 +46,10 @@ _TOLD = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
 _DAY = 86_400.0
+#: seconds of the first and the last day that `datetime` knows
+_FIRST_DAY, _LAST_DAY = -62_135_596_800.0, 253_402_214_400.0
+#: a smaller scale would make infinities of rows
+_LEAST_SCALE = 1e-300
 _CURRENCY = "$€£¥₹"
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _GROUPED = {
@@ -601,7 +605,7 @@ class TableSchema:
         """The schema whose features have mean 0 and variance 1 over a table."""
         features = replace(self, shift=(), scale=()).encode(table)
         spread = features.std(axis=0)
-        spread[spread <= 1e-12 * np.abs(features).max(axis=0, initial=0.0)] = 1.0
+        spread[spread <= np.maximum(1e-12 * np.abs(features).max(axis=0, initial=0.0), _LEAST_SCALE)] = 1.0
         return replace(self, shift=tuple(features.mean(axis=0).tolist()), scale=tuple(spread.tolist()))
 
     def describe(self) -> str:
@@ -637,10 +641,11 @@ class TableSchema:
             if len({column.name for column in columns}) != len(columns):
                 raise ValueError("two columns have one name")
             schema = cls(columns, tuple(missing), tuple(values.get("shift", ())), tuple(values.get("scale", ())))
-            numbers = all(_is_real(value) for value in schema.shift + schema.scale) and all(schema.scale)
+            numbers = all(_is_real(value) for value in schema.shift + schema.scale)
+            numbers = numbers and all(value > _LEAST_SCALE for value in schema.scale)
             lengths = {len(schema.shift), len(schema.scale)}
             if not numbers or lengths != {schema.n_features if "scale" in values else 0}:
-                raise ValueError("shift and scale must be one number per feature")
+                raise ValueError("shift and scale must be one number per feature, and scale positive")
         except (KeyError, TypeError, ValueError) as error:
             raise TableError(f"the table schema is damaged: {error}") from error
         return schema
@@ -657,10 +662,12 @@ def _column_from(values: Any) -> Column:
         "indicator": lambda v: isinstance(v, bool),
         "other": lambda v: isinstance(v, bool),
         "hours": lambda v: isinstance(v, bool),
-        "first": lambda v: isinstance(v, int | float) and abs(v) < 1e12,
+        "first": lambda v: _is_real(v) and _FIRST_DAY <= v <= _LAST_DAY,
         "levels": lambda v: isinstance(v, list) and bool(v) and all(isinstance(one, str) for one in v),
         "fill": (lambda v: isinstance(v, str)) if kind is Category else (lambda v: _is_real(v)),
     }
+    if kind is Date:
+        checks["fill"] = checks["first"]
     known = {one.name for one in fields(kind)}
     if set(values) != known:
         raise ValueError(f"a column of kind {kind.kind} has {sorted(known)}; got {sorted(values)}")

@@ -158,7 +158,8 @@ def _rounded(one: Candidate) -> Candidate:
     def short(value: float) -> float:
         return float(f"{value:.6g}")
 
-    setting = {name: short(value) for name, value in one.setting.items()}
+    # a precomputed kernel has no gamma: not a number
+    setting = {name: short(value) for name, value in one.setting.items() if np.isfinite(value)}
     return Candidate(setting, short(one.error), None if one.deviation is None else short(one.deviation), one.model)
 
 

@@ -26,10 +26,9 @@ from kompakt.export.common import (
     feature_lines,
     folded,
     votes,
-    write_schema,
+    write_exported,
 )
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.files import write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
@@ -153,8 +152,7 @@ def to_c(
         raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
     both = original.decided & rounded.decided
     raw = text.encode("ascii")
-    write_atomically(target, [raw])
-    files = (target, *write_schema(model, target))
+    files = write_exported(model, target, {"": [raw]})
     return CReport(
         target, "c", len(raw), len(rows) if command else 0, difference, relative,
         None if labels is None else float(np.mean(labels == original.labels)), files=files, notes=notes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from kompakt.codings import get_coding
 from kompakt.data.table import Category, Number, is_table
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.files import write_atomically
+from kompakt.io.files import write_together
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.kernels.base import dense
 from kompakt.model import Model
@@ -246,14 +247,20 @@ def feature_lines(model: Model) -> list[str]:
     return [line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?") for line in ascii_lines]
 
 
-def write_schema(model: Model, path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """For a model of tables, write how columns become features beside an export, as JSON; the file that was written."""
-    if model.schema is None:
-        return ()
-    beside = Path(f"{os.fspath(path)}.schema.json")
-    described = {"features": model.schema.feature_names, **model.schema.to_json()}
-    write_atomically(beside, [json.dumps(described, indent=1, ensure_ascii=False).encode()])
-    return (beside,)
+def write_exported(
+    model: Model, path: str | os.PathLike[str], texts: Mapping[str, Iterable[bytes]]
+) -> tuple[Path, ...]:
+    """Write the files of an export, by their suffixes, all or none; the files that were written.
+
+    For a model of tables one more says, as JSON, how columns become features.
+    """
+    pieces = dict(texts)
+    if model.schema is not None:
+        described = {"features": model.schema.feature_names, **model.schema.to_json()}
+        pieces[".schema.json"] = [json.dumps(described, indent=1, ensure_ascii=False).encode()]
+    files = tuple(Path(f"{os.fspath(path)}{suffix}") for suffix in pieces)
+    write_together(dict(zip(files, pieces.values(), strict=True)))
+    return files
 
 
 def write_checked(
@@ -262,8 +269,7 @@ def write_checked(
 ) -> ExportReport:  # fmt: skip
     """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
     measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
-    write_atomically(path, [raw])
-    files = (Path(path), *write_schema(model, path))
+    files = write_exported(model, path, {"": [raw]})
     return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=files)
 
 

@@ -6,15 +6,13 @@ import io
 import json
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kompakt.codings import class_pairs
-from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, write_schema
+from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, write_exported
 from kompakt.io.container import UnsupportedModelError
-from kompakt.io.files import write_together
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
 from kompakt.model import Model
@@ -85,8 +83,8 @@ def to_libsvm(
     if labels is not None and expected.labels is not None:
         labels = np.where(tied, expected.labels, labels)  # LIBSVM's rule for ties is another one
     largest, relative, _ = compare(expected, scores, labels, "the LIBSVM model")
-    files = {suffix: Path(f"{os.fspath(path)}{suffix}") for suffix in texts}
-    write_together({files[suffix]: texts[suffix] for suffix in texts})
+    written = write_exported(model, path, texts)
+    files = dict(zip(texts, written, strict=False))  # one more where a schema is
     notes = []
     if ".range" in files:
         notes.append(f"scale data first: svm-scale -r {files['.range'].name} DATA")
@@ -97,7 +95,6 @@ def to_libsvm(
     if tied.any():
         notes.append(f"{int(tied.sum())} of {len(rows)} rows tie in votes, where LIBSVM takes the class it lists first")
     size = sum(map(len, texts[""]))
-    written = (*files.values(), *write_schema(model, path))
     if model.schema is not None:
         notes.append(f"rows are the encoded columns of {written[-1].name}")
     return ExportReport(files[""], "libsvm", size, len(rows), largest, relative, agreement, written, tuple(notes))

@@ -112,16 +112,41 @@ def write_atomically(path: PathLike, pieces: Iterable[bytes | memoryview]) -> No
 def write_together(files: Mapping[PathLike, Iterable[bytes | memoryview]]) -> None:
     """Write several files, or none of them: all are on disk before the first takes its place.
 
-    They take their places from the last to the first.
+    They take their places from the last to the first; if one cannot, those before it get their old files back.
     """
     for path in files:
         check_writable(path)
-    with contextlib.ExitStack() as stack:
-        for path, pieces in files.items():
-            file = stack.enter_context(replacing(path))
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
+    targets = [os.path.realpath(path) for path in files] if len(files) > 1 else []
+    old: dict[str, str] = {}  # a second name of every old file, while places are taken
+    new: list[str] = []
+    try:
+        with contextlib.ExitStack() as stack:
+            for path, pieces in files.items():
+                file = stack.enter_context(replacing(path))
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            for target in targets:
+                second = _temporary_name(target)
+                try:
+                    os.link(target, second)
+                    old[target] = second
+                except FileNotFoundError:
+                    new.append(target)
+                except OSError:  # a file system without second names: its old files cannot come back
+                    pass
+    except BaseException:
+        for target in new:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+        for target, second in old.items():
+            with contextlib.suppress(OSError):
+                os.replace(second, target)
+        raise
+    finally:
+        for second in old.values():
+            with contextlib.suppress(OSError):
+                os.unlink(second)
 
 
 @contextlib.contextmanager
@@ -157,16 +182,21 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
     _sync_folder(folder)
 
 
+def _temporary_name(target: str) -> str:
+    """A name beside `target` that is removed by the next one that writes it, if it is left over."""
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{_shortened(name)}.{secrets.token_hex(8)}.tmp")
+
+
 def _new_temporary(target: str) -> tuple[str, int]:
     """Name and descriptor of a new, locked file beside `target`."""
-    folder, name = os.path.split(target)
     try:
         mode = stat.S_IMODE(os.stat(target).st_mode) & 0o600
     except FileNotFoundError:
         mode = 0o666  # less the user's mask: what the new file will have
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
-        temporary = os.path.join(folder, f".{_shortened(name)}.{secrets.token_hex(8)}.tmp")
+        temporary = _temporary_name(target)
         descriptor = os.open(temporary, flags, mode)
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks: its leftovers stay

@@ -174,6 +174,8 @@ def distribution_bias(
     -1.0
     """
     low, high = means
+    if not high > low:  # they differ by less than the last digit: no rule can tell the sides apart
+        return -0.5 * (low + high)
     log_odds = float(np.log(priors[0] / priors[1]))
     midpoint = 0.5 * (low + high) + 0.5 * (variances[0] + variances[1]) * log_odds / (high - low)
     if rule == "midpoint" or min(variances) <= 1e-12 * (high - low) ** 2:

@@ -112,7 +112,12 @@ def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
 def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:
     """The frozen model; its basis is in the user's coordinates, not centred."""
     rows, kernel = data.rows, machine.spec.kernel
-    vectors = machine.basis.vectors
+    vectors, solution = machine.basis.vectors, machine.solution
+    if not (np.isfinite(solution.weights).all() and np.isfinite(solution.intercept).all()):
+        raise ValueError(
+            "the weights are not finite: with these rows and parameters the computation leaves the numbers of float64. "
+            "Scale the features and targets (StandardScaler), or give a smaller C or larger penalty."
+        )
     source = data.source
     offset = None if rows.offset is None else rows.offset.astype(np.float64)
     scaling: dict[str, Any] = {}
@@ -130,8 +135,8 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
     return Model(
         kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
         basis=vectors,
-        weights=machine.solution.weights,
-        intercept=machine.solution.intercept,
+        weights=solution.weights,
+        intercept=solution.intercept,
         kind="classifier" if data.classifier else "regressor",
         n_features=rows.n_features,
         classes=data.classes,
