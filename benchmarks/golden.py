@@ -77,7 +77,10 @@ FITS: dict[str, tuple[Data, Callable[[], Any]]] = {
     "CompactSVR plain": (regression, lambda: k.CompactSVR(30, C=1.0, refine=False)),
     "CompactSVR huber": (regression, lambda: k.CompactSVR(20, C=1.0, refine=False, loss="huber")),
     "CompactSVR epsilon": (regression, lambda: k.CompactSVR(20, C=1.0, refine=False, loss="epsilon_insensitive")),
-    "CompactSVR absolute": (regression, lambda: k.CompactSVR(20, C=1.0, refine=False, loss="absolute", selection="random")),
+    "CompactSVR absolute": (
+        regression,
+        lambda: k.CompactSVR(20, C=1.0, refine=False, loss="absolute", selection="random"),
+    ),
     "CompactSVR quantile": (regression, lambda: k.CompactSVR(20, C=1.0, refine=False, loss="quantile", quantile=0.8)),
     "CompactSVR tuned": (regression, lambda: k.CompactSVR(15, refine=False, tune=True)),
     "FixedSizeLSSVC": (classes, lambda: k.FixedSizeLSSVC(30, selection="renyi", **PLAIN)),

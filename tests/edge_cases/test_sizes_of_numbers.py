@@ -97,7 +97,9 @@ def test_large_float32_inputs(name):
 @pytest.mark.parametrize("C", [1e300, 1e-300])
 @pytest.mark.parametrize("name", WITH_C)
 def test_a_cost_beyond_all_sense(name, C):
-    with pytest.raises(ValueError, match=r"C must be (None or )?a positive, finite number between 1e-50 and 1e\+50; got 1e"):
+    with pytest.raises(
+        ValueError, match=r"C must be (None or )?a positive, finite number between 1e-50 and 1e\+50; got"
+    ):
         fit(name, C=C)
 
 

@@ -100,7 +100,7 @@ def test_the_last_size_is_the_machine_itself(page):
 
 
 def test_smaller_machines_match_the_outputs_by_least_squares():
-    model = CompactSVC(9, random_state=0).fit(X, y).model_
+    model = CompactSVC(9, gamma="ard", random_state=0).fit(X, y).model_
     models, order, _ = nested_models(model, X)
     assert sorted(order) == list(range(9))
     F = model.outputs(X)

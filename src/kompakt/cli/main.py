@@ -36,6 +36,10 @@ def _positive(text: str) -> float:
     return value
 
 
+def _width(text: str) -> float | str:
+    return text if text in ("scale", "auto", "learn", "ard", "full") else _positive(text)
+
+
 def _size(text: str) -> int | str:
     if text == "auto":
         return text
@@ -223,7 +227,8 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     add("-n", "--n-basis", type=_size, help="number of basis vectors, or auto (100)")
     add("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
     add("-d", "--degree", type=int, default=3, help="of the polynomial kernel (3)")
-    add("-g", "--gamma", type=_positive, help="width: exp(-gamma |u - v|^2); default learned")
+    widths = "exp(-gamma |u - v|^2), or scale, auto, learn, ard, full"
+    add("-g", "--gamma", type=_width, help=f"width: {widths}; default learned")
     add("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
     add("-c", "--C", dest="C", type=_positive, help="cost of the losses (1)")
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")

@@ -349,7 +349,7 @@ class ProjectedSVC(
     """
 
     selection: Any = "projection"
-    two_pass: bool | None = parameter(default=None, rule=or_none(SWITCH))
+    two_pass: bool | None = parameter(default=False, rule=or_none(SWITCH))
     solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
     tol: float = 1e-4
     max_iter: int = 1_000_000
