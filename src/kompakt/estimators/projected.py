@@ -310,7 +310,7 @@ class ProjectedSVC(
     ----------
     two_pass : bool
         Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are then
-        represented best. None does so where the vectors are chosen by projection; the paper has one pass.
+        represented best.
     C
         The loss is the hinge.
     solver : {"primal", "libsvm", "liblinear"}
@@ -349,7 +349,7 @@ class ProjectedSVC(
     """
 
     selection: Any = "projection"
-    two_pass: bool | None = parameter(default=False, rule=or_none(SWITCH))
+    two_pass: bool = parameter(default=False, rule=SWITCH)
     solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
     tol: float = 1e-4
     max_iter: int = 1_000_000
@@ -371,8 +371,7 @@ class ProjectedSVC(
         basis, features, evaluations = self._project(fit, None)
         solution, multipliers = self._train(fit, features)
         support = np.flatnonzero(np.any(multipliers != 0, axis=1))
-        two_pass = isinstance(fit.plan.selector, ProjectionSelector) if self.two_pass is None else self.two_pass
-        if two_pass and len(support):
+        if self.two_pass and len(support):
             basis, features, more = self._project(fit, support)
             solution, multipliers = self._train(fit, features)
             support = np.flatnonzero(np.any(multipliers != 0, axis=1))
