@@ -276,6 +276,26 @@ def peers_points() -> str:
     )
 
 
+def bytes_of_models() -> str:
+    """Errors of the three contenders at every budget, the lowest in bold."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row, values in stored("peers_bytes").items():
+        name, _, rest = row.rpartition(" kB, ")
+        if rest in ("kompakt", "network", "trees"):
+            name, _, budget = name.rpartition(", ")
+            found.setdefault(name, {}).setdefault(budget, [np.nan] * 3)[["kompakt", "network", "trees"].index(rest)] = (
+                values["ours"]
+            )
+
+    def cell(errors: list[float] | None) -> str:
+        if errors is None or np.isnan(errors).any():
+            return "-"
+        return " / ".join(f"**{error:.2f}**" if error == min(errors) else f"{error:.2f}" for error in errors)
+
+    rows = [[name, *(cell(budgets.get(budget)) for budget in ("1", "4", "16"))] for name, budgets in found.items()]
+    return table("error %: kompakt / network / trees | 1 kB | 4 kB | 16 kB", rows)
+
+
 def flagship_sizes() -> str:
     rows = []
     for name, values in stored("flagship_sizes").items():
@@ -295,6 +315,7 @@ def flagship_sizes() -> str:
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "peers": ("../peers.md", peers_points),
     "sizes": ("../peers.md", flagship_sizes),
+    "bytes": ("../peers.md", bytes_of_models),
     "spsvm 1": ("spsvm.md", spsvm_table1),
     "spsvm figures": ("spsvm.md", spsvm_figures),
     "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
