@@ -78,7 +78,7 @@ MACHINES = [
     # refinement, which every machine with chosen vectors and a primal objective offers
     SpSVC(n_basis=8, refine=Refinement(5)),
     FixedSizeLSSVC(n_basis=8, refine=Refinement(5), gamma="ard"),
-    FixedSizeLSSVR(n_basis=8, refine=Refinement(5)),
+    FixedSizeLSSVR(n_basis=8, C=1.0, gamma="scale", selection="renyi", refine=Refinement(5)),
     ProjectedSVC(n_basis=8, refine=Refinement(5)),
     FEESVC(n_basis=8, refine=Refinement(5), gamma="learn"),
 ]
