@@ -53,7 +53,7 @@ def test_fewer_support_vectors_than_basis_vectors_represent_the_discriminant():
 def test_two_passes_choose_among_the_support_vectors():
     X, y = moons(400)
     first = ProjectedSVC(15, gamma=1.0, C=1.0, two_pass=False, random_state=0).fit(X, y)
-    again = ProjectedSVC(15, gamma=1.0, C=1.0, random_state=0).fit(X, y)
+    again = ProjectedSVC(15, gamma=1.0, C=1.0, two_pass=True, random_state=0).fit(X, y)
     outside = 1.0 - (2 * y - 1) * first.decision_function(X)
     assert np.all(outside[again.basis_indices_] > -1e-3)  # rows that took part in the first solution
     assert again.n_basis_ == 15
