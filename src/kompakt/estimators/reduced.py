@@ -67,6 +67,8 @@ MOST_HELD_OUT = 5_000
 #: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
 _MODEL_BYTES = 1 << 30
 
+#: a weight beside the largest that is none
+_LEAST_WEIGHT = 1e-30
 #: parameters of the default SVC, which an `estimator` takes the place of
 _SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
 
@@ -111,6 +113,8 @@ class _Problem:
             fitted.fit(part, self.y[rows])
         else:
             weights = np.full(len(rows), factor) if self.weights is None else factor * self.weights[rows]
+            # LIBSVM does not end where some costs vanish beside others; rows without weight it leaves out
+            weights = np.where(weights < _LEAST_WEIGHT * np.max(weights), 0.0, weights)
             step = last_step(fitted)
             if not has_fit_parameter(step, "sample_weight"):
                 raise TypeError(
