@@ -226,3 +226,15 @@ def test_a_parallel_search_returns_quickly():
         with pytest.raises(KeyboardInterrupt):
             machine.fit(many, labels)
     assert time.monotonic() - began < 4.0  # one second until the signal, and little after it
+
+
+def test_an_interrupt_while_it_is_seen_what_to_learn_ends_the_fit():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((5000, 4))  # many for every entry of a map: two beginnings are compared
+    labels = rows[:, 0] * rows[:, 1] > 0
+    machine = CompactSVC(10, random_state=0)
+    with interrupting("refinement", 3), pytest.warns(watch.InterruptedWarning, match="interrupted"):
+        machine.fit(rows, labels)
+    assert machine.interrupted_
+    assert machine.refinement_["n_iter"] < 10
+    assert machine.score(rows, labels) > 0.8

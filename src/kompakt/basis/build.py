@@ -227,9 +227,11 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             tried = refine(few, start, basis, run, learn_width=True, max_iter=_RACE, watch=watch)
             total.n_kernel_evals += tried.n_kernel_evals
             ends.append(min(point["loss"] for point in tried.seen))
+            if tried.interrupted is not None:  # that is where this fit ends
+                total.result, curve, phases = tried, [point["loss"] for point in tried.seen], []
             if tried.interrupted is not None or run.late:
                 break
-        if len(ends) == 2 and ends[1] < ends[0]:
+        if phases and len(ends) == 2 and ends[1] < ends[0]:
             phases = _WIDTHS_FIRST
     for learn, share in phases:
         found = refine(
