@@ -32,7 +32,7 @@ from kompakt.basis.refine import (
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
-from kompakt.kernels import RBF, MappedRBF
+from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -63,6 +63,8 @@ _WIDTHS_FIRST: list[tuple[str | None, float]] = [("each", 0.5), ("full", 1.0)]
 _RACE, _RACE_ROWS, _RACE_ROWS_PER_VECTOR = 15, 5000, 20
 #: so many rows per entry are enough to learn a map from the beginning
 _ROWS_PER_ENTRY = 20
+#: smaller costs of a descent, in those of the weights: each is tried where held-out rows soon spoke against the last
+_SMALLER_COSTS = (0.1, 0.01)
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ class Descent:
     facts: dict[str, Any] = field(default_factory=dict)
     unseen: tuple[Array, Array] | None = None
     interrupted: bool = False
+    #: rows to train on, rows held out, and the kernel and vectors where the descent on them ended
+    ends: list[tuple[ArrayRows, ArrayRows, Kernel, Array]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.result is not None and not self.n_kernel_evals:
@@ -190,8 +194,58 @@ class Descent:
 
 
 def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
-    """Move the vectors and learn the metric, as far down as pays on held-out rows."""
+    """Move the vectors and learn the metric, as far down as pays on held-out rows.
+
+    The cost C suits the weights; many vectors that move as well may fit noise with it, and held-out rows then speak
+    against the descent after a few iterations.  A descent with a smaller cost moves the vectors to where a smoother
+    function wants them.  It is taken if its vectors, with weights for C itself, are better on held-out rows.
+    """
     spec, splits = plain.spec, _splits(data, plan, run)
+    found = last = _descended(data, plain, plan, splits, run)
+    for share in _SMALLER_COSTS if len(splits) == 1 else _SMALLER_COSTS[:1]:  # folds take longer
+        curve = last.facts.get("validation_curve", [])
+        turned_early = int(np.argmin(curve or [0])) < min(_patience(plan), len(curve) - 1)
+        if not turned_early or run.late or found.interrupted or (found.result and found.result.interrupted):
+            break
+        last = _descended(data, replace(plain, spec=replace(spec, C=share * spec.C)), plan, splits, run)
+        found.n_kernel_evals += last.n_kernel_evals
+        interrupted = last.interrupted or (last.result is not None and last.result.interrupted is not None)
+        outputs, losses = [], []
+        try:
+            for part, other, kernel, basis in last.ends if last.result is not None and not interrupted else []:
+                settings = Settings(1e-6, 100, run.unhurried())
+                solution, spent = solved(part, replace(spec, kernel=kernel), basis, settings)
+                outputs.append(Design(other, kernel, basis, store=False).matvec(solution.weights) + solution.intercept)
+                own, weights = row_losses(other, spec.loss, outputs[-1], classifier=data.classifier)
+                losses.append(float(np.average(own, weights=weights)))
+                found.n_kernel_evals += spent
+        except KeyboardInterrupt:
+            if not run.keeps_on_interrupt():
+                raise
+            interrupted = True
+        if interrupted:
+            found.interrupted = True
+            if found.result is not None:
+                found.result = replace(found.result, interrupted=found.result.weights)
+            break
+        if last.result is None:
+            continue
+        loss = float(np.average(losses, weights=[len(held) for _, held in splits]))  # as of the curves
+        if loss < found.facts["validation"]:
+            facts = {"validation_before": found.facts["validation_before"], "validation": loss}
+            index = np.concatenate([held for _, held in splits])
+            found = replace(
+                last,
+                n_kernel_evals=found.n_kernel_evals,
+                facts={**last.facts, **facts, "C_of_descent": share * spec.C},
+                unseen=(index, np.concatenate(outputs)),
+            )
+    return found
+
+
+def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
+    """The same with one cost."""
+    spec = plain.spec
     if len(splits) > 1:
         return _by_folds(data, plain, plan, splits, run)
     if not splits:
@@ -257,6 +311,7 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             total.facts["metric"] = learn
         if left < 1 or run.late:
             break
+    total.ends = [(part, other, kernel, basis)]
     if space is not None and total.result is not None:
         found = total.result
         assert isinstance(found.kernel, RBF | MappedRBF)
@@ -380,6 +435,9 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         index = np.concatenate([held for _, held in splits])
         outputs = np.concatenate([point["outputs"] for point in points]).astype(np.float64)
         total.unseen = (index, outputs)
+        total.ends = [
+            (part, other, point["kernel"], point["basis"]) for (part, other), point in zip(parts, points, strict=True)
+        ]
     return total
 
 
@@ -415,7 +473,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     evaluations += spent
     if plain.rough and _total(solution) > 0.9 * _total(plain.solution):  # too near to tell from a sample
         plain = on_all_rows(data, plain, plan, run)
-    kept = _total(solution) <= _total(plain.solution)
+    # a descent with another cost was compared on held-out rows, whatever the objective says
+    kept = "C_of_descent" in found.facts or _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
         logger.debug("refinement did not lower the training objective: the start is kept.")
