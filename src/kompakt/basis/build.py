@@ -565,7 +565,7 @@ def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:
         return rows
     weight = 1.0 if rows.weights is None else float(np.max(rows.weights))
     target = 1.0 if rows.targets is None else float(np.max(np.abs(rows.targets), initial=1.0))
-    if not spec.C * weight * target**2 < 1e30:  # and so must the objective
+    if not max(weight, spec.C * weight * target**2) < 1e30:  # and so must weights and the objective
         return rows
     return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 

@@ -59,6 +59,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     ----------
     n_basis
         "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
+    C
+        None takes the least whose error is within one standard error of the lowest.
     gamma
         None without refinement means "scale" here. "loo" takes one width per feature by leave-one-out on a sample, for
         sets of a few hundred rows.
@@ -285,5 +287,6 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
+    C: Any = None
     loss: Any = "least_squares"
     quantile: float = 0.5
