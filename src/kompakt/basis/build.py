@@ -33,6 +33,7 @@ from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel, MappedRBF
+from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -43,13 +44,14 @@ logger = logging.getLogger("kompakt")
 
 #: fewer rows than this are too few to hold some out
 _LEAST_ROWS_TO_HOLD_OUT = 100
-#: below so many rows one part held out is noise: so many folds are used
+#: below so many rows one part held out is noise: so many folds are used, more of numbers, whose losses differ more
 _FOLDS = ((200, 5), (3000, 3))
+_FOLDS_OF_NUMBERS = ((1000, 5), (3000, 3))
 #: in folds, a descent ends so many iterations after twice those that the lowest mean of their losses took
 _FOLD_PATIENCE = 10
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
-#: rows, and rows per vector, that are enough for the weights of a start that will be refined
+#: rows, and rows per vector, that are enough for the choice and the weights of a start that will be refined
 _MANY_ROWS, _ROWS_PER_VECTOR = 20_000, 40
 #: with more features than this a descent works in the leading principal directions of the rows
 _WIDE = 100
@@ -128,8 +130,13 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Ar
     if start is not None:
         return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
+    selector = plan.selector
+    if plan.refine and isinstance(spec.loss, LeastSquares) and isinstance(selector, GramSelector):
+        # vectors that will move need not be the best ones, and every row bears on a curve: fewer rows tell as much
+        enough = max(_MANY_ROWS, _ROWS_PER_VECTOR * n_basis)
+        selector = replace(selector, max_rows=selector.max_rows or min(selector.rows_for(n_basis), enough))
     with run.quietly():  # the note of `weigh` speaks of the whole selection
-        basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
+        basis: Basis = run.step("selection", partial(selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)
@@ -410,6 +417,9 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
                 return total
         means = mean_curve(losses, [len(held) for _, held in splits])
         best = int(np.argmin(means))
+        if not data.classifier:  # residuals are noise for the most part, and on fewer rows a descent overfits sooner
+            others = [other for _, other in parts]
+            best = _last_as_good([[point["outputs"] for point in own] for own in seen], others, spec, best)
         curve += means[1:].tolist() if curve else means.tolist()
         if best > 0:
             points = [own[min(best, len(own) - 1)] for own in seen]
@@ -439,6 +449,39 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
             (part, other, point["kernel"], point["basis"]) for (part, other), point in zip(parts, points, strict=True)
         ]
     return total
+
+
+def _last_as_good(outputs: list[list[Array]], others: list[ArrayRows], spec: Spec, best: int) -> int:
+    """The last iteration at which held-out rows lose at most half a standard error more than at the best one.
+
+    Parameters
+    ----------
+    outputs : list of list of ndarray
+        Of every fold and iteration, on the rows held out.
+    others : list of ArrayRows
+        Those rows.
+    spec : Spec
+        Whose loss is measured.
+    best : int
+        The iteration with the lowest mean loss.
+    """
+
+    def losses(iteration: int) -> tuple[Array, Array]:
+        found = [
+            row_losses(rows, spec.loss, own[min(iteration, len(own) - 1)], classifier=False)
+            for own, rows in zip(outputs, others, strict=True)
+        ]
+        return np.concatenate([part for part, _ in found]), np.concatenate([part for _, part in found])
+
+    lowest, weights = losses(best)
+    for iteration in range(max(map(len, outputs)) - 1, best, -1):
+        with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
+            more = losses(iteration)[0] - lowest
+            mean = float(np.average(more, weights=weights))
+            spread = float(np.sqrt(np.average((more - mean) ** 2, weights=weights) / len(more)))
+        if mean <= 0.5 * spread < np.inf:
+            return iteration
+    return best
 
 
 def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) -> Machine:
@@ -529,7 +572,8 @@ def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:
     if train is None or held is None:
         return []
     n_rows = data.rows.n_rows
-    n_folds = next((count for limit, count in _FOLDS if n_rows < limit), 1)
+    folds = _FOLDS if data.classifier else _FOLDS_OF_NUMBERS
+    n_folds = next((count for limit, count in folds if n_rows < limit), 1)
     if n_folds == 1:
         return [(train, held)]
     fold = shuffled_folds(n_rows, n_folds, labels=data.labels, random_state=run.key % 2**31)
@@ -624,7 +668,7 @@ def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:
         return rows
     weight = 1.0 if rows.weights is None else float(np.max(rows.weights))
     target = 1.0 if rows.targets is None else float(np.max(np.abs(rows.targets), initial=1.0))
-    if not spec.C * weight * target**2 < 1e30:  # and so must the objective
+    if not max(weight, spec.C * weight * target**2) < 1e30:  # and so must weights and the objective
         return rows
     return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 

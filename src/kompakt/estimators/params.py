@@ -335,7 +335,8 @@ class CostParameters(Parameters):
     ----------
     C : float
         Cost of the losses: 1/2 beta' K beta + C sum_i s_i loss_i is minimised. None takes it from the data, by the
-        leave-one-out error of kernel ridge regression on a sample of at most 800 rows. `tune` searches for it.
+        leave-one-out error of kernel ridge regression on a sample of at most some thousand rows. `tune` searches for
+        it.
     """
 
     C: Any = parameter(default=None, rule=or_none(COST))
