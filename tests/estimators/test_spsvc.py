@@ -118,6 +118,15 @@ def test_size_by_cross_validation_is_the_smallest_within_one_mistake(moons):
     assert machine.n_basis_ == 1 + int(np.flatnonzero(errors <= errors.min() + 1.001 / len(y))[0])
 
 
+def test_one_mistake_more_is_too_many_where_the_best_makes_hardly_any():
+    X, y = make_moons(200, noise=0.12, random_state=0)
+    found = [
+        SpSVC(AutoSize(10, tol=tol), gamma=1.0, C=10.0, random_state=0).fit(X, y) for tol in (None, 0, 1.001 / 200)
+    ]
+    assert 0 < 200 * found[0].cv_errors_.min() < 4
+    assert found[0].n_basis_ == found[1].n_basis_ > found[2].n_basis_
+
+
 def test_size_of_a_search_is_the_smallest_within_one_mistake(moons):
     X, y = moons
     tune = GridSearch(C=[0.1, 1.0, 10.0], gamma=[0.1, 1.0, 10.0])

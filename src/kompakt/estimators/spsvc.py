@@ -31,7 +31,7 @@ from kompakt.search.strategies import GridSearch
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, holdout, pick_size
+from kompakt.validation import AutoSize, Split, holdout, pick_size
 
 Array = np.ndarray
 
@@ -54,8 +54,8 @@ class SpSVC(
     ----------
     n_basis
         "auto" picks it, up to 100, by cross-validation (`cv`): the smallest size that makes at most one mistake more
-        than the best; or on held-out rows with `validation_fraction`: the smallest one of the lowest error.
-        ``AutoSize(tol=0)`` takes the lowest error in both cases, as the paper does.
+        than the best (none more if the best makes fewer than five); or on held-out rows with `validation_fraction`: the
+        smallest one of the lowest error. ``AutoSize(tol=0)`` takes the lowest error in both cases, as the paper does.
     kernel
         For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).
     C
@@ -150,13 +150,17 @@ class SpSVC(
         plan = self._selector().plan(min(wanted, len(stream.rows)), fit.plan.tol, fit.plan.max_iter, fit.run)
         return plan, stream
 
-    def _size_tolerance(self, n_held_out: int) -> float:
-        """How much above the lowest cross-validated error that of a smaller size may lie: one mistake by default.
+    def _size_tolerance(self, errors: Array, splits: list[Split]) -> float:
+        """How much above the lowest cross-validated error that of a smaller size may lie, unless `AutoSize` says.
 
-        The lowest of many errors is a tie up to noise: a mistake more is far less than one standard error.
+        The lowest of many errors is a tie up to noise: one mistake more is allowed, where that is within half a
+        standard error, which it is unless the best makes fewer than five.
         """
         tol = (auto_size(self.n_basis) or AutoSize()).tol
-        return 1.0 / n_held_out + 1e-12 if tol is None else float(tol)
+        if tol is not None:
+            return float(tol)
+        n, lowest = sum(len(held) for _, held in splits), float(np.min(errors))
+        return min(1.0 / n, 0.5 * float(np.sqrt(lowest * (1.0 - lowest) / n))) + 1e-12
 
     # -- C, gamma and size by cross-validation -------------------------------------------------------
 
@@ -184,7 +188,7 @@ class SpSVC(
             lambda: tune_grid(fit.data, fit.spec, search_plan, splits, kernels, C_grid, plus_one=self.plus_one),
         )
         sized = fit.n_basis is None and not self.validation_fraction
-        slack = self._size_tolerance(sum(len(held) for _, held in splits)) if sized else 0.0
+        slack = self._size_tolerance(errors, splits) if sized else 0.0
         kernel, C, size = best_point(errors, losses, slack)
         found = kernels[kernel] + 1.0 if self.plus_one else kernels[kernel]
         fit.spec = replace(fit.spec, kernel=found, C=float(C_grid[C]))
@@ -198,7 +202,7 @@ class SpSVC(
         if not self.validation_fraction:
             splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
             errors = fit.run.step("sizes", lambda: size_errors(fit.data, fit.spec, plan, splits))
-            slack = self._size_tolerance(sum(len(held) for _, held in splits))
+            slack = self._size_tolerance(errors, splits)
             chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12), "within", tolerance=slack)
             fit.n_basis, fit.attributes["cv_errors_"] = chosen.size, chosen.mean_errors
 
