@@ -43,7 +43,9 @@ PAPERS: dict[str, Paper] = {
         "spsvm.md",
         {"spsvm_table1": "Table 1", "spsvm_figures": "Figures 1 to 8"},
     ),
-    "fee": Paper("Navia-Vazquez and Diaz-Morales 2010", "fee.md", {"fee_tables": "Tables 2 and 3"}),
+    "fee": Paper(
+        "Navia-Vazquez and Diaz-Morales 2010", "fee.md", {"fee_exact": "Table 2", "fee_tables": "Tables 2 and 3"}
+    ),
     "fixed_size": Paper(
         "De Brabanter et al. 2010",
         "fixed_size.md",
