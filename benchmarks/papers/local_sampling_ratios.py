@@ -53,11 +53,25 @@ class RandomRows:
         return self.machine.predict(X)
 
 
+class SameRows(RandomRows):
+    """The SVM on the rows that another machine trained on, each with the same weight n / n_reduced."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> SameRows:
+        drawn = LocalSamplingSVC(estimator=self.machine, variant="margin", random_state=self.seed, n_jobs=1).fit(X, y)
+        self.training_indices_ = rows = drawn.training_indices_
+        last = self.machine[-1] if hasattr(self.machine, "steps") else self.machine
+        last.set_params(C=last.C * len(y) / len(rows))
+        self.machine.fit(X[rows], y[rows])
+        return self
+
+
 def contender(name: str, kernel: str, what: str, seed: int, n: int) -> Any:
     problem = PROBLEMS[name]
     if what.startswith("random"):
         share, power = (float(part) for part in (what.split()[1:] or ("0.15", "1")))
         return RandomRows(exact(problem, kernel), share, power, seed)
+    if what == "margin, equal weights":
+        return SameRows(exact(problem, kernel), 0.15, 1.0, seed)
     if what == "paper":
         return reduced(problem, kernel, "printed", n, seed)
     variant = "margin" if what == "margin" else "reweighted"
@@ -102,7 +116,7 @@ def main() -> int:
         full = fulls["cod_rna", "rbf"]
         for what in ("random 0.15 0", "random 0.15 0.5", "random 0.15 1", "random 0.3 0", "random 0.3 1"):
             run.row(f"cause, cod_rna, rbf, {what}", {"runs": 3}, partial(ratio, "cod_rna", "rbf", what, 3, full))
-        for what in ("default", "margin"):
+        for what in ("default", "margin", "margin, equal weights"):
             row = partial(ratio, "cod_rna", "rbf", what, 3, full, scaled=True)
             run.row(f"cause, cod_rna, rbf, {what}, scaled rows", {"runs": 3}, row)
     return run.finish()
