@@ -124,10 +124,15 @@ def killed_fits(cases: range) -> Found:
 # -------------------------------------------------------------------------------------------- Dask fits
 
 N_BLOCKS, BLOCK_ROWS, N_FEATURES = 8, 1500, 4
-#: a cluster in a process of its own, which ends with its standard input
+#: a cluster in a process of its own, which ends with its standard input; workers are forks of a process that has loaded
+#: everything once
 _CLUSTER = """
-import distributed
+import dask, distributed
+from multiprocessing import forkserver
 if __name__ == "__main__":
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    preload = forkserver.set_forkserver_preload
+    forkserver.set_forkserver_preload = lambda names: preload([*names, "kompakt.estimators", "dask.array"])
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
                                   silence_logs=50) as here:
         print(here.scheduler_address, flush=True)
