@@ -1,14 +1,14 @@
 """Small changes of the source, one at a time: does a test notice?
 
     python -m benchmarks.mutation --plan TESTS.json --minutes 20    # goes on where the last run stopped
-    python -m benchmarks.mutation --again src/kompakt/train/data.py tests/estimators/test_streamed.py
+    python -m benchmarks.mutation --plan TESTS.json --again tests/io/test_container.py   # survivors, on more tests
     python -m benchmarks.mutation --survivors
 
 A mutant is one change of one place: a comparison, an arithmetic or boolean operator, a number, what is returned, or a
-statement that is left out. A sample is drawn by a seed; each is tried in a copy of the tree, in a forked process that
-has NumPy, SciPy and scikit-learn loaded already, with the tests that reach its line (`--plan`: file -> line -> tests,
-fastest first) and a limit on processor seconds. A mutant that hangs counts as noticed. Results are added to a file of
-JSON lines.
+statement that is left out. A sample is drawn by a seed. pytest collects the tests once; every mutant is a fork of that
+process, in which the functions of the changed file get their new code, and the tests run that reach its line (`--plan`:
+file -> line -> tests, fastest first) under a limit of processor seconds. A mutant that hangs counts as noticed. Results
+are added to a file of JSON lines.
 
 The plan is made from a run of the tests under coverage.py with `dynamic_context = test_function`:
 
@@ -20,16 +20,17 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import gc
 import json
 import os
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
+import types
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ FOLDERS = ("solve", "io", "train")
 SEED = 21
 MOST_TESTS = 40  # per mutant
 MOST_PARAMETERS = 8  # of one test function
-SECONDS = 60  # of the processor, per mutant
+SECONDS = 30  # of the processor, per mutant
 
 _COMPARED: dict[type[ast.cmpop], list[type[ast.cmpop]]] = {
     ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE], ast.GtE: [ast.Gt, ast.Lt],
@@ -148,43 +149,113 @@ def sample(n: int) -> list[tuple[str, int]]:
     return [everything[place] for place in order]
 
 
-def _in_child(tree: Path, tests: list[str]) -> None:
-    """Run tests on a copy of the tree, then leave: 0 if all passed."""
-    code = 9
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _key(code: types.CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def apply(file: str, number: int, functions: dict[tuple[str, str, int], list[types.FunctionType]]) -> None:
+    """Change the loaded package as a mutant says."""
+    path = str(ROOT / file)
+    tree = ast.parse(Path(path).read_text())
+    _, _, place, change = list(mutants(tree))[number]
+    change(list(ast.walk(tree))[place])
+    old = {_key(one): one for one in _codes(compile(Path(path).read_text(), path, "exec"))}
+    changed = compile(ast.fix_missing_locations(tree), path, "exec")
+    for code in _codes(changed):
+        if code.co_name != "<module>" and code != old.get(_key(code)):
+            for function in functions.get(_key(code), []):
+                function.__code__ = code
+    # what is computed when the module is loaded: constants, defaults of parameters and of fields
+    name = file.removeprefix("src/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    module, fresh = sys.modules[name], types.ModuleType(name)
+    fresh.__dict__.update(__file__=path, __package__=module.__package__)
+    kept, sys.modules[name] = module, fresh  # dataclasses look there
     try:
-        os.setsid()
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-        os.chdir(tree)
-        sys.path[:0] = [str(tree / "src"), str(tree)]
-        os.environ["PYTHONPATH"] = str(tree / "src")
-        import pytest
-
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", *tests]))
+        exec(changed, vars(fresh))
     finally:
-        os._exit(code)
+        sys.modules[name] = kept
+    for key, value in vars(fresh).items():
+        before = vars(module).get(key)
+        if isinstance(value, int | float | str | tuple | frozenset | dict) and repr(value) != repr(before):
+            for other in list(sys.modules.values()):
+                if vars(other).get(key) is before and getattr(other, "__name__", "").startswith("kompakt"):
+                    setattr(other, key, value)
+        members = [(value, before)]
+        if isinstance(value, type) and isinstance(before, type):
+            members += [(one, vars(before).get(member)) for member, one in vars(value).items()]
+        for new, previous in members:
+            if isinstance(new, types.FunctionType) and isinstance(previous, types.FunctionType):
+                previous.__defaults__, previous.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
 
 
-def outcome(tree: Path, tests: list[str], patience: float = 900.0) -> str:
-    """What became of a mutant: "killed", "survived", "too slow" (killed too), "not run"."""
-    child = os.fork()
-    if child == 0:
-        _in_child(tree, tests)
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
-            return {0: "survived", 1: "killed", -signal.SIGXCPU: "too slow", -signal.SIGKILL: "too slow"}.get(
-                code, "killed" if code in (2, 3) or code < 0 else "not run"
-            )
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)  # its own group: it called setsid
-    os.waitpid(child, 0)
-    return "too slow"
+class Server:
+    """A plugin that forks for every mutant, where pytest would run the tests it has collected."""
+
+    def __init__(self, act: Callable[[Server], None]) -> None:
+        self.act = act
+        self.items: dict[str, Any] = {}
+        self.functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+        self.forked = False
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Collection is over."""
+        self.items = {item.nodeid: item for item in session.items}
+        for module in ("solve", "io", "train.pipeline", "estimators", "cli.main", "export", "data.dask"):
+            with contextlib.suppress(ImportError):
+                __import__(f"kompakt.{module}")
+        for one in gc.get_objects():
+            if isinstance(one, types.FunctionType) and one.__code__.co_filename.startswith(str(ROOT / "src")):
+                self.functions.setdefault(_key(one.__code__), []).append(one)
+        self.act(self)
+        return True
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A test that fails is what a mutant is there for."""
+        if self.forked and report.failed:
+            os._exit(1)
+
+    def outcome(self, tests: list[str], change: Callable[[], None], patience: float = 900.0) -> str:
+        """What became of a mutant: "killed", "survived", "too slow" (killed too), "not run"."""
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setsid()
+                silent = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silent, 1)
+                os.dup2(silent, 2)
+                resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+                resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+                self.forked = True
+                try:
+                    change()
+                except (SyntaxError, ValueError):  # the code has other free variables: not to be exchanged
+                    os._exit(9)
+                chosen = [self.items[test] for test in dict.fromkeys(tests) if test in self.items]  # each once
+                for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                code = 0 if chosen else 9
+            finally:
+                os._exit(code)
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                return {0: "survived", 9: "not run", -signal.SIGXCPU: "too slow", -signal.SIGKILL: "too slow"}.get(
+                    code, "killed"
+                )
+            time.sleep(0.005)
+        os.killpg(child, signal.SIGKILL)  # its own group: it called setsid
+        os.waitpid(child, 0)
+        return "too slow"
 
 
 def make_plan(data: str, runs: list[str]) -> dict[str, dict[str, list[str]]]:
@@ -227,7 +298,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--sample", type=int, default=500)
     parser.add_argument("--survivors", action="store_true")
-    parser.add_argument("--again", nargs="+", metavar=("FILE", "TESTS"), help="try survivors of a file on more tests")
+    parser.add_argument("--again", nargs="+", metavar="TESTS", help="try survivors on these files of tests too")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "mutation.jsonl")
     options = parser.parse_args()
     if options.make_plan:
@@ -236,14 +307,11 @@ def main() -> int:
     done = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
     latest = {(row["file"], row["number"]): row for row in done}
     if not options.survivors:
+        plan = json.loads(options.plan.read_text())
+        chosen = [one for one in sample(options.sample) if one not in latest]
         if options.again:
-            file, *tests = options.again
-            chosen = [one for one, row in latest.items() if one[0] == file and row["outcome"] == "survived"]
-            plan, known = {file: {"any": tests}}, set()
-        else:
-            plan, chosen, known = json.loads(options.plan.read_text()), sample(options.sample), set(latest)
-        with tempfile.TemporaryDirectory() as name, options.results.open("a") as log:
-            rows = _try(chosen, known, plan, Path(name), log, 60 * options.minutes)
+            chosen = [one for one, row in latest.items() if row["outcome"] in ("survived", "not reached")]
+        rows = _try(chosen, plan, options.again or [], options.results, 60 * options.minutes)
         latest |= {(row["file"], row["number"]): row for row in rows}
     done = list(latest.values())
     for row in done:
@@ -255,37 +323,43 @@ def main() -> int:
 
 
 def _try(
-    chosen: list[tuple[str, int]], known: set[tuple[str, int]], plan: dict[str, Any], tree: Path, log: Any, limit: float
+    chosen: list[tuple[str, int]], plan: dict[str, Any], more: list[str], results: Path, limit: float
 ) -> list[dict[str, Any]]:
-    for folder in ("src", "tests", "benchmarks", "docs", "examples"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "results"))
-    for beside in ROOT.glob("*.*"):
-        if beside.is_file():
-            shutil.copy(beside, tree)
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    sys.dont_write_bytecode = True
-    for module in ("scipy.linalg", "scipy.sparse", "scipy.optimize", "sklearn.svm", "sklearn.utils.estimator_checks",
-                   "pytest", "pandas", "numba"):  # fmt: skip
-        with contextlib.suppress(ImportError):
-            __import__(module)
-    assert not any(one.split(".")[0] == "kompakt" for one in sys.modules), "the copy must be what is imported"
-    if outcome(tree, sorted({test for lines in plan.values() for test in lines["any"][:2]})) != "survived":
-        raise RuntimeError("the tests do not pass on the unchanged tree.")
-    until, rows = time.monotonic() + limit, []
-    for file, number in chosen:
-        if (file, number) in known or time.monotonic() > until:
-            continue
-        sound = (ROOT / file).read_text()
-        parsed = ast.parse(sound)
-        line, what, place, change = list(mutants(parsed))[number]
-        change(list(ast.walk(parsed))[place])
-        tests = plan.get(file, {}).get(str(line), []) or plan.get(file, {}).get("any", [])
-        (tree / file).write_text(ast.unparse(ast.fix_missing_locations(parsed)))
-        found = outcome(tree, tests) if tests else "not reached"
-        (tree / file).write_text(sound)
-        row = {"file": file, "number": number, "line": line, "what": what, "outcome": found, "tests": len(tests)}
-        rows.append(row)
-        print(json.dumps(row), file=log, flush=True)
+    rows: list[dict[str, Any]] = []
+
+    def act(server: Server) -> None:
+        sound = [test for lines in plan.values() for test in lines["any"][:1]]
+        if server.outcome(sound, lambda: None) != "survived":
+            raise RuntimeError("the tests do not pass on the unchanged tree.")
+        until = time.monotonic() + limit
+        added = [test for test in server.items if test.split("::")[0] in more]
+        with results.open("a") as log:
+            for file, number in chosen:
+                if time.monotonic() > until:
+                    break
+                line, what, *_ = list(mutants(ast.parse((ROOT / file).read_text())))[number]
+                tests = plan.get(file, {}).get(str(line), []) or plan.get(file, {}).get("any", [])
+                tests = [*added, *tests]
+                found = (
+                    server.outcome(tests, partial(apply, file, number, server.functions)) if tests else "not reached"
+                )
+                row = {
+                    "file": file,
+                    "number": number,
+                    "line": line,
+                    "what": what,
+                    "outcome": found,
+                    "tests": len(tests),
+                }
+                rows.append(row)
+                print(json.dumps(row), file=log, flush=True)
+
+    import pytest
+
+    results.parent.mkdir(parents=True, exist_ok=True)
+    os.chdir(ROOT)
+    files = {test.split("::")[0] for lines in plan.values() for tests in lines.values() for test in tests}
+    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sorted({*files, *more})], plugins=[Server(act)])
     return rows
 
 

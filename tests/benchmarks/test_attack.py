@@ -10,6 +10,7 @@ import pytest
 from benchmarks.attack import files as fuzz
 from benchmarks.attack.__main__ import ROUND
 from benchmarks.attack.files import TARGETS, Target, damaged
+from benchmarks.attack.fits import ATTACKS, FAULTS, fits
 from benchmarks.attack.writes import faulted
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and reads /proc")
@@ -18,11 +19,12 @@ SHARES = {
     "rows of commands": 200, "array files": 100,
 }  # fmt: skip
 #: few of these are read to the end, or few are refused
-OTHERS = {"Parquet rows": 100, "exports": 20, "checkpoints": 30, "numbers": 20}
+OTHERS = {"Parquet rows": 100, "exports": 20, "checkpoints": 30, "numbers": 40}
 
 
 def test_the_slice_has_cases_of_every_attack():
-    assert {*SHARES, *OTHERS, "writes"} == {*TARGETS, "writes"} == set(ROUND)
+    assert {*SHARES, *OTHERS} == set(TARGETS)
+    assert {*TARGETS, "writes", *ATTACKS} == set(ROUND)
     assert sum(SHARES.values()) == 2000
 
 
@@ -53,6 +55,21 @@ def test_faults_of_the_disk_leave_old_or_new_files():
     found = faulted(10_000_000, 10_000_060)
     assert found.failures == []
     assert 0 < found.accepted < found.cases == 60
+
+
+def test_killed_fits_go_on_to_the_same_machine():
+    found = fits("killed fits", 10_000_000, 10_000_010)
+    assert found.failures == []
+    assert found.cases == found.accepted == len(found.reasons) == 10  # of every machine, each with a checkpoint left
+
+
+def test_faults_of_a_cluster_end_in_the_same_machine_or_a_named_error():
+    pytest.importorskip("distributed")
+    first = 10_000_000 - 10_000_000 % len(FAULTS)
+    for start, stop in ((0, 1), (2, 3), (7, 8)):  # a worker killed, reads that fail, a partition that cannot be read
+        found = fits("Dask fits", first + start, first + stop)
+        assert found.failures == []
+        assert found.cases == 1
 
 
 def test_a_case_is_made_again_from_its_number():

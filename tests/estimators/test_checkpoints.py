@@ -6,7 +6,6 @@ import functools
 import numpy as np
 import pytest
 import sklearn
-from benchmarks.attack.checkpoint_kills import Trainer, same
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics.pairwise import linear_kernel
@@ -110,19 +109,6 @@ def test_resumed_fits_give_the_same_machine(name, data, tmp_path, monkeypatch):
         assert not path.exists()
         write = 4 * write + 1
     assert write > 1
-
-
-def test_killed_processes(tmp_path):
-    """A slice of benchmarks/attack/checkpoint_kills.py: three kills of one fit, one after the other."""
-    machine = "kompakt.CompactSVC(n_basis=20, refine=kompakt.Refinement(40), random_state=0)"
-    path = tmp_path / "fit.checkpoint"
-    with Trainer(2000, tmp_path) as trainer:
-        whole = trainer.train(machine, path)
-        share = float(whole["seconds"]) / 4
-        kills = [trainer.train(machine, path, kill_after=share) is None for _ in range(3)]
-        resumed = trainer.train(machine, path)
-    assert any(kills)
-    assert same(whole, resumed)
 
 
 def test_a_drawn_seed_is_taken_over(data, tmp_path, monkeypatch):
