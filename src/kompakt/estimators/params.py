@@ -192,7 +192,7 @@ def estimator(cls: Class) -> Class:
 
 #: parameters whose default differs between estimators, and why
 OTHER_DEFAULTS = {
-    "C": "`CompactSVC` and `CompactSVR` have the least C with which refinement pays on most sets",
+    "C": "`CompactSVC` has the least C with which refinement pays on most sets",
     "gamma": "`GreedyProjection` does not look at targets",
     "loss": "every method has that of its paper",
     "max_iter": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, which count smaller steps",
