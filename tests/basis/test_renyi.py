@@ -196,7 +196,7 @@ def test_inputs_are_untouched():
 @pytest.mark.parametrize(
     ("arguments", "n_basis", "message"),
     [
-        ({"bandwidth": "scott"}, 5, "'sheather-jones', a number or an array, got 'scott'"),
+        ({"bandwidth": "scott"}, 5, "'sheather-jones', 'paper', a number or an array, got 'scott'"),
         ({"bandwidth": -1.0}, 5, "finite and positive"),
         ({"on_blind": "ignore"}, 5, "'warn' or 'widen', got 'ignore'"),
         ({}, 0, "n_basis must be at least 1, got 0"),
