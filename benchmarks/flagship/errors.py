@@ -1,4 +1,4 @@
-"""Test errors of CompactSVC with few basis vectors on public data (issue: errors per vector).
+"""Test errors of CompactSVC with few basis vectors on public data.
 
     python -m benchmarks.flagship.errors [--quick] [--fresh] [--only TEXT]
 
