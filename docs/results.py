@@ -92,6 +92,26 @@ def spsvm_figures() -> str:
     return table("set | selection | 10 vectors | 30 | 100 | 300", rows)
 
 
+def fee_exact() -> str:
+    found = stored("fee_exact")
+    rows = []
+    for name in [row.split(",")[0] for row in found if row.endswith(", fee") and " search " not in row]:
+        exact, fee = found[f"{name}, exact"], found[f"{name}, fee"]
+        cells = [f"{exact['ours']:.2f} ({exact['paper']:.2f})", f"{fee['ours']:.2f} ({fee['paper']:.2f})"]
+        sizes = [f"{exact['size']:.0f} ({exact['paper_size']})", f"{fee['size']:.0f} ({fee['paper_size']})"]
+        sgma, times = found.get(f"{name}, sgma"), found.get(f"{name}, time of SGMA over FEE")
+        cells.append(f"{sgma['ours']:.2f} ({sgma['paper']:.2f})" if sgma else "-")
+        sizes.append(f"{sgma['size']:.0f} ({sgma['paper_size']})" if sgma else "-")
+        ratio = f"{times['ours']:.2f} ({times['paper']:.2f})" if times else "-"
+        held = "yes" if fee["ours"] <= exact["ours"] + 0.5 else "no"
+        rows.append([f"{name}, {fee['splits']} splits", *cells, *sizes, ratio, held])
+    return table(
+        "set: here (paper) | exact SVM, error % | FEE | SGMA | size SVM | size FEE | size SGMA | time SGMA / FEE | "
+        "FEE within 0.5 of the SVM",
+        rows,
+    )
+
+
 def fixed_size_accuracies() -> str:
     rows = []
     for name, values in stored("fslssvm_tables").items():
@@ -319,6 +339,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "bytes": ("../peers.md", bytes_of_models),
     "spsvm 1": ("spsvm.md", spsvm_table1),
     "spsvm figures": ("spsvm.md", spsvm_figures),
+    "fee exact": ("fee.md", fee_exact),
     "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
     "fixed_size cv": ("fixed_size.md", fixed_size_cv),
     "projection 1": ("projection.md", projection_table1),
