@@ -45,6 +45,11 @@ PAPER: dict[str, tuple[float, float, float, float, float, float]] = {
     "waveform": (10.66, 0.99, 14.4, 3.3, 10.04, 246.9),
 }
 
+CAUSES = {
+    "heart, test error": "the splits had to be regenerated: the exact SVM has 16.9 % on them, the lowest "
+    "cross-validated error instead of the rule 16.7 with 8.1 vectors",
+}
+
 
 def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     squares = (A * A).sum(axis=1)[:, None] + (B * B).sum(axis=1) - 2 * A @ B.T
