@@ -12,8 +12,9 @@ the rows, not 83.4. lan has 6 classes.
 
 Rows that end in "ours" are the same models in the form that does best here, 3 randomisations: prototypes chosen in Gram
 space, once more after the search; folds that drop their own prototypes; a free intercept, moved to the threshold of
-fewest training errors; one-vs-rest in the place of minimum output, pairs on a shared basis; the categories of adult as
-0/1 columns. Searches are made with at most 100 prototypes for pairs of classes, 400 otherwise.
+fewest training errors; one-vs-rest in the place of minimum output, pairs on a shared basis; the squared hinge loss with
+the linear kernel; the categories of adult as 0/1 columns. Searches are made with at most 100 prototypes for pairs of
+classes, 400 otherwise.
 
 One-vs-one is run twice: on the prototypes of the two classes, and on all of them ("shared basis"; not on let,
 where 325 pairs on 1,500 vectors each would take hours).
@@ -204,6 +205,7 @@ def machine(name: str, *, ours: bool = False, **options: Any) -> Any:
     if ours and not SETS[name].regression:
         coding = "one_vs_one" if options.get("coding") == "one_vs_one" else "one_vs_rest"
         options = options | {"coding": coding, "shared_basis": True, "fit_intercept": "fewest_errors"}
+        options |= {"loss": "squared_hinge"} if "kernel" in options else {}
     return kind(n_basis=SETS[name].m, random_state=0, **(options if ours else AS_PRINTED | options))
 
 
@@ -257,7 +259,8 @@ SMALL = Target("<= paper + sds", lambda row: row["ours"] <= row["paper"] + row["
 def classes_row(run: Run, name: str, row: str, found: dict[str, Any] | None = None, ours: bool = False) -> bool | None:
     options, mean, spread = PAPER[name][row]
     chosen = SETS[name]
-    params = {"m": chosen.m, "runs": OUR_RUNS if ours else chosen.n_runs}
+    params: dict[str, Any] = {"m": chosen.m, "runs": OUR_RUNS if ours else chosen.n_runs}
+    params |= {"loss": "squared_hinge"} if ours and "kernel" in options else {}
 
     def measure() -> dict[str, Any]:
         values = randomised(name, options, run.quick, found, ours)
