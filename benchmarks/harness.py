@@ -196,6 +196,22 @@ def near(tolerance: float, to: str = "paper") -> Target:
     return Target(f"{to} +- {tolerance:g}", lambda row: abs(row["ours"] - row[to]) <= tolerance)
 
 
+def within_paper(deviations: float = 1.0, better: str | None = "lower") -> Target:
+    """Demand that ours is no worse than the paper's figure by more than `deviations` of the paper's own deviation.
+
+    The row holds the deviation as ``paper_sd``. `better` is "lower" or "higher", or None where ours must lie within
+    that distance on both sides.
+    """
+
+    def holds(row: Mapping[str, Any]) -> bool:
+        worse = {"lower": row["ours"] - row["paper"], "higher": row["paper"] - row["ours"]}
+        far = worse[better] if better is not None else max(worse.values())
+        return bool(far <= deviations * row["paper_sd"])
+
+    sign = {"lower": "<= paper + ", "higher": ">= paper - ", None: "paper +- "}[better]
+    return Target(f"{sign}{deviations:g} sd", holds)
+
+
 # ----------------------------------------------------------------------------------------- environment
 
 
@@ -334,13 +350,16 @@ class Run:
         target: Target | None = None,
         unit: str = "",
         always: bool = False,
+        table: str = "",
     ) -> dict[str, Any] | None:
         """Measure a row, or read it back; print it with its verdict; return its values (None if left out).
 
-        `measure` returns a mapping with ``ours`` and, where they exist, ``paper`` and ``peer``; other entries
-        are stored. ``note`` is printed; ``noise`` above `NOISE_LIMIT` withholds the verdict. The verdict is
-        judged anew from the values every time, so a changed target needs no new measurement. `always` is for rows that
-        others are compared with: `--only` does not leave them out, and then `--fresh` is not meant for them.
+        `measure` returns a mapping with ``ours`` and, where they exist, ``paper``, ``paper_sd`` (the paper's own
+        deviation), ``spread`` (ours) and ``peer``; other entries are stored. ``note`` is printed; ``noise`` above
+        `NOISE_LIMIT` withholds the verdict. The verdict is judged anew from the values every time, so a changed target
+        needs no new measurement. `always` is for rows that others are compared with: `--only` does not leave them out,
+        and then `--fresh` is not meant for them. `table` names the paper's table or figure that the row belongs to; it
+        is stored with the verdict for `python -m benchmarks.papers`.
         """
         named = self.options.only in name
         if not (named or always):
@@ -360,6 +379,10 @@ class Run:
                 return None
             seconds = time.perf_counter() - start
             record = {"key": key, "values": values, "seconds": seconds, **self._environment}
+        met = "" if target is None else "met" if target.holds(record["values"]) else "missed"
+        judged = {"table": table, "unit": unit, "target": target.text if target else "", "verdict": met}
+        if not resumed or judged != {name: record.get(name, "") for name in judged}:
+            record = {**record, **judged}
             self._store(record)
         self._print_row(name, record, target, unit, resumed)
         return record["values"]

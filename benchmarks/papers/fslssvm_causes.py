@@ -68,7 +68,7 @@ def per_class(name: str, runs: int) -> dict[str, Any]:
     X, y = whole_set(name)
     m = SETS[name].m * PER_CLASS[name]
     scores: list[float] = []
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for seed in range(runs):
         train, test = split(name, len(y), seed)
         fitted = machine(name, coding=coding_of(name), tune=not found, **found)

@@ -7,9 +7,10 @@ of the network take four bytes; a tree six a split and four a leaf (feature, thr
 vectors and weights in one or two bytes a number, as `compress(storage=...)` leaves them; its widths, steps and
 intercepts take four, numbers of its maps two.
 
-Every contender chooses its parameters on a fifth of the training rows (at most 10,000 rows in all) and is then fitted
-to all of them: kompakt its metric, C, `arcsinh` of the inputs, storage and number of vectors, one after the other; the
-network its step, penalty and `arcsinh`; trees their leaves, step and number. The network's figure is the mean of three
+Every contender chooses its parameters by the mean error on three fifths of the training rows (at most 10,000 rows in
+all), each held out in turn, and is then fitted to all of them: kompakt its metric, C, number of vectors, `arcsinh` of
+the inputs and storage, one after the other; the network its step, penalty, `arcsinh` and number of units; trees their
+leaves, step and number. A model may take fewer bytes than it is allowed. The network's figure is the mean of three
 seeds. Rows are stored by set, budget and contender, so a run goes on where one ended; what is stored is drawn into
 docs/images.
 """
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.harness import ROOT, Run, Target, at_least
@@ -41,6 +42,7 @@ SETS = (
 )  # fmt: skip
 BUDGETS = (1024, 4096, 16384)
 MOST_ROWS, MOST_VECTORS = 10_000, 400
+PARTS = 3  # fifths of the training rows that are held out, one after the other
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
@@ -52,21 +54,21 @@ def n_outputs(y: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """What kompakt chooses on held-out rows, besides the number of vectors, which the budget gives."""
+    """What kompakt chooses on held-out rows."""
 
     C: float = 10.0
     metric: str | int = "ard"  # one width, one per feature ("ard"), or the rank of a map
     storage: str = "int8"
     arcsinh: bool = False  # of the inputs: a formula without numbers, for heavy tails
-    vectors: float = 1.0  # share of the vectors that the budget allows
+    most: int = MOST_VECTORS // 2  # vectors, where the budget allows more
 
     def n_basis(self, budget: int, d: int, outputs: int) -> int:
-        """Vectors that the budget allows of a model with d features."""
+        """Vectors of a model with d features."""
         rank = d if isinstance(self.metric, str) else self.metric
         beside = {"learn": 1, "ard": d}.get(str(self.metric), -(-rank * d // 2) + rank)
         # beside vectors and weights: the step of the basis, those of the weights, the intercepts, the metric
         left = budget - 4 * (1 + 2 * outputs + beside)
-        return left // ({"int8": 1, "float16": 2}[self.storage] * (rank + outputs))
+        return min(self.most, left // ({"int8": 1, "float16": 2}[self.storage] * (rank + outputs)))
 
 
 def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
@@ -79,7 +81,7 @@ def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
 
     d, outputs = X.shape[1], n_outputs(y)
     rank = None if isinstance(setting.metric, str) else setting.metric
-    m = int(min(setting.n_basis(budget, d, outputs), MOST_VECTORS, len(X) // 4) * setting.vectors)
+    m = min(setting.n_basis(budget, d, outputs), len(X) // 4)
     if m < 1 or (rank is not None and rank > d):
         return None
     gamma = setting.metric if rank is None else "full"
@@ -90,37 +92,44 @@ def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
     return lambda X: np.asarray(model.predict(seen(X)))
 
 
-def kompakt_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
-    """Test error of kompakt; its setting is found one choice after the other, with the two best metrics for C."""
-    d = whole[0].shape[1]
-    errors: dict[Setting, float] = {}
+def kompakt_error(whole: Task, parts: list[Task], budget: int) -> dict[str, Any]:
+    """Test error of kompakt; its setting is found one choice after the other."""
+    d, outputs = whole[0].shape[1], n_outputs(whole[1])
+    errors: dict[Setting, list[float]] = {}
 
-    def best(settings: Iterable[Setting], count: int = 1) -> list[Setting]:
-        asked = list(settings)
+    def best(settings: Iterable[Setting], count: int = 1, parts: list[Task] = parts) -> list[Setting]:
+        asked = list(dict.fromkeys(settings))
         for one in asked:
-            if one not in errors:
-                errors[one] = wrong(kompakt_fit(part, budget, one), *part[2:])
-        return sorted(asked, key=lambda one: errors[one])[:count]
+            known = errors.setdefault(one, [])
+            known += [wrong(kompakt_fit(part, budget, one), *part[2:]) for part in parts[len(known) :]]
+        return sorted(asked, key=lambda one: float(np.mean(errors[one][: len(parts)])))[:count]
 
     ranks = sorted({rank for rank in (4, 10, d) if rank <= d and 2 * rank * d <= 0.6 * budget})
-    two = best([Setting(metric=metric) for metric in ("ard", "learn", *ranks)], 2)
-    (found,) = best(replace(one, C=C) for C in (10.0, 1.0, 100.0) for one in two)
-    further = {1.0: 0.1, 100.0: 1000.0}  # where the best is at an end of the grid
-    (found,) = best([found, replace(found, C=further.get(found.C, found.C))])
-    (found,) = best(replace(found, arcsinh=arcsinh) for arcsinh in (False, True))
-    (found,) = best([found, replace(found, storage="float16"), replace(found, vectors=0.5)])
+    first = [Setting(metric=metric, C=C) for metric in ("ard", "learn", *ranks) for C in (10.0, 1.0)]
+    (found,) = best(best(first, 3, parts[:1]))
+    (found,) = best([found, replace(found, C=100.0 if found.C == 10.0 else 0.1)])
+    half = found.n_basis(budget, d, outputs) // 2
+    (found,) = best([found, replace(found, most=MOST_VECTORS), replace(found, most=half)])
+    (found,) = best([found, replace(found, arcsinh=True)])
+    (found,) = best([found, replace(found, storage="float16")])
     ours = wrong(kompakt_fit(whole, budget, found), *whole[2:])
     tried = {str(setting): value for setting, value in errors.items()}
     return {"ours": ours, "setting": asdict(found), "tried": tried, "note": str(found)}
 
 
 def network_fit(
-    parts: Task, budget: int, step: float = 1e-2, penalty: float = 1e-4, arcsinh: bool = False, seed: int = 0
+    parts: Task,
+    budget: int,
+    step: float = 1e-2,
+    penalty: float = 1e-4,
+    arcsinh: bool = False,
+    share: float = 1.0,
+    seed: int = 0,
 ) -> Predict | None:
-    """A network with one hidden layer."""
+    """A network with one hidden layer, of as many units as the budget allows or a share of them."""
     X, y, _, _ = parts
     outputs = n_outputs(y)
-    hidden = (budget // 4 - outputs) // (X.shape[1] + 1 + outputs)
+    hidden = int(share * ((budget // 4 - outputs) // (X.shape[1] + 1 + outputs)))
     if hidden < 1:
         return None
     with warnings.catch_warnings():
@@ -130,12 +139,16 @@ def network_fit(
     return lambda X: np.asarray(network.predict(np.arcsinh(X) if arcsinh else X))
 
 
-def network_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
+def network_error(whole: Task, parts: list[Task], budget: int) -> dict[str, Any]:
     """Mean test error of three networks."""
+
+    def mean_error(**options: Any) -> float:
+        return float(np.mean([wrong(network_fit(part, budget, **options), *part[2:]) for part in parts]))
+
     best: dict[str, Any] = {}
-    least = wrong(network_fit(part, budget), *part[2:])
-    for other in ({"step": 1e-3}, {"penalty": 1e-2}, {"arcsinh": True}):
-        error = wrong(network_fit(part, budget, **{**best, **other}), *part[2:])
+    least = mean_error()
+    for other in ({"step": 1e-3}, {"penalty": 1e-2}, {"arcsinh": True}, {"share": 0.5}):
+        error = mean_error(**{**best, **other})
         if error < least:
             best, least = {**best, **other}, error
     errors = [wrong(network_fit(whole, budget, **best, seed=seed), *whole[2:]) for seed in range(3)]
@@ -158,17 +171,23 @@ def wrong(predict: Predict | None, X: np.ndarray, y: np.ndarray) -> float:
     return 100.0 if predict is None else 100 * float(np.mean(predict(X) != y))
 
 
-def trees_error(whole: Task, part: Task, budget: int) -> dict[str, Any]:
+def trees_error(whole: Task, parts: list[Task], budget: int) -> dict[str, Any]:
     """Test error of boosted trees."""
     best, tree = np.inf, (2, 0.1, 1)
     for leaves, step in product((4, 8, 16, 31), (0.1, 0.3)):
-        rounds = n_trees(budget, leaves, part[1])
+        rounds = n_trees(budget, leaves, whole[1])
         if rounds < 1:
             continue
-        for count, labels in enumerate(trees_of(part, leaves, step, rounds).staged_predict(part[2]), start=1):
-            error = 100 * float(np.mean(labels != part[3]))
-            if error < best:
-                best, tree = error, (leaves, step, count)
+        curves = [
+            [
+                float(np.mean(labels != part[3]))
+                for labels in trees_of(part, leaves, step, rounds).staged_predict(part[2])
+            ]
+            for part in parts
+        ]
+        means = np.mean(curves, axis=0)
+        if float(np.min(means)) < best:
+            best, tree = float(np.min(means)), (leaves, step, int(np.argmin(means)) + 1)
     error = 100.0 if best == np.inf else wrong(trees_of(whole, *tree).predict, *whole[2:])
     return {"ours": error, "note": f"leaves, step, rounds: {tree}"}
 
@@ -180,9 +199,9 @@ def measured(contender: str, name: str, budget: int, quick: bool) -> dict[str, A
     """Test error of a contender whose parameters were chosen on training rows, and its processor time."""
     whole = subset(task(name, 0), 2000 if quick else MOST_ROWS)
     X, y = whole[:2]
-    A, B, ya, yb = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y)
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[:PARTS]
     start = time.process_time()
-    found = CONTENDERS[contender](whole, (A, ya, B, yb), budget)
+    found = CONTENDERS[contender](whole, [(X[a], y[a], X[b], y[b]) for a, b in folds], budget)
     return {**found, "cpu_seconds": time.process_time() - start}
 
 
@@ -231,7 +250,7 @@ def main() -> int:
         found: dict[str, float] = {}
         for contender in CONTENDERS:
             measure = partial(measured, contender, name, budget, run.quick)
-            values = run.row(f"{row}, {contender}", {"budget": budget}, measure, unit="%")
+            values = run.row(f"{row}, {contender}", {"budget": budget, "parts": PARTS}, measure, unit="%")
             if values is not None:
                 found[contender] = values["ours"]
         if len(found) < len(CONTENDERS):

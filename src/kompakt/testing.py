@@ -199,7 +199,9 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
         with block_threads(threads):
             for found, expected in zip(streamed.map_reduce(sums, 5), twin.map_reduce(sums, 5), strict=True):
                 _require(np.array_equal(found, expected), "sums over streamed rows differ from those in memory.")
-    _require(np.array_equal(streamed.smallest(3, 4), twin.smallest(3, 4)), "other rows have the smallest hashes.")
+    for name in ("smallest", "with_smallest"):
+        found, expected = (getattr(rows, name)(3, 4) for rows in (streamed, twin))
+        _require(np.array_equal(found, expected), "other rows have the smallest hashes.")
 
 
 def check_selector(selector: Selector, seed: int = 0) -> None:

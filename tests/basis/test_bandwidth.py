@@ -80,21 +80,28 @@ def test_binned_functional_within_its_bound(r, weighted):
         assert len(pairs.mass) < 20 / ratio
 
 
-def test_binned_root_equals_naive_root():
+@pytest.mark.parametrize("printed", [False, True])
+def test_binned_root_equals_naive_root(printed):
+    """Also as De Brabanter et al. 2010 print it: n^2 pairs and the standard deviation."""
     from scipy.optimize import brentq
 
     x = np.sort(np.random.default_rng(1).gamma(2.0, size=250))
     n = len(x)
-    scale = module._scale(x, np.ones(n))
+    scale = x.std(ddof=1) if printed else module._scale(x, np.ones(n))
+    share = (n - 1) / n if printed else 1.0  # of n (n - 1) in n^2
     a, b = module.PILOT_4 * scale * n ** (-1 / 7), module.PILOT_6 * scale * n ** (-1 / 9)
     alpha = module.PILOT_H * (naive_functional(x, 4, a) / -naive_functional(x, 6, b)) ** (1 / 7)
 
     def excess(h):
-        return (1 / (2 * math.sqrt(math.pi) * n * naive_functional(x, 4, alpha * h ** (5 / 7)))) ** 0.2 - h
+        phi = share * naive_functional(x, 4, alpha * h ** (5 / 7))
+        return (1 / (2 * math.sqrt(math.pi) * n * phi)) ** 0.2 - h
 
     expected = brentq(excess, 0.2 * scale * n**-0.2, 1.2 * scale * n**-0.2, xtol=1e-12)
-    result = module.plug_in(x, np.ones(n))
+    result = module.plug_in(x, np.ones(n), printed)
     assert result.bound <= 1e-4
+    if printed:
+        assert module.bandwidths(x[:, None], printed=True)[0].h == pytest.approx(result.h)
+        assert abs(result.h / module.plug_in(x, np.ones(n)).h - 1) > 0.01  # they are not the same on a skewed column
     assert result.h == pytest.approx(expected, rel=max(result.bound, 1e-8))
 
 

@@ -214,3 +214,23 @@ def test_deadline_stops_growth_with_a_sound_machine():
     stream = CandidateStream.of(hash_rows(X, 1), 1)
     records = Growth(machine, stream, GrowthPlan(20, run=Run(deadline=0.0))).grow()
     assert len(records) == machine.n_basis == 1
+
+
+def test_half_of_the_candidates_are_active_where_few_rows_are():
+    """Two far clusters are done with one vector each; all else depends on the few rows between them."""
+    from kompakt import GrowthSelector, SpSVC
+
+    rng = np.random.default_rng(0)
+    easy = np.concatenate([rng.normal(-6, 0.3, size=(1000, 2)), rng.normal(6, 0.3, size=(1000, 2))])
+    hard = rng.uniform(-1, 1, size=(40, 2))
+    X = np.concatenate([easy, hard])
+    y = np.concatenate([np.repeat([0, 1], 1000), (np.sin(4 * hard[:, 0]) * np.sin(4 * hard[:, 1]) > 0).astype(int)])
+    found = {
+        name: SpSVC(30, gamma=5.0, C=100.0, selection=GrowthSelector(candidates=name), random_state=0).fit(X, y)
+        for name in ("mixed", "all")
+    }
+    assert found["mixed"].objective_ < 0.5 * found["all"].objective_
+    pooled = GrowthSelector(pool_size=300, candidates="mixed")
+    assert SpSVC(20, gamma=2.0, C=10.0, selection=pooled, random_state=0).fit(X, y).n_basis_ == 20
+    with pytest.raises(ValueError, match="candidates must be 'mixed' or 'all'; got 'active'"):
+        GrowthSelector(candidates="active")

@@ -119,6 +119,15 @@ def test_ties_go_to_the_smaller_size():
     assert best_point(errors, losses) == (0, 1, 2)
 
 
+def test_the_smallest_size_within_the_tolerance_of_the_lowest_error():
+    errors = np.full((2, 2, 4), 0.5)
+    errors[0, 0, 3], errors[0, 1, 2], errors[1, 0, 1], errors[1, 1, 1] = 0.25, 0.255, 0.259, 0.258
+    losses = np.ones((2, 2, 4))
+    assert best_point(errors, losses) == (0, 0, 4)
+    assert best_point(errors, losses, 0.006) == (0, 1, 3)
+    assert best_point(errors, losses, 0.01) == (1, 1, 2)
+
+
 def test_sizes_that_cannot_be_reached_are_not_picked():
     X = np.repeat(np.eye(3), 20, axis=0)
     at = Problem(X=X, y=np.where(np.arange(60) % 2, 1.0, -1.0)[:, None])

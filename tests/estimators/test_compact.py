@@ -433,3 +433,27 @@ def test_entries_that_cannot_be_squared_are_refused(data, make, kernel):
         for scale, dtype in ((1e-100, float), (1e100, float), (1e-12, np.float32), (1e12, np.float32)):
             given = (X * scale).astype(dtype)
             assert np.mean((machine.fit(given, y).predict(given) > 0.5) == y) > 0.85
+
+
+def test_the_cost_of_regression_comes_from_the_data():
+    """A clean curve wants to be followed closely, pure noise does not; C=1.0 is neither."""
+    rng = np.random.default_rng(0)
+    X, X_new = rng.uniform(-3, 3, size=(300, 2)), rng.uniform(-3, 3, size=(300, 2))
+    clean, expected = (np.sin(2 * inputs[:, 0]) * np.cos(inputs[:, 1]) for inputs in (X, X_new))
+    machine = CompactSVR(30, refine=False, random_state=0).fit(X, clean)
+    assert machine.C_ > 10
+    assert machine.score(X_new, expected) > clone(machine).set_params(C=1.0).fit(X, clean).score(X_new, expected)
+    noise = clean + 2.0 * rng.normal(size=300)
+    assert clone(machine).fit(X, noise).C_ < machine.C_
+
+
+def test_refinement_of_regression_does_not_depend_on_the_unit_of_the_targets():
+    """Outputs on held-out rows are kept along the descent: large numbers are not cut off."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
+    machine = CompactSVR(20, random_state=0).fit(X, y)
+    large = clone(machine).fit(X, 1e49 * y)  # no warning of numbers that overflow
+    assert machine.refinement_["kept"]
+    assert large.refinement_["kept"]
+    assert large.score(X, 1e49 * y) == pytest.approx(machine.score(X, y), abs=0.005)

@@ -353,3 +353,53 @@ def test_words_are_checked(words, message):
     else:
         with pytest.raises(ValueError, match=message):
             machine.fit(X, y)
+
+
+def unequal_classes(n=900, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.choice(4, n, p=[0.8, 0.1, 0.06, 0.04])
+    centres = np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 2.2, 0.0], [0.0, 0.0, 2.5]])
+    return rng.standard_normal((n, 3)) + centres[y], y
+
+
+@pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one", "minimum_output"])
+def test_thresholds_of_fewest_errors(coding):
+    """Every output has the intercept with the fewest training rows on the wrong side, by trying all of them."""
+    X, y = unequal_classes(200)
+    options = {"kernel": "linear", "C": 1.0, "coding": coding, "random_state": 0}
+    plain = FixedSizeLSSVC(**options).fit(X, y)
+    moved = FixedSizeLSSVC(fit_intercept="fewest_errors", **options).fit(X, y)
+    np.testing.assert_allclose(moved.coef_, plain.coef_)
+    targets = get_coding(coding).encode(y, 4)
+    for output, target in enumerate(targets.T):
+        values, target = (X @ plain.coef_[output])[target != 0], target[target != 0]
+        ordered = np.sort(values)
+        tried = [np.sum((values - t > 0) != (target > 0)) for t in 0.5 * (ordered[1:] + ordered[:-1])]
+        wrong = np.sum((values + moved.intercept_[output] > 0) != (target > 0))
+        assert wrong <= min([*tried, np.sum((values + plain.intercept_[output] > 0) != (target > 0))])
+
+
+def test_thresholds_of_fewest_errors_count_in_the_cross_validated_error_and_weights_are_repetition():
+    X, y = unequal_classes()
+    options = {"kernel": "linear", "coding": "one_vs_one", "tune": True, "cv": 5, "random_state": 0}
+    plain = FixedSizeLSSVC(**options).fit(X, y)
+    moved = FixedSizeLSSVC(fit_intercept="fewest_errors", **options).fit(X, y)
+    X_new, y_new = unequal_classes(2000, seed=1)
+    error = 1 - moved.score(X_new, y_new)
+    assert error < 1 - plain.score(X_new, y_new) - 0.01
+    assert moved.cv_error_ < plain.cv_error_
+    assert abs(moved.cv_error_ - error) < 0.03
+    fixed = {"kernel": "linear", "C": 1.0, "fit_intercept": "fewest_errors", "random_state": 0}
+    weight = np.where(np.arange(len(y)) % 3 == 0, 2.0, 1.0)
+    weighted = FixedSizeLSSVC(**fixed).fit(X, y, sample_weight=weight)
+    repeated = FixedSizeLSSVC(**fixed).fit(np.repeat(X, weight.astype(int), axis=0), np.repeat(y, weight.astype(int)))
+    np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, atol=1e-9)
+
+
+def test_thresholds_of_fewest_errors_need_all_rows_and_fixed_vectors():
+    X, y = unequal_classes(100)
+    with pytest.raises(ValueError, match="refine=False"):
+        FixedSizeLSSVC(5, fit_intercept="fewest_errors", refine=True).fit(X, y)
+    with pytest.raises(ValueError, match="fewest_errors"):
+        FixedSizeLSSVC(5, fit_intercept="fewest").fit(X, y)
+    assert not hasattr(FixedSizeLSSVC(5, fit_intercept="fewest_errors"), "partial_fit")

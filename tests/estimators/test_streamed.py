@@ -72,6 +72,7 @@ def assert_identical(a, b):
 CLASSIFIERS = {
     "CompactSVC": CompactSVC(20, refine=False, memory_budget=10_000, random_state=3),
     "CompactSVC random": CompactSVC(20, refine=False, selection="random", memory_budget=10_000, random_state=3),
+    "CompactSVC cost": CompactSVC(20, C=None, refine=False, memory_budget=10_000, random_state=3),
     "CompactSVC hinge": CompactSVC(10, refine=False, loss="hinge", memory_budget=10_000, random_state=3),
     "CompactSVC refined": CompactSVC(10, refine=Refinement(5), random_state=3),
     "SpSVC": SpSVC(15, random_state=3),
@@ -131,6 +132,31 @@ def test_several_targets_and_several_files(tmp_path):
     assert_identical(
         CompactSVR(12, refine=False, random_state=0).fit(X, Y), CompactSVR(12, refine=False, random_state=0).fit(rows)
     )
+
+
+@pytest.mark.parametrize(
+    "machine", [CompactSVC(12, C=None), CompactSVR(12)], ids=lambda machine: type(machine).__name__
+)
+def test_the_cost_is_found_on_the_same_rows_of_arrays_and_streams(machine):
+    """Rows come again far apart in the stream, with other targets and weights; of all rows a sample is looked at."""
+    X, y, value = make(6, n=2500)
+    X, y = np.concatenate([X, X[:300]]), np.concatenate([y, 1 - y[:300]])
+    value = np.concatenate([value, value[:300] + 1.0])
+    w = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
+    target = y if isinstance(machine, CompactSVC) else value
+
+    def blocks():
+        for start in range(0, len(X), 250):
+            here = slice(start, start + 250)
+            yield X[here], target[here], w[here]
+
+    machine.set_params(refine=False, random_state=1, memory_budget=1000)
+    streamed = kompakt_clone(machine).fit(open_rows(blocks))
+    machine.fit(X, target, w)
+    assert machine.C_ == streamed.C_ != 1.0
+    assert_identical(machine, streamed)
+    repeated = kompakt_clone(machine).fit(np.repeat(X, w.astype(int), axis=0), np.repeat(target, w.astype(int)))
+    assert repeated.C_ == machine.C_
 
 
 @pytest.mark.parametrize("coding", ["one_vs_rest", "one_vs_one", "minimum_output"])

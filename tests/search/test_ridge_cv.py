@@ -276,7 +276,22 @@ def test_cheapest_method_knows_the_corners():
     assert cheapest_method([20] * 50, 400) == "hat"  # Concrete, 50 folds
     assert cheapest_method([3800] * 5, 700) == "downdate"
     assert cheapest_method([260] * 50, 2000) == "iterate"
+    assert cheapest_method([380] * 50, 301, n_penalties=12) == "iterate"  # Magic, 50 folds, a path of costs
     assert cheapest_method([10] * 6, 90) in METHODS  # n < p: no estimate of the steps
+
+
+def test_fifty_folds_and_a_path_of_penalties_take_one_factorisation_per_penalty(monkeypatch):
+    rng = np.random.default_rng(0)
+    Phi, Y = rng.standard_normal((2000, 40)), rng.standard_normal((2000, 1))
+    fold, amounts = np.sort(folds(2000, 50, rng)), np.logspace(-4, 2, 7)
+    made = []
+    factorise = ridge_cv.factorise
+    monkeypatch.setattr(ridge_cv, "factorise", lambda *a, **k: made.append(1) or factorise(*a, **k))
+    home = rng.integers(0, 50, size=30)
+    ridge_cv.cross_validated_path(
+        Phi, Y, fold, amounts, None, np.ones(40), constraints=(np.eye(40)[:30], home), method="iterate"
+    )
+    assert len(made) == len(amounts)
 
 
 def test_errors_say_what_is_wrong():

@@ -69,6 +69,7 @@ class PairDistances:
     mass: Floats
     step: float
     total: float  # n, or the sum of the weights
+    n_pairs: float  # what the sums over pairs are divided by
 
     def functional(self, r: int, g: float) -> float:
         """Phi_r(g), r = 4 or 6 (De Brabanter et al. 2010, eq. 14)."""
@@ -76,17 +77,20 @@ class PairDistances:
         u2 = (np.arange(n_lags) * (self.step / g)) ** 2
         hermite = (u2 - 6) * u2 + 3 if r == 4 else ((u2 - 15) * u2 + 45) * u2 - 15
         pair_sum = float(np.dot(self.mass[:n_lags], np.exp(-0.5 * u2) * hermite)) / _SQRT_2PI
-        return pair_sum / (self.total * (self.total - 1) * g ** (r + 1))
+        return pair_sum / (self.n_pairs * g ** (r + 1))
 
     def error_bound(self, r: int, g: float) -> float:
         """Largest possible difference between :meth:`functional` and the direct double sum."""
         per_pair = (1 + _LEBESGUE) * _NODE_ERROR * (self.step / g) ** _ORDER
         per_pair *= float(factorial2(r + _ORDER - 1)) / _SQRT_2PI  # the maximum of |phi^(k)|, k even, is that at 0
-        return per_pair * self.total / ((self.total - 1) * g ** (r + 1))
+        return per_pair * self.total**2 / (self.n_pairs * g ** (r + 1))
 
 
-def bin_pairs(x: Floats, w: Floats, step: float, reach: float) -> PairDistances:
-    """Bin sorted `x` (weights `w`) with grid spacing `step`; pairs farther apart than `reach` are dropped."""
+def bin_pairs(x: Floats, w: Floats, step: float, reach: float, with_itself: bool = False) -> PairDistances:
+    """Bin sorted `x` (weights `w`) with grid spacing `step`; pairs farther apart than `reach` are dropped.
+
+    Sums are divided by the n (n - 1) pairs of different rows, or by n^2.
+    """
     gaps = np.diff(x)
     if gaps.size and gaps.max() > reach:
         # Empty stretches wider than the reach carry no pair: shorten them, so outliers cost no grid.
@@ -108,7 +112,8 @@ def bin_pairs(x: Floats, w: Floats, step: float, reach: float) -> PairDistances:
     spectrum = rfft(nodes, size)
     mass = irfft(spectrum.real**2 + spectrum.imag**2, size)[:n_lags]
     mass[1:] *= 2.0
-    return PairDistances(mass, step, float(w.sum()))
+    total = float(w.sum())
+    return PairDistances(mass, step, total, total * (total if with_itself else total - 1))
 
 
 @dataclass(frozen=True)
@@ -120,10 +125,12 @@ class PlugIn:
     status: str  # "plug-in", "constant", "discrete", "no solution"
 
 
-def _scale(x: Floats, w: Floats) -> float:
+def _scale(x: Floats, w: Floats, robust: bool = True) -> float:
     """min(standard deviation, IQR / 1.349); the standard deviation where the IQR is zero (discrete data)."""
     total, cumulative = float(w.sum()), np.cumsum(w)
     sd = math.sqrt(float(np.dot(w, (x - np.dot(w, x) / total) ** 2)) / (total - 1))
+    if not robust:
+        return sd
     # quartiles of sorted x as R's type 7, where a weight k acts as k equal rows
     position = (total - 1) * np.array([0.25, 0.75])
     low = np.floor(position)
@@ -171,7 +178,7 @@ def _root(pairs: PairDistances, scale: float, reach: float) -> tuple[float, floa
     return h, (e_root / 5 + abs(slope) / 35 * e_pilots) / max(abs(1 - slope / 7), 1e-3)
 
 
-def plug_in(x: Floats, w: Floats) -> PlugIn:
+def plug_in(x: Floats, w: Floats, printed: bool = False) -> PlugIn:
     """Bandwidth of one column of finite values: weight 2 is the value given twice, weight 0 the value left out."""
     order = np.argsort(x, kind="stable")
     order = order[w[order] > 0]
@@ -183,7 +190,7 @@ def plug_in(x: Floats, w: Floats) -> PlugIn:
     start = np.flatnonzero(np.append(True, np.diff(x) > 0))  # a value with a weight costs as much as one row
     x, w = x[start], np.add.reduceat(w, start)
     tied = len(x) <= n / 2
-    scale = _scale(x, w)
+    scale = _scale(x, w, robust=not printed)
     if scale < 1e-30:  # most values are so near each other that powers of h would vanish
         x, spread, scale = x / scale, spread * scale, 1.0
     reach = _CUTOFF * max(4 * PILOT_4 * scale * n ** (-1 / 7), 1.5 * PILOT_6 * scale * n ** (-1 / 9))
@@ -193,7 +200,7 @@ def plug_in(x: Floats, w: Floats) -> PlugIn:
         occupied = float(np.minimum(np.diff(x), reach).sum()) / step
         if occupied > _MAX_NODES and not math.isnan(h):
             break
-        pairs = bin_pairs(x, w, max(step, step * occupied / _MAX_NODES), reach)
+        pairs = bin_pairs(x, w, max(step, step * occupied / _MAX_NODES), reach, with_itself=printed)
         h, bound = _root(pairs, scale, reach)
         if bound <= _TARGET or occupied > _MAX_NODES:
             break
@@ -214,7 +221,7 @@ def _typical_gap(values: Floats, mass: Floats) -> float:
     return float(nearest[order[np.searchsorted(cumulative, 0.5 * cumulative[-1])]])
 
 
-def bandwidths(X: Any, weights: ArrayLike | None = None) -> list[PlugIn]:
+def bandwidths(X: Any, weights: ArrayLike | None = None, *, printed: bool = False) -> list[PlugIn]:
     """Sheather-Jones bandwidth of every column: of R's ``bw.SJ(x, method = "ste")`` the exact value.
 
     Parameters
@@ -223,6 +230,9 @@ def bandwidths(X: Any, weights: ArrayLike | None = None) -> list[PlugIn]:
         A sparse column costs its stored entries only: its zeros are one value with a weight.
     weights : array-like of shape (n,), optional
         Frequency weights.
+    printed : bool
+        As De Brabanter et al. 2010 print it: sums over pairs divided by n^2 (eq. 14), where R has n (n - 1), and the
+        standard deviation as the scale of the pilots (eq. 17), where R has the lesser of it and the scaled quartiles.
 
     Returns
     -------
@@ -239,12 +249,12 @@ def bandwidths(X: Any, weights: ArrayLike | None = None) -> list[PlugIn]:
     """
     w = np.ones(X.shape[0]) if weights is None else np.asarray(weights, dtype=float)
     if not sp.issparse(X):
-        return [plug_in(np.asarray(column, dtype=float), w) for column in X.T]
+        return [plug_in(np.asarray(column, dtype=float), w, printed) for column in X.T]
     by_column = sp.csc_array(X, dtype=float)
     by_column.sum_duplicates()
     results = []
     for first, last in zip(by_column.indptr[:-1], by_column.indptr[1:], strict=True):
         mass = w[by_column.indices[first:last]]
         rest = max(w.sum() - mass.sum(), 0.0)
-        results.append(plug_in(np.append(by_column.data[first:last], 0.0), np.append(mass, rest)))
+        results.append(plug_in(np.append(by_column.data[first:last], 0.0), np.append(mass, rest), printed))
     return results

@@ -32,7 +32,8 @@ from kompakt.basis.refine import (
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
-from kompakt.kernels import RBF, MappedRBF
+from kompakt.kernels import RBF, Kernel, MappedRBF
+from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -43,13 +44,14 @@ logger = logging.getLogger("kompakt")
 
 #: fewer rows than this are too few to hold some out
 _LEAST_ROWS_TO_HOLD_OUT = 100
-#: below so many rows one part held out is noise: so many folds are used
+#: below so many rows one part held out is noise: so many folds are used, more of numbers, whose losses differ more
 _FOLDS = ((200, 5), (3000, 3))
+_FOLDS_OF_NUMBERS = ((1000, 5), (3000, 3))
 #: in folds, a descent ends so many iterations after twice those that the lowest mean of their losses took
 _FOLD_PATIENCE = 10
 #: more features than this make a map too large to be tried without being asked for
 _MOST_FEATURES_TO_MAP = 200
-#: rows, and rows per vector, that are enough for the weights of a start that will be refined
+#: rows, and rows per vector, that are enough for the choice and the weights of a start that will be refined
 _MANY_ROWS, _ROWS_PER_VECTOR = 20_000, 40
 #: with more features than this a descent works in the leading principal directions of the rows
 _WIDE = 100
@@ -63,6 +65,8 @@ _WIDTHS_FIRST: list[tuple[str | None, float]] = [("each", 0.5), ("full", 1.0)]
 _RACE, _RACE_ROWS, _RACE_ROWS_PER_VECTOR = 15, 5000, 20
 #: so many rows per entry are enough to learn a map from the beginning
 _ROWS_PER_ENTRY = 20
+#: smaller costs of a descent, in those of the weights: each is tried where held-out rows soon spoke against the last
+_SMALLER_COSTS = (0.1, 0.01)
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,13 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Ar
     if start is not None:
         return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
+    selector = plan.selector
+    if plan.refine and isinstance(spec.loss, LeastSquares) and isinstance(selector, GramSelector):
+        # vectors that will move need not be the best ones, and every row bears on a curve: fewer rows tell as much
+        enough = max(_MANY_ROWS, _ROWS_PER_VECTOR * n_basis)
+        selector = replace(selector, max_rows=selector.max_rows or min(selector.rows_for(n_basis), enough))
     with run.quietly():  # the note of `weigh` speaks of the whole selection
-        basis: Basis = run.step("selection", partial(plan.selector.select, data, spec, n_basis, run), Basis)
+        basis: Basis = run.step("selection", partial(selector.select, data, spec, n_basis, run), Basis)
     if plan.refine and 0 < basis.n_basis < n_basis:
         # wide kernels make candidates look alike; refinement moves them apart, so more of them are worth having
         basis = Basis(None, _extended(data, spec, basis.vectors, n_basis, run), info=basis.info)
@@ -183,6 +192,8 @@ class Descent:
     facts: dict[str, Any] = field(default_factory=dict)
     unseen: tuple[Array, Array] | None = None
     interrupted: bool = False
+    #: rows to train on, rows held out, and the kernel and vectors where the descent on them ended
+    ends: list[tuple[ArrayRows, ArrayRows, Kernel, Array]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.result is not None and not self.n_kernel_evals:
@@ -190,8 +201,58 @@ class Descent:
 
 
 def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
-    """Move the vectors and learn the metric, as far down as pays on held-out rows."""
+    """Move the vectors and learn the metric, as far down as pays on held-out rows.
+
+    The cost C suits the weights; many vectors that move as well may fit noise with it, and held-out rows then speak
+    against the descent after a few iterations.  A descent with a smaller cost moves the vectors to where a smoother
+    function wants them.  It is taken if its vectors, with weights for C itself, are better on held-out rows.
+    """
     spec, splits = plain.spec, _splits(data, plan, run)
+    found = last = _descended(data, plain, plan, splits, run)
+    for share in _SMALLER_COSTS if len(splits) == 1 else _SMALLER_COSTS[:1]:  # folds take longer
+        curve = last.facts.get("validation_curve", [])
+        turned_early = int(np.argmin(curve or [0])) < min(_patience(plan), len(curve) - 1)
+        if not turned_early or run.late or found.interrupted or (found.result and found.result.interrupted):
+            break
+        last = _descended(data, replace(plain, spec=replace(spec, C=share * spec.C)), plan, splits, run)
+        found.n_kernel_evals += last.n_kernel_evals
+        interrupted = last.interrupted or (last.result is not None and last.result.interrupted is not None)
+        outputs, losses = [], []
+        try:
+            for part, other, kernel, basis in last.ends if last.result is not None and not interrupted else []:
+                settings = Settings(1e-6, 100, run.unhurried())
+                solution, spent = solved(part, replace(spec, kernel=kernel), basis, settings)
+                outputs.append(Design(other, kernel, basis, store=False).matvec(solution.weights) + solution.intercept)
+                own, weights = row_losses(other, spec.loss, outputs[-1], classifier=data.classifier)
+                losses.append(float(np.average(own, weights=weights)))
+                found.n_kernel_evals += spent
+        except KeyboardInterrupt:
+            if not run.keeps_on_interrupt():
+                raise
+            interrupted = True
+        if interrupted:
+            found.interrupted = True
+            if found.result is not None:
+                found.result = replace(found.result, interrupted=found.result.weights)
+            break
+        if last.result is None:
+            continue
+        loss = float(np.average(losses, weights=[len(held) for _, held in splits]))  # as of the curves
+        if loss < found.facts["validation"]:
+            facts = {"validation_before": found.facts["validation_before"], "validation": loss}
+            index = np.concatenate([held for _, held in splits])
+            found = replace(
+                last,
+                n_kernel_evals=found.n_kernel_evals,
+                facts={**last.facts, **facts, "C_of_descent": share * spec.C},
+                unseen=(index, np.concatenate(outputs)),
+            )
+    return found
+
+
+def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
+    """The same with one cost."""
+    spec = plain.spec
     if len(splits) > 1:
         return _by_folds(data, plain, plan, splits, run)
     if not splits:
@@ -257,6 +318,7 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             total.facts["metric"] = learn
         if left < 1 or run.late:
             break
+    total.ends = [(part, other, kernel, basis)]
     if space is not None and total.result is not None:
         found = total.result
         assert isinstance(found.kernel, RBF | MappedRBF)
@@ -355,6 +417,9 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
                 return total
         means = mean_curve(losses, [len(held) for _, held in splits])
         best = int(np.argmin(means))
+        if not data.classifier:  # residuals are noise for the most part, and on fewer rows a descent overfits sooner
+            others = [other for _, other in parts]
+            best = _last_as_good([[point["outputs"] for point in own] for own in seen], others, spec, best)
         curve += means[1:].tolist() if curve else means.tolist()
         if best > 0:
             points = [own[min(best, len(own) - 1)] for own in seen]
@@ -380,7 +445,43 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         index = np.concatenate([held for _, held in splits])
         outputs = np.concatenate([point["outputs"] for point in points]).astype(np.float64)
         total.unseen = (index, outputs)
+        total.ends = [
+            (part, other, point["kernel"], point["basis"]) for (part, other), point in zip(parts, points, strict=True)
+        ]
     return total
+
+
+def _last_as_good(outputs: list[list[Array]], others: list[ArrayRows], spec: Spec, best: int) -> int:
+    """The last iteration at which held-out rows lose at most half a standard error more than at the best one.
+
+    Parameters
+    ----------
+    outputs : list of list of ndarray
+        Of every fold and iteration, on the rows held out.
+    others : list of ArrayRows
+        Those rows.
+    spec : Spec
+        Whose loss is measured.
+    best : int
+        The iteration with the lowest mean loss.
+    """
+
+    def losses(iteration: int) -> tuple[Array, Array]:
+        found = [
+            row_losses(rows, spec.loss, own[min(iteration, len(own) - 1)], classifier=False)
+            for own, rows in zip(outputs, others, strict=True)
+        ]
+        return np.concatenate([part for part, _ in found]), np.concatenate([part for _, part in found])
+
+    lowest, weights = losses(best)
+    for iteration in range(max(map(len, outputs)) - 1, best, -1):
+        with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
+            more = losses(iteration)[0] - lowest
+            mean = float(np.average(more, weights=weights))
+            spread = float(np.sqrt(np.average((more - mean) ** 2, weights=weights) / len(more)))
+        if mean <= 0.5 * spread < np.inf:
+            return iteration
+    return best
 
 
 def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) -> Machine:
@@ -415,7 +516,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     evaluations += spent
     if plain.rough and _total(solution) > 0.9 * _total(plain.solution):  # too near to tell from a sample
         plain = on_all_rows(data, plain, plan, run)
-    kept = _total(solution) <= _total(plain.solution)
+    # a descent with another cost was compared on held-out rows, whatever the objective says
+    kept = "C_of_descent" in found.facts or _total(solution) <= _total(plain.solution)
     run.note("refinement", kept=kept, **facts)
     if not kept:
         logger.debug("refinement did not lower the training objective: the start is kept.")
@@ -470,7 +572,8 @@ def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:
     if train is None or held is None:
         return []
     n_rows = data.rows.n_rows
-    n_folds = next((count for limit, count in _FOLDS if n_rows < limit), 1)
+    folds = _FOLDS if data.classifier else _FOLDS_OF_NUMBERS
+    n_folds = next((count for limit, count in folds if n_rows < limit), 1)
     if n_folds == 1:
         return [(train, held)]
     fold = shuffled_folds(n_rows, n_folds, labels=data.labels, random_state=run.key % 2**31)
@@ -565,7 +668,7 @@ def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:
         return rows
     weight = 1.0 if rows.weights is None else float(np.max(rows.weights))
     target = 1.0 if rows.targets is None else float(np.max(np.abs(rows.targets), initial=1.0))
-    if not spec.C * weight * target**2 < 1e30:  # and so must the objective
+    if not max(weight, spec.C * weight * target**2) < 1e30:  # and so must weights and the objective
         return rows
     return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 

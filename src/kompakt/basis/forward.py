@@ -121,6 +121,18 @@ class CandidateStream:
         rest = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
         yield from rng.permutation(rest).tolist()
 
+    def draw_active(self, step: int, count: int, active: Array, taken: set[int]) -> Array:
+        """Up to `count` of the rows `active`, or rows equal to them, that are not taken: a random set of this step."""
+        free = np.zeros(len(self.rows), dtype=bool)
+        known = self.distinct[active]
+        free[known[known < len(free)]] = True  # a pool has fewer rows
+        used = self.distinct[list(taken)]
+        free[used[used < len(free)]] = False
+        places = np.flatnonzero(free & (self.rows >= 0))
+        if len(places) > count:
+            places = np.random.default_rng([self.key, step, 1]).choice(places, count, replace=False)
+        return self.rows[places]
+
     def draw_among(self, step: int, count: int, among: Array, taken: set[int]) -> Array:
         """Up to `count` row numbers at a step that are not taken, and equal to one of the rows `among`."""
         free = np.zeros(len(self.rows), dtype=bool)
@@ -231,6 +243,8 @@ def _smooth(old: float, new: float) -> float:
     return new if not old else 0.7 * old + 0.3 * new
 
 
+#: rows are few when they are less than this share: a random candidate is then seldom one of them
+_FEW_ACTIVE = 0.1
 #: `hybrid` tries method 1 while its work stays below this share of what method 2 needs for the whole growth
 _HYBRID_SHARE = 1.0
 
@@ -252,6 +266,8 @@ class GrowthPlan:
         Rows tried at each step (the paper's kappa), where the selection tries rows.
     score_rows : {"active", "all"}
         Rows that count in the scores of `sp2`, `mark` and `kmp`.
+    candidates : {"all", "mixed"}
+        Rows that are tried: random ones, or half of them active ones when less than a tenth of the rows is active.
     retraining : {"quarter_powers", "always", "powers", "adaptive"}
     shrinking : bool
         Leave out rows that stay far inside the margin; all rows are checked at the end.
@@ -282,8 +298,11 @@ class GrowthPlan:
     tol: float = 1e-8
     max_iter: int = 200
     run: Run = field(default_factory=Run)
+    candidates: str = "all"
 
     def __post_init__(self) -> None:
+        if self.candidates not in ("all", "mixed"):
+            raise ValueError(f"candidates must be 'mixed' or 'all'; got {self.candidates!r}.")
         if self.selection not in SELECTIONS:
             raise ValueError(f"selection must be one of {SELECTIONS}; got {self.selection!r}.")
         if self.score_rows not in ("active", "all"):
@@ -409,7 +428,7 @@ class Growth(GrowthLoop):
         if self.method in SCORES:
             score_rows = "all" if self.method in ("sp1", "kmp_prefit") else plan.score_rows
             while True:
-                indices = self.stream.draw(machine.n_basis, self.schedule.n_candidates, machine.taken)
+                indices = self._draw()
                 if not len(indices):
                     return None
                 tried = candidates(machine, indices, score_rows)
@@ -459,6 +478,20 @@ class Growth(GrowthLoop):
             "time": time.perf_counter() - self.started,
             **({} if self.measure is None else self.measure(machine)),
         }
+
+    def _draw(self) -> Array:
+        """Rows to try at this step.
+
+        Once nearly all rows are outside the margin, random rows seldom matter to the objective: half of the candidates
+        are then active ones. Not all of them, because the best vector need not be an active row.
+        """
+        machine, count = self.machine, self.schedule.n_candidates
+        step, active = machine.n_basis, machine.active
+        if self.plan.candidates == "all" or len(active) >= _FEW_ACTIVE * np.count_nonzero(self.stream.rows >= 0):
+            return self.stream.draw(step, count, machine.taken)
+        half = self.stream.draw_active(step, count // 2, active, machine.taken)
+        rest = self.stream.draw(step, count - len(half), machine.taken)
+        return np.array(list(dict.fromkeys([*half.tolist(), *rest.tolist()])), dtype=np.intp)
 
     def _next_row(self) -> tuple[int, float] | None:
         """The next distinct row in the order of the hash that is not in the span of the basis, and its k(x, x)."""
@@ -577,9 +610,12 @@ class GrowthSelector:
         is cheap), "random", "cholesky" (farthest from the span of the basis), "gsvc", "bh", "mark" (largest
         derivative), "kmp" and "kmp_prefit" (matching pursuit on the least-squares loss).
     n_candidates : int, default=10
-        Rows tried at each step.  Which ones depends on the step and `random_state` alone.
+        Rows tried at each step.  Which ones depends on the step and `random_state` alone, but for `candidates`.
     score_rows : {"active", "all"}, default="active"
         Rows that count in the scores of "sp2", "mark" and "kmp".
+    candidates : {"mixed", "all"}, default="mixed"
+        Rows that are tried: "all" draws them among all rows, as the paper does; "mixed" draws half of them among the
+        active rows when less than a tenth of the rows is active. A search (`tune`) draws among all rows.
     pool_size : int, default=None
         Try only this many rows, chosen once, whose kernel columns are computed in advance.
     retraining : {"quarter_powers", "always", "powers", "adaptive"}, default="quarter_powers"
@@ -613,6 +649,7 @@ class GrowthSelector:
     retraining: str = "quarter_powers"
     cache: bool | str = "auto"
     shrinking: bool = False
+    candidates: str = "mixed"
 
     def __post_init__(self) -> None:
         require_counts(self, "n_candidates", "pool_size")
@@ -634,6 +671,7 @@ class GrowthSelector:
             tol=tol,
             max_iter=max_iter,
             run=run or Run(),
+            candidates=self.candidates,
         )
 
     def stream(self, rows: ArrayRows, run: Run) -> CandidateStream:

@@ -72,10 +72,15 @@ class GramSelector:
             return max(self.n_candidates, n_basis)
         return max(n_basis, min(2000, max(200, 4 * n_basis)))
 
+    def rows_for(self, n_basis: int) -> int:
+        """Number of rows that the passes read, at most."""
+        n_candidates = self.candidates_for(n_basis)
+        return self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
+
     def select(self, data: Data, spec: Spec, n_basis: int, run: Run) -> Basis:
         """The chosen rows; `info` holds the objective of every round and the number of kernel evaluations."""
         kernel, n_candidates = spec.kernel, self.candidates_for(n_basis)
-        rows, index, C = self._sample(data.rows, n_candidates, run.key, spec.C)
+        rows, index, C = self._sample(data.rows, self.rows_for(n_basis), run.key, spec.C)
         hashes = rows.hashes(run.key + 1)
         spec = replace(spec, C=C)
         # a piecewise linear loss has no curvature to select by
@@ -122,9 +127,8 @@ class GramSelector:
         vectors = kernel.take_basis(data.rows, indices)  # of streamed rows, from the sample that was kept
         return Basis(indices, vectors, info={"rounds": record, "n_kernel_evals": evaluations})
 
-    def _sample(self, rows: Rows, n_candidates: int, key: int, C: float) -> tuple[Rows, Array, float]:
+    def _sample(self, rows: Rows, limit: int, key: int, C: float) -> tuple[Rows, Array, float]:
         """Rows that the passes read, their numbers, and the C by which they stand for all rows."""
-        limit = self.max_rows or max(4 * n_candidates, int(1e10 / n_candidates**2))
         if rows.n_rows <= limit:
             everything = np.arange(rows.n_rows)
             return rows.subset(everything) if rows.streamed else rows, everything, C

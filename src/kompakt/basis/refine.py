@@ -194,7 +194,9 @@ class Watch:
             seen[best] = {"loss": seen[best]["loss"]}  # its arrays are not needed any more
         seen.append({"loss": loss})
         if self.others is not None or better:
-            seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": outputs.astype(np.float32)}
+            # numbers may be large, or far from zero
+            kept = outputs.astype(np.float32) if self.classifier else outputs
+            seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": kept}
         if self.others is not None:
             best = int(np.argmin(mean_curve([*self.others, [point["loss"] for point in seen]])[: len(seen)]))
             return len(seen) - 1 - best >= self.patience + best
@@ -383,8 +385,9 @@ class RefinementObjective(Objective):
         What a move of vector j changes in the outputs grows with its weights and its share of the rows, |beta_j|^2
         sum_i k_ij^2; that sum over all vectors bounds what the kernel's parameters change.  A vector with large weights
         (often one of two near each other, whose weights cancel) has a large gradient, and would hold up all others.
-        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.  On
-        many rows descents that are alike in all vectors ended lower.
+        Curvature asks for the power -1/2; it is measured at the start only, and -1/4 was the better choice there.  In
+        regression on fewer rows than the vectors have coordinates the vectors' steps are shorter: they would follow the
+        noise before the widths are learned.  On many rows descents that are alike in all vectors ended lower.
         """
         if self.rows.n_rows >= _MANY_ROWS:
             return super().lengths(kernel, Z)
@@ -398,7 +401,9 @@ class RefinementObjective(Objective):
         middle = float(np.median(change))
         if not (0 < middle < np.inf and np.isfinite(of_theta) and np.all(np.isfinite(change))):
             return np.ones(len(Z)), 1.0
-        return (change / middle + 1e-3) ** -0.25, (of_theta / middle + 1e-3) ** -0.25
+        # residuals are large where noise is: vectors with fewer rows than coordinates wait for the kernel's parameters
+        held = min(1.0, self.rows.n_rows / Z.size) ** 2 if self.spec.loss.for_regression else 1.0
+        return held * (change / middle + 1e-3) ** -0.25, (of_theta / middle + 1e-3) ** -0.25
 
     def value_and_gradient(self, kernel: Kernel, Z: Array) -> tuple[float, Array, Array]:
         """J, dJ/dZ (m, d) and dJ/dtheta (p,)."""

@@ -132,9 +132,10 @@ class RenyiSelector:
 
     Parameters
     ----------
-    bandwidth : "sheather-jones", float or array of shape (d,), default="sheather-jones"
+    bandwidth : {"sheather-jones", "paper"}, float or array of shape (d,), default="sheather-jones"
         Bandwidths of the density estimate, one per dimension; by default algorithm 2 of De Brabanter et al. 2010
-        (:func:`kompakt.basis.bandwidth.bandwidths`); columns that have none are counted in the log.
+        (:func:`kompakt.basis.bandwidth.bandwidths`) with the constants of R's ``bw.SJ``; "paper" has those printed,
+        which differ by up to 15 % on skewed columns. Columns that have none are counted in the log.
     stratify : bool, default=True
         With labels, keep the classes' shares of the slots as in the data and swap within a class only;
         the criterion is that of the whole set. Without labels there is one stratum.
@@ -212,9 +213,11 @@ class RenyiSelector:
 
     def _bandwidths(self, X: Any, weights: Floats | None) -> Floats:
         if isinstance(self.bandwidth, str):
-            if self.bandwidth != "sheather-jones":
-                raise ValueError(f"bandwidth must be 'sheather-jones', a number or an array, got {self.bandwidth!r}.")
-            found = bandwidths(X, weights)
+            if self.bandwidth not in ("sheather-jones", "paper"):
+                raise ValueError(
+                    f"bandwidth must be 'sheather-jones', 'paper', a number or an array, got {self.bandwidth!r}."
+                )
+            found = bandwidths(X, weights, printed=self.bandwidth == "paper")
             for status in ("constant", "discrete", "no solution"):
                 columns = [j for j, column in enumerate(found) if column.status == status]
                 if columns:

@@ -79,11 +79,14 @@ def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split
     return _pooled(data.in_memory, splits, np.stack(list(results)), axis=0)
 
 
-def best_point(errors: Array, losses: Array) -> tuple[int, int, int]:
-    """Kernel, C and size of the lowest error; ties go to the smaller size, then to the lower held-out loss."""
+def best_point(errors: Array, losses: Array, tolerance: float = 0.0) -> tuple[int, int, int]:
+    """Kernel, C and size: the smallest size within `tolerance` of the lowest error of all points.
+
+    Of several such points the one with the lower error, then with the lower held-out loss.
+    """
     rounded = np.round(errors, 12)
-    ties = np.argwhere(rounded == np.min(rounded))
-    kernel, C, size = min(ties.tolist(), key=lambda at: (at[2], losses[tuple(at)]))
+    close = np.argwhere(rounded <= np.min(rounded) + tolerance)
+    kernel, C, size = min(close.tolist(), key=lambda at: (at[2], rounded[tuple(at)], losses[tuple(at)]))
     return kernel, C, size + 1
 
 

@@ -157,6 +157,10 @@ class Rows(ABC):
     def smallest(self, key: int, count: int) -> Array:
         """Numbers of the rows with the `count` smallest distinct hashes, in the order of the hash."""
 
+    @abstractmethod
+    def with_smallest(self, key: int, count: int) -> Array:
+        """Numbers of all rows that have one of the `count` smallest hashes, repeated rows too, ascending."""
+
 
 class ArrayRows(Rows):
     """Dense or CSR rows in memory, with optional targets and weights.
@@ -259,6 +263,10 @@ class ArrayRows(Rows):
 
     def smallest(self, key: int, count: int) -> Array:
         return smallest_distinct(self.hashes(key), count)
+
+    def with_smallest(self, key: int, count: int) -> Array:
+        hashes = self.hashes(key)
+        return np.flatnonzero(hashes <= np.unique(hashes)[:count][-1])
 
     @property
     def mass(self) -> float:

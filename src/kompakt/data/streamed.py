@@ -282,12 +282,13 @@ def _map_raw(function: Callable[[int, Raw], Any], reader: RowReader, bounds: Bou
 _Hashed = tuple[Array, Array, Raw]
 
 
-def _merged(found: list[_Hashed], count: int) -> _Hashed:
-    """The smallest distinct hashes of several lists, the earliest row of each."""
-    distinct, first = np.unique(np.concatenate([part[0] for part in found]), return_index=True)
-    first = first[:count]
+def _merged(found: list[_Hashed], count: int, repeated: bool) -> _Hashed:
+    """The smallest distinct hashes of several lists: the earliest row of each by hash, or all rows in their order."""
+    hashes = np.concatenate([part[0] for part in found])
     numbers = np.concatenate([part[1] for part in found])
-    return distinct[:count], numbers[first], join([part[2] for part in found]).part(first)
+    distinct, chosen = np.unique(hashes, return_index=True)
+    chosen = np.flatnonzero(hashes <= distinct[:count][-1]) if repeated else chosen[:count]
+    return hashes[chosen], numbers[chosen], join([part[2] for part in found]).part(chosen)
 
 
 def _targets_and_weights(block: RowBlock) -> Array:
@@ -474,10 +475,17 @@ class StreamedRows(Rows):
 
     def smallest(self, key: int, count: int) -> Array:
         """Numbers of the rows with the smallest distinct hashes; one pass, which keeps the rows for `subset`."""
+        return self._smallest(key, count, repeated=False)
+
+    def with_smallest(self, key: int, count: int) -> Array:
+        """Numbers of all rows with the smallest hashes; one pass, which keeps the rows for `subset`."""
+        return self._smallest(key, count, repeated=True)
+
+    def _smallest(self, key: int, count: int, *, repeated: bool) -> Array:
         inputs = self._transform.inputs
 
         def smallest_of(first: int, raw: Raw) -> _Hashed:
-            return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count)
+            return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count, repeated)
 
         found: list[_Hashed] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -488,9 +496,10 @@ class StreamedRows(Rows):
             found.append((hashes[keep], numbers[keep], raw.part(keep)))
             pending += int(keep.sum())
             if pending > max(count, 4 * READ_ROWS):
-                found, pending = [_merged(found, count)], 0
-                limit = found[0][0][-1] if len(found[0][0]) == count else limit
-        _, numbers, raw = _merged(found, count)
+                found, pending = [_merged(found, count, repeated)], 0
+                distinct = np.unique(found[0][0])
+                limit = distinct[-1] if len(distinct) == count else limit
+        _, numbers, raw = _merged(found, count, repeated)
         self._known = (numbers, self._in_memory(raw, numbers))
         return numbers
 

@@ -30,9 +30,9 @@ from kompakt.losses import make_loss
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.search.widths import width_and_cost
+from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
-from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
+from kompakt.train.data import LEARNED, by_content, check_rows, prepare, with_columns
 from kompakt.train.pipeline import Fit, train
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
@@ -264,6 +264,8 @@ class KernelMachine(Predictor):
             return spec, 0
         auto = auto_size(getattr(self, "n_basis", None))
         size = getattr(self, "n_basis", None) if auto is None else None
+        if isinstance(data.rows, StreamedRows):
+            data = by_content(data, rows_of_sample(spec.kernel, data.rows.n_features, size), run)
         found = width_and_cost(data, spec.kernel, None if cost else spec.C, run, n_basis=size, width=width)
         return replace(spec, kernel=found.kernel, C=found.C if cost else spec.C), found.n_kernel_evals
 

@@ -59,6 +59,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     ----------
     n_basis
         "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
+    C
+        None takes the least whose error is within one standard error of the lowest.
     gamma
         None without refinement means "scale" here. "loo" takes one width per feature by leave-one-out on a sample, for
         sets of a few hundred rows.
@@ -69,7 +71,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         As far as the loss of held-out rows falls.
     validation_fraction
         Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over
-        three folds, below 200 over five. Below 100 rows, and with 0, refinement goes all the way.
+        three folds, below 200 (1,000 in regression) over five. Below 100 rows, and with 0, refinement goes all the way.
     tune
         By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`.
     cv
@@ -285,5 +287,6 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
+    C: Any = None
     loss: Any = "least_squares"
     quantile: float = 0.5

@@ -192,11 +192,12 @@ def estimator(cls: Class) -> Class:
 
 #: parameters whose default differs between estimators, and why
 OTHER_DEFAULTS = {
-    "C": "`CompactSVC` and `CompactSVR` have the least C with which refinement pays on most sets",
+    "C": "`CompactSVC` has the least C with which refinement pays on most sets",
     "gamma": "`GreedyProjection` does not look at targets",
     "loss": "every method has that of its paper",
     "max_iter": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, which count smaller steps",
-    "n_basis": "`LocalSamplingSVC` and `CGLQSVC` train an exact SVM unless a number is given",
+    "n_basis": "`LocalSamplingSVC` and `CGLQSVC` train an exact SVM unless a number is given; the features of "
+    "`GreedyProjection` feed another estimator, which wants more of them",
     "refine": "the flagship refines",
     "selection": "every method has that of its paper, but the fixed-size machines have what wins on most sets",
     "tol": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, whose violation is another measure",
@@ -334,7 +335,8 @@ class CostParameters(Parameters):
     ----------
     C : float
         Cost of the losses: 1/2 beta' K beta + C sum_i s_i loss_i is minimised. None takes it from the data, by the
-        leave-one-out error of kernel ridge regression on a sample of at most 800 rows. `tune` searches for it.
+        leave-one-out error of kernel ridge regression on a sample of at most some thousand rows. `tune` searches for
+        it.
     """
 
     C: Any = parameter(default=None, rule=or_none(COST))

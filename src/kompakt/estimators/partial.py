@@ -59,6 +59,8 @@ def _available(estimator: _Partial) -> bool:
         reason = "a precomputed kernel has no rows to add"
     elif isinstance(getattr(estimator, "class_weight", None), str):
         reason = f"class_weight={estimator.class_weight!r} needs all rows at once: give a dict of label: weight"
+    elif isinstance(getattr(estimator, "fit_intercept", None), str):
+        reason = f"fit_intercept={estimator.fit_intercept!r} needs all rows at once: set fit_intercept=True"
     elif getattr(estimator, "calibrate", False):
         reason = "calibration needs held-out rows: set calibrate=False"
     elif getattr(estimator, "coding", None) == "one_vs_one" and not getattr(estimator, "shared_basis", True):

@@ -108,6 +108,8 @@ class GreedyProjection(
     True
     """
 
+    # the features feed another estimator, which no longer sees the rows: more than a model of its own needs
+    n_basis: Any = parameter(default=200, rule=COUNT, kw_only=False)
     gamma: Any = "scale"
     batch: int | None = parameter(default=None, rule=or_none(COUNT))
 

@@ -31,7 +31,7 @@ from kompakt.search.strategies import GridSearch
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, holdout, pick_size
+from kompakt.validation import AutoSize, Split, holdout, pick_size
 
 Array = np.ndarray
 
@@ -53,7 +53,9 @@ class SpSVC(
     Parameters
     ----------
     n_basis
-        "auto" picks it by cross-validation (`cv`), or on held-out rows with `validation_fraction`, up to 100.
+        "auto" picks it, up to 100, by cross-validation (`cv`): the smallest size that makes at most one mistake more
+        than the best (none more if the best makes fewer than five); or on held-out rows with `validation_fraction`: the
+        smallest one of the lowest error. ``AutoSize(tol=0)`` takes the lowest error in both cases, as the paper does.
     kernel
         For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).
     C
@@ -109,7 +111,7 @@ class SpSVC(
     (10, True)
     """
 
-    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
+    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change", "tol")}, kw_only=False)
     loss: Any = None
     selection: Any = parameter(default="sp2", rule=one_of(*SELECTIONS), options={GrowthSelector: None})
     plus_one: bool = parameter(default=False, rule=SWITCH)
@@ -148,6 +150,18 @@ class SpSVC(
         plan = self._selector().plan(min(wanted, len(stream.rows)), fit.plan.tol, fit.plan.max_iter, fit.run)
         return plan, stream
 
+    def _size_tolerance(self, errors: Array, splits: list[Split]) -> float:
+        """How much above the lowest cross-validated error that of a smaller size may lie, unless `AutoSize` says.
+
+        The lowest of many errors is a tie up to noise: one mistake more is allowed, where that is within half a
+        standard error, which it is unless the best makes fewer than five.
+        """
+        tol = (auto_size(self.n_basis) or AutoSize()).tol
+        if tol is not None:
+            return float(tol)
+        n, lowest = sum(len(held) for _, held in splits), float(np.min(errors))
+        return min(1.0 / n, 0.5 * float(np.sqrt(lowest * (1.0 - lowest) / n))) + 1e-12
+
     # -- C, gamma and size by cross-validation -------------------------------------------------------
 
     def _search(self, fit: Fit) -> None:
@@ -166,16 +180,19 @@ class SpSVC(
             kernels = [make_kernel(self.kernel, gamma=g, coef0=self.coef0, degree=self.degree) for g in gammas]
         plan, _ = self._growth(fit)
         splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
-        # weights retrained at every step let the machines of a grid grow side by side; their errors are no higher
-        search_plan = replace(plan, retraining="always")
+        # weights retrained at every step let the machines of a grid grow side by side; their errors are no higher.
+        # They try the same rows, so that the choice among them is not one among random draws (section 4).
+        search_plan = replace(plan, retraining="always", candidates="all")
         errors, losses = fit.run.step(
             "search",
             lambda: tune_grid(fit.data, fit.spec, search_plan, splits, kernels, C_grid, plus_one=self.plus_one),
         )
-        kernel, C, size = best_point(errors, losses)
+        sized = fit.n_basis is None and not self.validation_fraction
+        slack = self._size_tolerance(errors, splits) if sized else 0.0
+        kernel, C, size = best_point(errors, losses, slack)
         found = kernels[kernel] + 1.0 if self.plus_one else kernels[kernel]
         fit.spec = replace(fit.spec, kernel=found, C=float(C_grid[C]))
-        if fit.n_basis is None and not self.validation_fraction:
+        if sized:
             fit.n_basis = size
         fit.attributes["cv_errors_"] = errors
 
@@ -185,7 +202,8 @@ class SpSVC(
         if not self.validation_fraction:
             splits = splits_of(fit.data, 3 if self.cv is None else self.cv, fit.run.key)
             errors = fit.run.step("sizes", lambda: size_errors(fit.data, fit.spec, plan, splits))
-            chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12))
+            slack = self._size_tolerance(errors, splits)
+            chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12), "within", tolerance=slack)
             fit.n_basis, fit.attributes["cv_errors_"] = chosen.size, chosen.mean_errors
 
     # -- growth --------------------------------------------------------------------------------------
@@ -210,8 +228,10 @@ class SpSVC(
         records = Growth(machine, stream, plan, Monitor(data, spec, held)).grow()
         interrupted = bool(records and records[-1].get("interrupted"))
         if held is not None and records and not interrupted:
-            # the size with the lowest validation error, its weights fitted to all rows
-            chosen = pick_size([r["n_basis"] for r in records], [r["validation_error"] for r in records])
+            # the smallest size with a low validation error, its weights fitted to all rows
+            sizes, errors = ([record[name] for record in records] for name in ("n_basis", "validation_error"))
+            tol = (auto_size(self.n_basis) or AutoSize()).tol or 0.0
+            chosen = pick_size(sizes, errors, "within", tolerance=float(tol))
             machine.truncate(chosen.size)
             machine.set_weights(everywhere)
             finish(machine, plan)

@@ -199,6 +199,39 @@ def solve_parts(
     return whole, evaluations
 
 
+def fewest_errors(outputs: Array, targets: Array, weights: Array | None = None) -> Array:
+    """What to add to every output (n, L) for the fewest rows, by weight, on the wrong side of zero.
+
+    A threshold lies midway between two rows. Of equally good ones the nearest to zero is taken; nothing is added where
+    zero is as good. Rows whose target is 0 take no part in the output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.search.fixed_size import fewest_errors
+    >>> fewest_errors(np.array([[-0.9], [0.3], [0.5], [0.8]]), np.array([[-1.0], [-1.0], [1.0], [1.0]])).tolist()
+    [-0.4]
+    """
+    added = np.zeros(outputs.shape[1])
+    for column, target in enumerate(targets.T):
+        weight = np.ones(len(target)) if weights is None else weights if weights.ndim == 1 else weights[:, column]
+        used = (target != 0) & (weight > 0)
+        order = np.flatnonzero(used)[np.argsort(outputs[used, column], kind="stable")]
+        values, side = outputs[order, column], np.where(target[order] > 0, weight[order], -weight[order])
+        cut = np.flatnonzero(np.diff(values) > 0)  # below are the rows up to it
+        if not len(cut):
+            continue
+        # positive rows below a threshold are wrong, negative ones right, up to what is wrong below all rows
+        wrong = np.cumsum(side)[cut]
+        least = wrong.min() + 1e-9 * np.abs(side).sum()
+        at_zero = float(side[values <= 0].sum())
+        if at_zero <= least:
+            continue
+        middle = 0.5 * (values[cut] + values[cut + 1])[wrong <= least]
+        added[column] = -middle[np.argmin(np.abs(middle))]
+    return added
+
+
 # -- outputs of rows under machines that did not see their fold ---------------------------------------------
 
 

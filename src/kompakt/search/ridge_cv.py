@@ -2,9 +2,9 @@
 
 Three ways give the same numbers. "downdate" subtracts a fold from the normal equations and solves what is left: cheap
 for few folds, and the only one that needs no more than blocks of the features in memory. "hat" solves a system in the
-rows of each fold, from the hat matrix of the fit to all rows: cheap for small folds. "iterate" goes from the fit to all
-rows to that without the fold by conjugate gradients: cheap for many folds that are not small. For several amounts of
-the same penalty one eigendecomposition makes the normal matrix diagonal for all of them.
+rows of each fold, from the hat matrix of the fit to all rows: cheap for small folds. For several amounts of the same
+penalty one eigendecomposition makes its normal matrix diagonal for all of them. "iterate" goes from the fit to all rows
+to that without the fold by conjugate gradients, for all amounts in the same matrix products: cheap for many folds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST_REMAINDER = 1e-7
 # The same for conjugate gradients, whose curvatures bound the smallest eigenvalue from above only.
 LEAST_CURVATURE = 1e-5
 MAX_STEPS = 60
-STEP_TOLERANCE = 1e-12
+STEP_TOLERANCE = 1e-10
 # Rows whose hat-matrix blocks are made at a time.
 HAT_ROWS = 2048
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def cross_validated_path(
     stored = np.ascontiguousarray(features, dtype=np.float64)
     if method == "downdate":
         return _downdated(lambda: [stored], folds, amounts, unit, memory_budget)
-    return _from_all_rows(stored, folds, amounts, unit, _hat if method == "hat" else _iterated)
+    return (_from_hat if method == "hat" else _iterated)(stored, folds, amounts, unit)
 
 
 def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalties: int = 1) -> str:
@@ -113,7 +113,7 @@ def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalti
 
     Costs are counted in multiplications and additions at matrix-product speed. The factors before the terms
     were measured against `Phi' Phi` (n = 19,000, p = 700): a Cholesky factorisation runs at half that
-    speed, a triangular solve at two thirds, and a pass of conjugate gradients is bound by memory.
+    speed, a triangular solve at two thirds, products with few columns at less; the constants are calls.
 
     Parameters
     ----------
@@ -150,12 +150,14 @@ def cheapest_method(fold_sizes: ArrayLike, p: int, n_outputs: int = 1, n_penalti
     steps = np.inf
     if edge <= 0.999:
         root = np.sqrt(1.0 / (1.0 - edge))
-        steps = np.log(1e-12) / np.log(max((root - 1.0) / (root + 1.0), 1e-4))
-    per_step = (25.0 + 6.0 * n_outputs) * n * p + 4.0 * p**2 * n_outputs * len(sizes) + 2e6 * len(sizes)
+        steps = np.log(STEP_TOLERANCE) / np.log(max((root - 1.0) / (root + 1.0), 1e-4))
+    columns, n_folds = n_penalties * n_outputs, len(sizes)
+    products = min(2.0 * n_folds * p**2, 4.0 * n * p) * (1.5 + 8.0 / columns)
+    per_step = columns * (3.0 * n_folds * p**2 + products + 60.0 * n_folds * p) + 4e5 * n_folds
     costs = {
-        "downdate": n_penalties * len(sizes) * (0.7 * p**3 + 40.0 * p**2),
-        "hat": one_off + n_penalties * (whitening + blocks),
-        "iterate": one_off + n_penalties * (steps + 2) * per_step,
+        "downdate": n_penalties * n_folds * (0.7 * p**3 + 40.0 * p**2 + 1e6),
+        "hat": one_off + n_penalties * (whitening + blocks + 5e5 * n_folds),
+        "iterate": n_penalties * (0.7 * p**3 + 2e5 * n_folds) + 1.8 * (steps + 2) * per_step,
     }
     return min(costs, key=costs.__getitem__)
 
@@ -299,15 +301,9 @@ def _pieces(blocks: Blocks, folds: _Folds) -> Iterator[tuple[int, slice, FloatAr
 
 # -- from the fit to all rows -----------------------------------------------------------------------------
 
-#: held-out residuals (n, L) and folds to be refitted, from the folds, the features, their normal equations
-#: A w = right, and the directions that are forbidden to each fold
-_Method = Callable[[_Folds, FloatArray, _Normal, FloatArray, list[FloatArray | None]], tuple[FloatArray, list[int]]]
 
-
-def _from_all_rows(
-    features: FloatArray, folds: _Folds, amounts: FloatArray, unit: FloatArray, method: _Method
-) -> FloatArray:
-    """Residuals (n_amounts, n, L) from the solved normal matrix of all rows."""
+def _from_hat(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: FloatArray) -> FloatArray:
+    """Residuals (n_amounts, n, L) from the solved normal matrix of all rows, amount by amount."""
     Z, T = folds.scaled(features), folds.scaled(folds.targets)
     gram, what = Z.T @ Z, "normal matrix of all rows"
     residuals = np.empty((len(amounts), *T.shape))
@@ -330,9 +326,10 @@ def _from_all_rows(
             systems = [(k, _Normal(np.sqrt((1.0 - share) + penalty)), penalty) for k, penalty in penalties]
         Z = folds.scaled(F)
         right = Z.T @ T
-        for k, normal, penalty in systems:
-            forbidden = [normal.forbidden(own) for own in turned.constraints]
-            residuals[k], bad = method(turned, F, normal, right, forbidden)
+        forbidden = [_forbidden_at_all([normal for _, normal, _ in systems], own) for own in turned.constraints]
+        for at, (k, normal, penalty) in enumerate(systems):
+            directions = [None if found is None else found[at] for found in forbidden]
+            residuals[k], bad = _hat(turned, F, normal, right, directions)
             for v in bad:
                 logger.debug("fold %d all but determines a direction alone: refitted to all other rows", v)
                 own = folds.of(v)
@@ -393,46 +390,99 @@ def _solved_blocks(blocks: FloatArray, right: FloatArray) -> tuple[NDArray[Any],
     return np.linalg.solve(blocks, right), sound & (pivots.min(axis=1) > LEAST_REMAINDER)
 
 
-def _iterated(
-    folds: _Folds, features: FloatArray, normal: _Normal, right: FloatArray, forbidden: list[FloatArray | None]
-) -> tuple[FloatArray, list[int]]:
-    """Residuals by conjugate gradients, all folds side by side.
+def _iterated(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: FloatArray) -> FloatArray:
+    """Residuals (n_amounts, n, L) by conjugate gradients, all folds and amounts side by side.
 
     The fit without fold v solves (A - Z_v' Z_v) w = r - r_v. It is sought from the fit to all rows, with A as
-    preconditioner.
+    preconditioner. Vectors are rows of arrays (n_folds, n_amounts, L, p), so that the amounts and outputs of a fold
+    share one product with Z_v' Z_v, or with Z_v where that is cheaper, and the folds one solution with the factor of an
+    amount.
     """
-    parts = [folds.of(v) for v in range(len(forbidden))]
+    Z, T = folds.scaled(features), folds.scaled(folds.targets)
+    (n_outputs, p), n_amounts = (T.shape[1], len(unit)), len(amounts)
+    parts = [folds.of(v) for v in range(len(folds.constraints))]
+    dense = 2 * len(parts) * p * p <= 4 * len(Z) * p  # whether products with the folds' Gram matrices are the cheaper
+    grams = [Z[own].T @ Z[own] for own in parts] if dense else []
+    others = np.delete(Z, slice(parts[0].start, parts[-1].stop), axis=0) if dense else Z
+    gram = sum(grams, start=others.T @ others)
+    normals = [_Normal.of(gram, amount * unit, "normal matrix of all rows") for amount in amounts]
+    forbidden = [_forbidden_at_all(normals, own) for own in folds.constraints]
 
-    def solved(rights: list[FloatArray]) -> FloatArray:
-        """A^-1 times a right-hand side of each fold, without what is forbidden there."""
-        whitened = np.split(normal.down(np.concatenate(rights, axis=1)), len(parts), axis=1)
-        kept = [u if Q is None else u - Q @ (Q.T @ u) for u, Q in zip(whitened, forbidden, strict=True)]
-        return np.stack(np.split(normal.up(np.concatenate(kept, axis=1)), len(parts), axis=1))
+    def solved(rights: FloatArray, active: IntArray) -> FloatArray:
+        """A^-1 times right-hand sides (n_active, n_amounts, L, p), without what is forbidden in each fold."""
+        whitened = np.empty_like(rights)
+        for k, normal in enumerate(normals):
+            whitened[:, k] = normal.down(rights[:, k].reshape(-1, p).T).T.reshape(len(active), n_outputs, p)
+        for at, v in enumerate(active):
+            Q = forbidden[v]
+            if Q is not None:
+                whitened[at] -= (whitened[at] @ Q) @ Q.swapaxes(1, 2)
+        for k, normal in enumerate(normals):
+            whitened[:, k] = normal.up(whitened[:, k].reshape(-1, p).T).T.reshape(len(active), n_outputs, p)
+        return whitened
 
-    Z = [folds.scaled(features[own], own) for own in parts]
-    W = solved([right] * len(parts))
-    T = [folds.scaled(folds.targets[own], own) for own in parts]
-    R = -np.stack([z.T @ (t - z @ w) for z, t, w in zip(Z, T, W, strict=True)])
+    def product(v: Any, rows: FloatArray) -> FloatArray:
+        """Z_v' Z_v times rows (n_amounts, L, p)."""
+        flat = rows.reshape(-1, p)
+        answer = flat @ grams[v] if dense else (flat @ Z[parts[v]].T) @ Z[parts[v]]
+        return np.asarray(answer).reshape(rows.shape)
+
+    everything = np.arange(len(parts))
+    W = solved(np.broadcast_to((Z.T @ T).T, (len(parts), n_amounts, n_outputs, p)), everything)
+    moments = [(Z[own].T @ T[own]).T for own in parts]
+    R = np.stack([product(v, W[v]) - moments[v] for v in everything])  # (r - r_v) - (A - Z_v' Z_v) w
     D, AD = np.zeros_like(R), np.zeros_like(R)  # directions, and A times them
-    square, limit = np.ones((len(Z), 1, R.shape[2])), None
-    weak = np.zeros(square.shape, dtype=bool)
-    for _ in range(MAX_STEPS):
-        S = solved(list(R))
-        previous, square = square, (R * S).sum(axis=1, keepdims=True)
-        limit = STEP_TOLERANCE**2 * square if limit is None else limit
+    square = np.ones((*R.shape[:3], 1))
+    going, weak, limit = square > 0, square < 0, square
+    active = everything
+    for step_number in range(MAX_STEPS):
+        S = solved(R[active], active)
+        previous = square[active]
+        square[active] = (R[active] * S).sum(axis=-1, keepdims=True)
+        limit = STEP_TOLERANCE**2 * square if step_number == 0 else limit
         going = (square > limit) & ~weak
-        if not going.any():
+        left = going[active].any(axis=(1, 2, 3))
+        active, S, previous = active[left], S[left], previous[left]
+        if not len(active):
             break
-        ratio = np.where(going, square / np.where(previous > 0, previous, 1.0), 0.0)
-        D, AD = S + ratio * D, R + ratio * AD
-        images = [z @ d for z, d in zip(Z, D, strict=True)]
-        length = (D * AD).sum(axis=1, keepdims=True)
-        curvature = length - np.stack([(image**2).sum(axis=0, keepdims=True) for image in images])
-        weak |= going & (curvature <= LEAST_CURVATURE * length)
-        step = np.where(going & ~weak, square / np.where(going & ~weak, curvature, 1.0), 0.0)
-        W += step * D
-        R -= step * (AD - np.stack([z.T @ image for z, image in zip(Z, images, strict=True)]))
-    residuals = np.empty_like(folds.targets)
-    for own, w in zip(parts, W, strict=True):
-        residuals[own] = folds.targets[own] - features[own] @ w
-    return residuals, np.flatnonzero((weak | going).any(axis=(1, 2))).tolist()
+        on, now = going[active], square[active]
+        ratio = np.where(on, now / np.where(previous > 0, previous, 1.0), 0.0)
+        D[active], AD[active] = S + ratio * D[active], R[active] + ratio * AD[active]
+        ahead = np.stack([product(v, D[v]) for v in active])
+        length = (D[active] * AD[active]).sum(axis=-1, keepdims=True)
+        curvature = length - (D[active] * ahead).sum(axis=-1, keepdims=True)
+        weak[active] |= on & (curvature <= LEAST_CURVATURE * length)
+        on &= ~weak[active]
+        step = np.where(on, now / np.where(on, curvature, 1.0), 0.0)
+        W[active] += step * D[active]
+        R[active] -= step * (AD[active] - ahead)
+    residuals = np.full((n_amounts, *T.shape), np.nan)
+    for own, weights in zip(parts, W, strict=True):
+        outputs = features[own] @ weights.reshape(-1, p).T
+        outputs = outputs.reshape(-1, n_amounts, n_outputs).swapaxes(0, 1)
+        residuals[:, own] = folds.targets[own] - outputs
+    for v, k in np.argwhere((weak | going).any(axis=(2, 3))):
+        logger.debug("fold %d all but determines a direction alone: refitted to all other rows", v)
+        own = parts[v]
+        rest, targets = np.delete(Z, own, axis=0), np.delete(T, own, axis=0)
+        refitted = _refitted(rest.T @ rest, rest.T @ targets, amounts[k] * unit, folds.constraints[v], int(v))
+        residuals[k, own] = folds.targets[own] - features[own] @ refitted
+    return residuals
+
+
+def _forbidden_at_all(normals: list[_Normal], rows: FloatArray) -> FloatArray | None:
+    """Orthonormal directions (n_amounts, p, k) that constraints forbid under each of several normal matrices.
+
+    Zeros take the place of directions that depend on others.
+    """
+    if not len(rows):
+        return None
+    directions = np.stack([normal.down(rows.T) for normal in normals])
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    if len(rows) <= directions.shape[1]:
+        Q, upper = np.linalg.qr(directions)
+        if np.abs(np.diagonal(upper, axis1=1, axis2=2)).min() > 1e-6:  # far from dependent: no pivots are needed
+            return Q
+    found = [normal.forbidden(rows) for normal in normals]
+    width = max(Q.shape[1] for Q in found if Q is not None)
+    return np.stack([np.pad(Q, [(0, 0), (0, width - Q.shape[1])]) for Q in found if Q is not None])

@@ -58,6 +58,14 @@ class WidthAndCost:
     n_kernel_evals: int = 0
 
 
+def rows_of_sample(kernel: Kernel, n_features: int, n_basis: int | None) -> int:
+    """Different rows, at most, that `width_and_cost` looks at: those with the smallest hashes."""
+    limit = SAMPLE_ROWS if n_basis is None else max(SAMPLE_ROWS, _ROWS_PER_VECTOR * min(2 * n_basis, SAMPLE_ROWS))
+    if isinstance(kernel, Precomputed):
+        return limit
+    return min(limit, max(LEAST_ROWS, _MOST_BYTES // (8 * n_features)))  # the sample is dense
+
+
 def width_and_cost(
     data: Data, kernel: Kernel, C: float | None, run: Run, *, n_basis: int | None = None, width: bool = True
 ) -> WidthAndCost:
@@ -100,9 +108,7 @@ def width_and_cost(
     """
     rows = data.in_memory
     m = SAMPLE_ROWS if n_basis is None else min(2 * n_basis, SAMPLE_ROWS)
-    limit = max(SAMPLE_ROWS, 0 if n_basis is None else _ROWS_PER_VECTOR * m)
-    if not isinstance(kernel, Precomputed):  # the sample is dense
-        limit = min(limit, max(LEAST_ROWS, _MOST_BYTES // (8 * rows.n_features)))
+    limit = rows_of_sample(kernel, rows.n_features, n_basis)
     distinct, first, place = np.unique(rows.hashes(run.key), return_index=True, return_inverse=True)
     n = min(limit, len(distinct))
     if n < LEAST_ROWS:

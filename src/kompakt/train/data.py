@@ -700,6 +700,14 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
     return replace(data, rows=part, kept=kept, labels=labels, y=y, origin=data, whole=whole)
 
 
+def by_content(data: Data, count: int, run: Run) -> Data:
+    """Streamed rows whose content has one of the `count` smallest hashes, in memory: what arrays of them would give."""
+    rows = data.rows
+    assert isinstance(rows, StreamedRows)
+    part = data.subset(rows.with_smallest(run.key, count))
+    return replace(part, labels=_labels_of(rows, part.in_memory))
+
+
 def _labels_of(rows: StreamedRows, part: ArrayRows) -> Array | None:
     """Class numbers of some of the rows in memory; None where there are no classes."""
     encode = rows.reader.encode
