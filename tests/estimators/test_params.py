@@ -166,3 +166,8 @@ def test_an_estimator_of_ones_own_may_write_its_constructor():
     assert clone(Own(7)).fit(X, Y).n_basis_ == 7
     with pytest.raises(ValueError, match="n_basis must be a whole number"):
         Own(0).fit(X, Y)
+
+
+def test_the_width_auto_is_one_over_the_number_of_features():
+    machine = kompakt.CompactSVC(4, gamma="auto", refine=False, random_state=0).fit(np.c_[X, X], Y)
+    assert machine.model_.kernel.gamma == 0.5 / X.shape[1]

@@ -276,7 +276,7 @@ def test_unknown_version_is_refused_naming_both(path):
         kompakt.load(path)
 
 
-def rewrite(path: Path, change) -> None:
+def rewrite(path: Path, change, version=1) -> None:
     """Change the header and make length and checksum right again."""
     raw = path.read_bytes()
     length = struct.unpack_from("<I", raw, 12)[0]
@@ -285,7 +285,7 @@ def rewrite(path: Path, change) -> None:
     text = change(header)
     text = text if isinstance(text, bytes) else json.dumps(header).encode()
     body = text + bytes(container.padded(64 + len(text)) - 64 - len(text)) + data
-    preamble = container.MAGIC + struct.pack("<IIQ", 1, len(text), 64 + len(body))
+    preamble = container.MAGIC + struct.pack("<IIQ", version, len(text), 64 + len(body))
     digest = hashlib.sha256(preamble + bytes(40) + body).digest()
     path.write_bytes(preamble + digest + bytes(8) + body)
 
@@ -347,6 +347,42 @@ def test_contradicting_headers_are_refused_with_the_reason(name, path):
     rewrite(path, change)
     with pytest.raises(ModelFileError, match=message):
         kompakt.load(path)
+
+
+ROUNDED = {
+    "other small numbers": (lambda h: entry(h, "basis").update(dtype="|u1"), "has dtype uint8; a model of int8"),
+    "a map of other numbers": (lambda h: entry(h, "input_map").update(dtype="<f2"), "whole numbers of 16 bits"),
+    "no steps": (lambda h: entry(h, "basis.steps").update(name="spare"), "lacks the array 'basis.steps'"),
+    "whole steps": (lambda h: entry(h, "basis.steps").update(dtype="<i4"), "does not fit its meaning"),
+    "no basis": (lambda h: entry(h, "basis").update(name="spare"), "lacks the array 'basis'"),
+    "other storage": (lambda h: h.update(storage="float16"), "a model of float16"),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_contradicting_rounded_models_are_refused_with_the_reason(name, path):
+    change, message = ROUNDED[name]
+    path.write_bytes((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
+    rewrite(path, lambda header: None, version=2)
+    kompakt.load(path)
+    rewrite(path, change, version=2)
+    with pytest.raises(ModelFileError, match=message):
+        kompakt.load(path)
+
+
+def test_a_smallest_level_that_no_rounding_gives_is_refused(path):
+    """Levels are symmetric: -128 and -32768 are never written."""
+    for name, small, message in (("basis", -128, "no part of a rounded"), ("input_map", -32768, "16 bits")):
+        raw = bytearray((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
+        length = struct.unpack_from("<I", raw, 12)[0]
+        row = entry(json.loads(raw[64 : 64 + length]), name)
+        struct.pack_into(
+            {"|i1": "<b", "<i2": "<h"}[row["dtype"]], raw, container.padded(64 + length) + row["offset"], small
+        )
+        path.write_bytes(raw)
+        rewrite(path, lambda header: None, version=2)
+        with pytest.raises(ModelFileError, match=message):
+            kompakt.load(path)
 
 
 def test_many_short_strings_beside_a_long_one_do_not_explode(path):

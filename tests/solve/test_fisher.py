@@ -117,6 +117,14 @@ def test_the_searched_bias_has_the_fewest_errors():
     assert cost(fisher.search_bias(values, positive, weights)) == pytest.approx(best)
 
 
+def test_the_searched_bias_may_lie_beyond_every_value():
+    values, one = np.array([0.0, 1.0]), np.ones(2)
+    assert fisher.search_bias(values, np.array([True, True]), one) == 1.0
+    assert fisher.search_bias(values, np.array([False, False]), one) == -2.0
+    # two thresholds with one error each
+    assert fisher.search_bias(np.arange(4.0), np.array([False, True, False, True]), np.ones(4)) in (-0.5, -2.5)
+
+
 def test_equal_means_are_refused():
     with pytest.raises(ValueError, match="same mean"):
         fisher.direction(np.eye(2), np.zeros(2), np.ones(2))

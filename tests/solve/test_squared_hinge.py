@@ -64,6 +64,22 @@ def test_optimality_conditions(intercept, C):
         assert solution.intercept[0] == 0.0
 
 
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+def test_from_the_outputs_of_a_similar_machine_the_minimum_is_the_same(intercept):
+    """All rows in one block: a few full steps, without passes and line search."""
+    X, y = data(outputs=2)
+    problem = problem_of(X, y, C=3.0, store=True, block_rows=len(X), **INTERCEPTS[intercept])
+    whole = solve(problem)
+    similar = KERNEL.block(X, X[:30]) @ whole.weights * 0.9 + 0.05
+    near = solve(problem, outputs=similar)
+    assert near.converged
+    assert_allclose(near.objective, whole.objective, rtol=1e-9)
+    assert_allclose(near.intercept, whole.intercept, atol=1e-6)
+    for output in (0, 1):
+        kind = {"penalised": intercept == "penalised", "free": intercept != "none"}
+        assert relative_gradient(X, y, None, 3.0, near, output, **kind) < 1e-6
+
+
 def test_objective_is_the_one_of_the_design_document():
     X, y = data()
     s = np.random.default_rng(1).uniform(0.1, 3.0, len(X))
