@@ -54,7 +54,8 @@ ORDER = (
 )  # fmt: skip
 SMALL = (*fee_tables.SMALL, "Image")
 CAUSES = {
-    "Handdigit, fee": "growth ended at the limit of 100 vectors, 200 have 1.26 %; the paper's own FEE is 0.9 points above its SVM"
+    "Handdigit, fee": "growth ended at the limit of 100 vectors, 200 have 1.26 %; the paper's own FEE is 0.9 points "
+    "above its SVM",
 }
 
 Point = tuple[float, float]
