@@ -320,6 +320,7 @@ class Run:
         parser.add_argument("--quick", action="store_true", help=subset)
         parser.add_argument("--fresh", action="store_true", help="measure again, whatever is stored")
         parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name contains TEXT")
+        parser.add_argument("--stored", action="store_true", help="judge what is stored anew, measure nothing")
         self.options = parser.parse_args(self.argv)
         self._path = self.folder / f"{self.script}.jsonl"
         self._stored = _read_results(self._path)
@@ -369,6 +370,8 @@ class Run:
         if record is not None and record["values"].get("noise", 1.0) > NOISE_LIMIT:
             record = None  # a noisy row decides nothing: measure it again
         resumed = record is not None
+        if record is None and self.options.stored:
+            return None
         if record is None:
             start = time.perf_counter()
             try:

@@ -53,6 +53,10 @@ ORDER = (
     "Adult",
 )  # fmt: skip
 SMALL = (*fee_tables.SMALL, "Image")
+CAUSES = {
+    "Handdigit, fee": "growth ended at the limit of 100 vectors, 200 have 1.26 %; the paper's own FEE is 0.9 points "
+    "above its SVM",
+}
 
 Point = tuple[float, float]
 
@@ -177,6 +181,11 @@ def tested(name: str, method: str, point: dict[str, Any], n_splits: int) -> dict
     }
 
 
+def larger(name: str, point: dict[str, Any], exact: float) -> dict[str, Any]:
+    """Test errors of three splits beside the exact SVM's."""
+    return {**tested(name, "fee", point, 3), "peer": exact}
+
+
 def one_set(run: Run, name: str, n_splits: int) -> bool | None:
     """Rows of one set; whether FEE is within half a point of the exact SVM."""
     exact_at = run.row(f"{name}, search exact", {}, partial(exact_point, name), unit="%")
@@ -203,6 +212,18 @@ def one_set(run: Run, name: str, n_splits: int) -> bool | None:
         if method == "fee" and found is not None:
             held = bool(found["ours"] <= exact["ours"] + 0.5)
             fee = found
+            if not held and point["size"] > 0.9 * LARGEST:  # it ended at the limit: what twice as many vectors give
+                more = {**point, "size": 2 * LARGEST}
+                row = f"{name}, fee with {2 * LARGEST} vectors"
+                params = {"splits": 3, "C": point["C"], "sigma": point["sigma"]}
+                run.row(
+                    row,
+                    params,
+                    partial(larger, name, more, exact["ours"]),
+                    not_worse(0.5, "peer"),
+                    "%",
+                    table="Table 2",
+                )
         elif found is not None:
             times = {
                 "ours": found["seconds"] / fee["seconds"],

@@ -1,6 +1,7 @@
 """One entry point for the papers' tables: what it reads from stored rows, and the page it writes."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.harness import Run, at_most, within_paper
@@ -10,6 +11,8 @@ from benchmarks.papers import __main__
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.setattr(__main__, "RESULTS", tmp_path)
+    scripts = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(__main__, "subprocess", scripts)
     return tmp_path
 
 
@@ -49,6 +52,13 @@ def test_resumed_row_is_judged_by_the_new_target(results, tmp_path):
     page = tmp_path / "summary.md"
     __main__.main(["--summary"], page=page)
     assert "| Table 9 | 0 / 1 |" in page.read_text()
+
+
+def test_nothing_is_measured_of_what_is_stored(results):
+    fill(results, 10.4)
+    run = Run("projection_tables", "Sample", quick_minutes=1, full_minutes=1, argv=["--stored"], folder=results)
+    assert run.row("Table 2, ripley, SVM", {}, lambda: pytest.fail("measured"))["ours"] == 10.4
+    assert run.row("Table 2, ripley, KFLD", {}, lambda: pytest.fail("measured")) is None
 
 
 @pytest.mark.parametrize(("better", "held"), [("lower", True), ("higher", False), (None, False)])
