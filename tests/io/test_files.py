@@ -349,6 +349,21 @@ def test_contradicting_headers_are_refused_with_the_reason(name, path):
         kompakt.load(path)
 
 
+def test_kernels_are_nested_sixteen_deep_and_no_deeper(path):
+    def nested(depth):
+        kernel = {"name": "linear"}
+        for _ in range(depth):
+            kernel = {"name": "sum", "parts": [{"name": "linear"}, kernel]}
+        return lambda header: header.update(kernel=kernel)
+
+    kompakt.save(make_model(), path)
+    rewrite(path, nested(16))
+    assert kompakt.load(path).predict(np.ones((2, 4))).shape == (2,)
+    rewrite(path, nested(17))
+    with pytest.raises(ModelFileError, match="16 levels"):
+        kompakt.load(path)
+
+
 ROUNDED = {
     "other small numbers": (lambda h: entry(h, "basis").update(dtype="|u1"), "has dtype uint8; a model of int8"),
     "a map of other numbers": (lambda h: entry(h, "input_map").update(dtype="<f2"), "whole numbers of 16 bits"),

@@ -28,6 +28,21 @@ def data(loss, n=150, outputs=1, seed=0):
     return X, np.where(raw > 0, 1.0, -1.0) if loss.for_classes else raw
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_rounded_loss_is_the_loss_away_from_kinks_and_the_integral_of_its_slope(loss):
+    smooth = rounded.Rounded(loss, 0.3)
+    y = np.where(np.arange(201) % 2, 1.0, -1.0)[:, None]
+    f = np.linspace(-3.0, 3.0, 201)[:, None]
+    step = 1e-5
+    differences = (smooth.value(y, f + step) - smooth.value(y, f - step)) / (2 * step)
+    np.testing.assert_allclose(smooth.gradient(y, f), differences, atol=1e-4)
+    second = (smooth.gradient(y, f + step) - smooth.gradient(y, f - step)) / (2 * step)
+    inside = np.abs(second - smooth.curvature(y, f)) < 1e-4
+    assert inside.mean() > 0.95  # but where a difference straddles the end of a rounding
+    far = np.min(np.abs(loss.residual(y, f)[..., None] - loss.kinks), axis=-1) > 0.3
+    np.testing.assert_allclose(smooth.value(y, f)[far], loss.value(y, f)[far], atol=1e-12)
+
+
 def problem_of(X, y, loss, C=1.0, weights=None, m=20, kernel=RBF(0.5), **more):
     intercept = {key: more.pop(key) for key in ("fit_intercept", "penalize_intercept") if key in more}
     design = Design(ArrayRows(X, y, weights), kernel, X[:m].copy(), whiten=True, **more)
