@@ -67,8 +67,8 @@ MOST_HELD_OUT = 5_000
 #: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
 _MODEL_BYTES = 1 << 30
 
-#: a weight beside the largest that is none
-_LEAST_WEIGHT = 1e-30
+#: a weight beside the largest that is none: it is lost in the rounding of the objective
+_LEAST_WEIGHT = 1e-15
 #: parameters of the default SVC, which an `estimator` takes the place of
 _SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
 
