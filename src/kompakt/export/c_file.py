@@ -97,7 +97,7 @@ def to_c(
     >>> import tempfile, pathlib, kompakt
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> machine = kompakt.CompactSVC(n_basis=10, gamma="ard", random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report = kompakt.to_c(machine, pathlib.Path(folder, "iris.c"), dtype="int8", check_rows=X, check_targets=y)
     >>> report.data_bytes, report.accuracy - report.accuracy_exported < 0.02

@@ -67,7 +67,7 @@ def to_libsvm(
     >>> import tempfile, pathlib, kompakt
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> machine = kompakt.CompactSVC(n_basis=10, random_state=0).fit(X, y)
+    >>> machine = kompakt.CompactSVC(n_basis=10, gamma="ard", random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     kompakt.to_libsvm(machine, pathlib.Path(folder, "iris.model"), check_rows=X).label_agreement
     1.0
