@@ -16,8 +16,10 @@ from kompakt import (
     FixedSizeLSSVR,
     KernelFisher,
     ProjectedSVC,
+    Refinement,
     SpSVC,
 )
+from kompakt.basis.refine import RefinementObjective
 from kompakt.datasets import make_ringnorm
 
 CLASSIFIERS = {
@@ -202,3 +204,21 @@ def test_many_vectors_with_a_large_cost_are_refined_too(n_rows):
     assert told["C_of_descent"] < 100.0
     assert told["validation"] < told["validation_before"]
     assert wrong[True] < wrong[False] - (0.01 if n_rows < 3000 else 0.06)
+
+
+def test_a_step_too_long_for_the_weights_ends_the_descent(monkeypatch):
+    """A line search may try vectors so far away that float32 overflows; the best point before is kept."""
+    X, y = make_moons(600, noise=0.2, random_state=0)
+    whole = RefinementObjective.value_and_gradient
+    calls = []
+
+    def fails_later(self, kernel, Z):
+        calls.append(len(Z))
+        if len(calls) % 6 == 0:
+            raise np.linalg.LinAlgError("the Hessian has entries that are not finite")
+        return whole(self, kernel, Z)
+
+    monkeypatch.setattr(RefinementObjective, "value_and_gradient", fails_later)
+    model = CompactSVC(8, refine=Refinement(30), random_state=0).fit(X, y)
+    assert len(calls) > 6
+    assert model.score(X, y) > 0.9

@@ -566,7 +566,10 @@ def descend(
             raise _Overflow
         known = replay.recall(x)
         if known is None:
-            value, d_basis, d_theta = objective.value_and_gradient(*split(x))
+            try:
+                value, d_basis, d_theta = objective.value_and_gradient(*split(x))
+            except np.linalg.LinAlgError:  # a step so long that the weights cannot be found
+                raise _Overflow from None
             gradient = (d_basis * unit).ravel()
             if objective.learn_width:
                 d_theta = d_theta * theta_unit * (1.0 - np.tanh(x[basis.size :] / room) ** 2)
