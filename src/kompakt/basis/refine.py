@@ -265,6 +265,8 @@ class Objective(ABC):
         pass
 
 
+#: a vector that a line search puts so many natural lengths away, or so many times as far as the first ones, is lost
+_FARTHEST = 1e10
 #: rows from which steps of all vectors are alike
 _MANY_ROWS = 2500
 
@@ -562,12 +564,13 @@ def descend(
     def function(x: Array) -> tuple[float, Array]:
         if values and run.late:
             raise _OutOfTime
-        if not np.all(np.isfinite(x)):  # squares of a huge gradient
-            raise _Overflow
+        if not (np.all(np.isfinite(x)) and np.max(np.abs(x[: basis.size]), initial=0.0) < farthest):
+            raise _Overflow  # squares of a huge gradient, or of a distance
         known = replay.recall(x)
         if known is None:
             try:
-                value, d_basis, d_theta = objective.value_and_gradient(*split(x))
+                with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked for below
+                    value, d_basis, d_theta = objective.value_and_gradient(*split(x))
             except np.linalg.LinAlgError:  # a step so long that the weights cannot be found
                 raise _Overflow from None
             gradient = (d_basis * unit).ravel()
@@ -592,6 +595,7 @@ def descend(
         return known
 
     start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), np.zeros(len(theta))])
+    farthest = _FARTHEST * max(1.0, float(np.max(np.abs(start), initial=0.0)))
     steps = 0
     kept: tuple[Array, Array] | None = None
 
