@@ -205,22 +205,13 @@ def main() -> int:
             measure = partial(summary, name, pool, n_splits, 1, exact=True)
             run.row(f"{name}, exact SVM", {"splits": n_splits}, measure, unit="%", table="Table 1, column SVM")
     if not run.quick and not run.options.only:
-        note = "mean error at most the paper's plus one of its standard deviations"
-        run.row(
-            "sets with the paper's error",
-            {"n": close},
-            lambda: {"ours": close, "note": note},
-            at_least(10),
-            table="Table 1",
-        )
-        note = "mean number of vectors at most 1.2 times the paper's"
-        run.row(
-            "sets with the paper's size",
-            {"n": small},
-            lambda: {"ours": small, "note": note},
-            at_least(10),
-            table="Table 1",
-        )
+        counts = {
+            "error": (close, "mean error at most the paper's plus one of its standard deviations"),
+            "size": (small, "mean number of vectors at most 1.2 times the paper's"),
+        }
+        for what, (count, note) in counts.items():
+            values = {"ours": count, "note": note}
+            run.row(f"sets with the paper's {what}", {"n": count}, partial(dict, values), at_least(10), table="Table 1")
     return run.finish()
 
 
