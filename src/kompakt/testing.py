@@ -199,8 +199,8 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
         with block_threads(threads):
             for found, expected in zip(streamed.map_reduce(sums, 5), twin.map_reduce(sums, 5), strict=True):
                 _require(np.array_equal(found, expected), "sums over streamed rows differ from those in memory.")
-    for name in ("smallest", "with_smallest"):
-        found, expected = (getattr(rows, name)(3, 4) for rows in (streamed, twin))
+    for repeated in (False, True):
+        found, expected = (rows.smallest(3, 4, repeated=repeated) for rows in (streamed, twin))
         _require(np.array_equal(found, expected), "other rows have the smallest hashes.")
 
 

@@ -329,6 +329,20 @@ def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> F
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
 
 
+def mean_and_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:
+    """Weighted mean of the rows' values and its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.validation import mean_and_error
+    >>> mean_and_error(np.array([1.0, 0.0, 1.0, 0.0]))
+    (0.5, 0.25)
+    """
+    mean = np.average(values, weights=weights)
+    return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=weights) / len(values)))
+
+
 @dataclass(frozen=True)
 class SizeChoice:
     """The size a rule picked and what it saw.

@@ -37,7 +37,7 @@ from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.validation import holdout, shuffled_folds
+from kompakt.validation import holdout, mean_and_error, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -364,9 +364,8 @@ def leading_directions(
     means = [float(np.average(losses, weights=weights)) for _, losses in tried]
     lowest = tried[int(np.argmin(means))][1]
     for space, losses in tried:
-        difference = losses - lowest
-        mean = float(np.average(difference, weights=weights))
-        if mean <= float(np.std(difference)) / np.sqrt(len(difference)):
+        mean, error = mean_and_error(losses - lowest, weights)
+        if mean <= error:
             return space
     return None
 
@@ -476,10 +475,8 @@ def _last_as_good(outputs: list[list[Array]], others: list[ArrayRows], spec: Spe
     lowest, weights = losses(best)
     for iteration in range(max(map(len, outputs)) - 1, best, -1):
         with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
-            more = losses(iteration)[0] - lowest
-            mean = float(np.average(more, weights=weights))
-            spread = float(np.sqrt(np.average((more - mean) ** 2, weights=weights) / len(more)))
-        if mean <= 0.5 * spread < np.inf:
+            mean, error = mean_and_error(losses(iteration)[0] - lowest, weights)
+        if mean <= 0.5 * error < np.inf:
             return iteration
     return best
 
@@ -554,9 +551,8 @@ def _shortened(data: Data, machine: Machine, plan: Plan, run: Run) -> Spec:
     whole, weights = losses(spec)
     for rank in sorted(set(ranks) - {kernel.rank}):
         shorter = replace(spec, kernel=MappedRBF(turned[:rank]))
-        more = losses(shorter)[0] - whole
-        mean = float(np.average(more, weights=weights))
-        if mean <= np.sqrt(np.average((more - mean) ** 2, weights=weights) / len(more)):
+        mean, error = mean_and_error(losses(shorter)[0] - whole, weights)
+        if mean <= error:
             return shorter
     return spec
 
@@ -616,13 +612,12 @@ class HeldOut:
     @property
     def error(self) -> float:
         """Weighted mean of the rows' errors."""
-        return float(np.average(self.row_errors, weights=self.row_weights))
+        return mean_and_error(self.row_errors, self.row_weights)[0]
 
     @property
     def standard_error(self) -> float:
         """Standard error of that mean."""
-        deviation = np.sqrt(np.average((self.row_errors - self.error) ** 2, weights=self.row_weights))
-        return float(deviation / np.sqrt(len(self.row_errors)))
+        return mean_and_error(self.row_errors, self.row_weights)[1]
 
     @property
     def rank(self) -> tuple[float, float]:

@@ -154,12 +154,11 @@ class Rows(ABC):
         """A keyed hash of every row, (n,); see `hash_rows`."""
 
     @abstractmethod
-    def smallest(self, key: int, count: int) -> Array:
-        """Numbers of the rows with the `count` smallest distinct hashes, in the order of the hash."""
+    def smallest(self, key: int, count: int, *, repeated: bool = False) -> Array:
+        """Numbers of the rows with the `count` smallest hashes.
 
-    @abstractmethod
-    def with_smallest(self, key: int, count: int) -> Array:
-        """Numbers of all rows that have one of the `count` smallest hashes, repeated rows too, ascending."""
+        Of rows with the same hash the first is taken, in the order of the hash; with `repeated` all are, ascending.
+        """
 
 
 class ArrayRows(Rows):
@@ -261,12 +260,11 @@ class ArrayRows(Rows):
     def hashes(self, key: int) -> Array:
         return hash_rows(self.X, key)
 
-    def smallest(self, key: int, count: int) -> Array:
-        return smallest_distinct(self.hashes(key), count)
-
-    def with_smallest(self, key: int, count: int) -> Array:
+    def smallest(self, key: int, count: int, *, repeated: bool = False) -> Array:
         hashes = self.hashes(key)
-        return np.flatnonzero(hashes <= np.unique(hashes)[:count][-1])
+        if repeated:
+            return np.flatnonzero(hashes <= np.unique(hashes)[:count][-1])
+        return smallest_distinct(hashes, count)
 
     @property
     def mass(self) -> float:

@@ -473,15 +473,8 @@ class StreamedRows(Rows):
         parts = self.scan(lambda first, raw: hash_rows(inputs(raw.X), key))
         return _fill(np.empty(self.n_rows, dtype=np.uint64), parts)
 
-    def smallest(self, key: int, count: int) -> Array:
-        """Numbers of the rows with the smallest distinct hashes; one pass, which keeps the rows for `subset`."""
-        return self._smallest(key, count, repeated=False)
-
-    def with_smallest(self, key: int, count: int) -> Array:
-        """Numbers of all rows with the smallest hashes; one pass, which keeps the rows for `subset`."""
-        return self._smallest(key, count, repeated=True)
-
-    def _smallest(self, key: int, count: int, *, repeated: bool) -> Array:
+    def smallest(self, key: int, count: int, *, repeated: bool = False) -> Array:
+        """As of `Rows`; one pass, which keeps the rows for `subset`."""
         inputs = self._transform.inputs
 
         def smallest_of(first: int, raw: Raw) -> _Hashed:

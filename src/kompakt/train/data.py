@@ -704,7 +704,7 @@ def by_content(data: Data, count: int, run: Run) -> Data:
     """Streamed rows whose content has one of the `count` smallest hashes, in memory: what arrays of them would give."""
     rows = data.rows
     assert isinstance(rows, StreamedRows)
-    part = data.subset(rows.with_smallest(run.key, count))
+    part = data.subset(rows.smallest(run.key, count, repeated=True))
     return replace(part, labels=_labels_of(rows, part.in_memory))
 
 
