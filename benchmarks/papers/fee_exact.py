@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import Run, load_data, not_worse
+from benchmarks.harness import Run, at_least, load_data, not_worse
 from benchmarks.papers import fee_tables
 
 FINEST, LARGEST = 1000, 100
@@ -187,7 +187,7 @@ def larger(name: str, point: dict[str, Any], exact: float) -> dict[str, Any]:
 
 
 def one_set(run: Run, name: str, n_splits: int) -> bool | None:
-    """Rows of one set; whether FEE is within half a point of the exact SVM."""
+    """Rows of one set; whether FEE is within half a point of the exact SVM, with up to 200 vectors."""
     exact_at = run.row(f"{name}, search exact", {}, partial(exact_point, name), unit="%")
     if exact_at is None:
         return None
@@ -216,7 +216,7 @@ def one_set(run: Run, name: str, n_splits: int) -> bool | None:
                 more = {**point, "size": 2 * LARGEST}
                 row = f"{name}, fee with {2 * LARGEST} vectors"
                 params = {"splits": 3, "C": point["C"], "sigma": point["sigma"]}
-                run.row(
+                doubled = run.row(
                     row,
                     params,
                     partial(larger, name, more, exact["ours"]),
@@ -224,6 +224,7 @@ def one_set(run: Run, name: str, n_splits: int) -> bool | None:
                     "%",
                     table="Table 2",
                 )
+                held = doubled is not None and bool(doubled["ours"] <= exact["ours"] + 0.5)
         elif found is not None:
             times = {
                 "ours": found["seconds"] / fee["seconds"],
@@ -250,8 +251,10 @@ def main() -> int:
         held.append(one_set(run, name, 2 if run.quick else N_SPLITS["small" if name in SMALL else "large"]))
     if not run.quick and not run.options.only:
         found = [one for one in held if one is not None]
-        note = f"of {len(found)} sets: error within half a point of the exact SVM's"
-        run.row("sets as good as the exact SVM", {"of": found}, lambda: {"ours": sum(found), "note": note})
+        note = f"of {len(found)} sets measured: error within half a point of the exact SVM's, with up to 200 vectors"
+        values = {"ours": sum(found), "note": note}
+        row = "sets as good as the exact SVM"
+        run.row(row, {}, partial(dict, values), at_least(12), table="Table 2: sets", derived=True)
     return run.finish()
 
 
