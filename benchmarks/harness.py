@@ -352,6 +352,7 @@ class Run:
         unit: str = "",
         always: bool = False,
         table: str = "",
+        derived: bool = False,
     ) -> dict[str, Any] | None:
         """Measure a row, or read it back; print it with its verdict; return its values (None if left out).
 
@@ -360,17 +361,19 @@ class Run:
         `NOISE_LIMIT` withholds the verdict. The verdict is judged anew from the values every time, so a changed target
         needs no new measurement. `always` is for rows that others are compared with: `--only` does not leave them out,
         and then `--fresh` is not meant for them. `table` names the paper's table or figure that the row belongs to; it
-        is stored with the verdict for `python -m benchmarks.papers`.
+        is stored with the verdict for `python -m benchmarks.papers`. A `derived` row follows from other rows: it is
+        made anew every time, with `--stored` too.
         """
         named = self.options.only in name
         if not (named or always):
             return None
         key = _key(self.script, name, {**params, "quick": self.quick})
-        record = None if self.options.fresh and named else self._stored.get(key)
+        known = self._stored.get(key)
+        record = None if derived or (self.options.fresh and named) else known
         if record is not None and record["values"].get("noise", 1.0) > NOISE_LIMIT:
             record = None  # a noisy row decides nothing: measure it again
         resumed = record is not None
-        if record is None and self.options.stored:
+        if record is None and self.options.stored and not derived:
             return None
         if record is None:
             start = time.perf_counter()
@@ -382,6 +385,8 @@ class Run:
                 return None
             seconds = time.perf_counter() - start
             record = {"key": key, "values": values, "seconds": seconds, **self._environment}
+            if derived and known is not None and known["values"] == values:
+                record, resumed = known, True
         met = "" if target is None else "met" if target.holds(record["values"]) else "missed"
         judged = {"table": table, "unit": unit, "target": target.text if target else "", "verdict": met}
         if not resumed or judged != {name: record.get(name, "") for name in judged}:

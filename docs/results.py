@@ -78,17 +78,25 @@ def spsvm_curves() -> dict[str, dict[str, tuple[list[int], np.ndarray]]]:
     return curves
 
 
+SELECTIONS = (
+    "sp1", "sp2", "sp2, lambda = 1e-5", "mark", "kmp", "kmp, lambda = 1e-5", "kmp_prefit", "random", "cholesky", "gsvc",
+    "bh",
+)  # fmt: skip
+
+
 def spsvm_figures() -> str:
-    rows = []
+    rows: list[list[str]] = []
     found = spsvm_curves()
     if len(found) < 5:  # the table stands until all sets are measured
         return ""
     for name, curves in found.items():
-        for selection in ("sp1", "sp2", "mark", "kmp_prefit", "random", "cholesky", "gsvc", "bh"):
+        for selection in SELECTIONS:
+            if selection not in curves:
+                continue
             sizes, errors = curves[selection]
             values = [errors[sizes.index(m)] for m in (10, 30, 100, 300)]
             shown = ["-" if np.isnan(value) else f"{value:.2f}" for value in values]
-            rows.append([name if selection == "sp1" else "", selection, *shown])
+            rows.append([name if name not in [row[0] for row in rows] else "", selection, *shown])
     return table("set | selection | 10 vectors | 30 | 100 | 300", rows)
 
 
@@ -152,6 +160,37 @@ def fixed_size_cv() -> str:
     return table("times as fast as refitting (paper) | 5 folds | 10 | 20 | 50", rows)
 
 
+def local_ratios() -> str:
+    """Error over the full SVM's, and time in per cent of its own, for every way to draw rows."""
+    found, rows = stored("local_sampling_ratios"), []
+    kinds = ("random", "default", "reweighted", "paper")
+    counts = dict.fromkeys(kinds, 0)
+    for row in [row for row in found if row.endswith(", default")]:
+        pair, cells = row.removesuffix(", default"), []
+        for kind in kinds:
+            values = found.get(f"{pair}, {kind}")
+            cells.append(f"{values['ours']:.2f} ({values['peer']:.1f})" if values else "-")
+            if values and values["ours"] <= 1.10 and values["peer"] <= 15.0:
+                counts[kind] += 1
+                cells[-1] = f"**{cells[-1]}**"
+        rows.append([pair, *cells])
+    rows.append(["within 1.10 at 15 %", *(f"{counts[kind]} of {len(rows)}" for kind in kinds)])
+    return table(
+        'ratio (time, %) | random rows, C n / n_reduced | default, `"margin"` | `"reweighted"` | `"paper"`, as printed',
+        rows if len(rows) > 1 else [],
+    )
+
+
+def local_others() -> str:
+    found, rows = stored("local_sampling_ratios"), []
+    for row, values in found.items():
+        if row.startswith("other, "):
+            margin, balls = (values["means"][kind] for kind in ("margin", "reweighted"))
+            cells = [f"{ratio:.2f} ({share:.0f})" for ratio, share in (margin, balls)]
+            rows.append([row[7:].removesuffix(": margins, balls"), *cells])
+    return table('ratio (time, %) | default, `"margin"` | `"reweighted"`', rows)
+
+
 def projection_table1() -> str:
     rows = []
     for name, values in stored("projection_tables").items():
@@ -168,9 +207,32 @@ def projection_table2() -> str:
     found = stored("projection_tables")
     rows = []
     for name in dict.fromkeys(row.split(", ")[1] for row in found if row.startswith("Table 2,")):
-        cells = [found[f"Table 2, {name}, {kind}"] for kind in ("SVM", "SVM+Approx", "KFLD", "KFLD+Approx")]
+        names = [f"Table 2, {name}, {kind}" for kind in ("SVM", "SVM+Approx", "KFLD", "KFLD+Approx")]
+        if any(row not in found for row in names):
+            return ""  # the table stands until all of it is measured
+        cells = [found[row] for row in names]
         rows.append([name, *(f"{c['ours']:.2f} ({c['paper']:.2f}), {c['vectors']:.0f}" for c in cells)])
     return table("set: error % (paper), vectors | SVM | SVM, approximated | Fisher | Fisher, approximated", rows)
+
+
+def projection_steps() -> str:
+    """Values that SMO looks at, and the errors of one and two passes, at the table's C and width."""
+    found, rows = stored("projection_tables"), []
+    for name in dict.fromkeys(row.split(", ")[1] for row in found if row.endswith("SMO values, 1e3")):
+        cells = []
+        for kind in ("SVM", "SVM+Approx"):
+            values = found[f"Table 2, {name}, {kind}, SMO values, 1e3"]
+            cells.append(f"{values['ours']:,.0f} ({values['paper']:,g})")
+        two = found.get(f"Table 2, {name}, SVM+Approx, two passes")
+        cells += [f"{two['peer']:.2f}, {two['ours']:.2f} (s.e. {two['standard_error']:.2f})" if two else "-"]
+        evaluations = re.search(r"kernel values ([\d.]+)e3 and ([\d.]+)e3", two["note"]) if two else None
+        cells.append(f"{evaluations[2]}, {evaluations[1]}" if evaluations else "-")
+        rows.append([name, *cells])
+    return table(
+        "set | SVM, thousands of values (paper) | approximated (paper) | error %: one pass, two passes | "
+        "thousands of kernel values: one pass, two",
+        rows,
+    )
 
 
 def projection_figure1() -> str:
@@ -202,9 +264,11 @@ def draw_spsvm() -> None:
         return
     figure, panels = plt.subplots(1, len(curves), figsize=(3 * len(curves), 3.2), layout="constrained")
     for panel, (name, by_selection) in zip(np.atleast_1d(panels), curves.items(), strict=True):
-        for selection in ("sp1", "sp2", "kmp_prefit", "random", "cholesky", "gsvc", "bh"):
-            sizes, errors = by_selection[selection]
-            panel.plot(sizes, errors, "o-", markersize=3, label=selection)
+        for selection in ("sp1", "sp2", "kmp", "random", "cholesky", "gsvc", "bh"):
+            if selection in by_selection:
+                sizes, errors = by_selection[selection]
+                known = np.isfinite(errors)
+                panel.plot(np.array(sizes)[known], errors[known], "o-", markersize=3, label=selection)
         scale = "log" if name == "shuttle" else "linear"
         panel.set(title=name, xscale="log", yscale=scale, xlabel="basis vectors")
     np.atleast_1d(panels)[0].set_ylabel("test error, %")
@@ -381,8 +445,11 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "fee exact": ("fee.md", fee_exact),
     "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
     "fixed_size cv": ("fixed_size.md", fixed_size_cv),
+    "local ratios": ("local_sampling.md", local_ratios),
+    "local others": ("local_sampling.md", local_others),
     "projection 1": ("projection.md", projection_table1),
     "projection 2": ("projection.md", projection_table2),
+    "projection steps": ("projection.md", projection_steps),
     "projection figure": ("projection.md", projection_figure1),
 }
 

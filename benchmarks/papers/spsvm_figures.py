@@ -11,8 +11,16 @@ Reductions, to keep the full run within an hour on two cores: training rows are 
 permutation, the same for all selections (the paper: all rows, and 20,000 for its method 1), test rows at most N_TEST;
 one process; kmp_prefit runs once; figures 5 to 8 use a quarter of the rows.  --quick uses two sets and small sizes.
 
-The check: sp1 and sp2 at or below random, cholesky, gsvc and bh in test error at 100 and at 300 vectors, with 0.1
-points of tolerance, mean of 3 seeds, on at least 4 of 5 sets.
+The paper prints no numbers with its figures, so what is judged is what it says of them, with 0.1 points of tolerance:
+
+- Figures 1 and 2: sp1 and sp2 at or below random, cholesky, gsvc and bh in test error at 100 and at 300 vectors, means
+  of the seeds measured (3 of them in a full run); wanted on at least 4 of 5 sets.
+- Figures 3 and 4: sp2 at or below kmp at 100 and 300 vectors, but on m3v8 kmp at or below sp2 at 300; and adult without
+  regularisation (lambda = 1e-5) is worse at 300 vectors than with it.
+- Figure 5: at 300 vectors retraining at every step is at or below all schedules, and quarter powers take less time.
+- Figure 6: more candidates are at or below fewer at 300 vectors.
+- Figures 7 and 8: vectors with which sp2 (kappa = 10, quarter powers) has the error of the exact L2-SVM on the same
+  rows, in per cent of that machine's support vectors: at most 10.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import RESULTS, Run, at_least, load_data
+from benchmarks.harness import RESULTS, Run, Target, at_least, load_data
 from scipy.ndimage import rotate, shift
 
 from kompakt import GrowthSelector, SpSVC
@@ -203,27 +211,95 @@ def ordering(run: Run, found: Curves, sizes: list[int], judged_at: list[int]) ->
             )
         held += fine
         verdict = {"ours": int(fine), "note": "; ".join(parts)}
-        run.row(f"{name}: ordering holds", {"of": parts}, partial(dict, verdict), at_least(1), table="Figures 1 and 2")
+        title = "Figures 1 and 2"
+        run.row(f"{name}: ordering holds", {}, partial(dict, verdict), at_least(1), table=title, derived=True)
     if not run.quick and not run.options.only:
-        run.row("sets on which the ordering holds", {"n": held}, lambda: {"ours": held}, at_least(4))
+        run.row("sets on which the ordering holds", {}, lambda: {"ours": held}, at_least(4), derived=True)
 
 
-def schedules_and_kappa(run: Run, names: tuple[str, ...], n_rows: int, sizes: list[int]) -> None:
-    """Figures 5 (kappa = 100) and 6 (the default schedule)."""
+def matching_pursuit(run: Run, found: Curves, sizes: list[int]) -> None:
+    """What the paper says of figures 3 and 4."""
+    for name, curves in found.items():
+        if "kmp" not in curves or "sp2" not in curves:
+            continue
+        sp2, kmp = curves["sp2"], curves["kmp"]
+        at = [sizes.index(100), sizes.index(300)]
+        fine = bool(kmp[at[1]] <= sp2[at[1]] + 0.1) if name == "m3v8" else bool(np.all(sp2[at] <= kmp[at] + 0.1))
+        note = f"at 100 and 300: sp2 {sp2[at[0]]:.2f}, {sp2[at[1]]:.2f}, kmp {kmp[at[0]]:.2f}, {kmp[at[1]]:.2f}"
+        title = f"{name}: {'kmp not worse than sp2' if name == 'm3v8' else 'sp2 not worse than kmp'}"
+        values = {"ours": int(fine), "note": note}
+        run.row(title, {}, partial(dict, values), at_least(1), table="Figures 3 and 4", derived=True)
+        for rule in ("sp2", "kmp"):
+            free = curves.get(f"{rule}, lambda = 1e-5")
+            if free is None:
+                continue
+            worse = free[at[1]] - curves[rule][at[1]]
+            note = f"without regularisation {free[at[0]]:.2f}, {free[at[1]]:.2f}"
+            target = Target("> 0", lambda row: row["ours"] > 0) if name == "adult" else None
+            values = {"ours": float(worse), "note": note}
+            title = f"{name}: {rule}, error added by lambda = 1e-5 at 300 vectors"
+            run.row(title, {}, partial(dict, values), target, table="Figures 3 and 4", derived=True)
+
+
+def schedules_and_kappa(run: Run, names: tuple[str, ...], n_rows: int, sizes: list[int]) -> dict[str, Any]:
+    """Figures 5 (kappa = 100) and 6 (the default schedule); the curves of kappa = 10 for figures 7 and 8."""
+    ten: dict[str, Any] = {}
     variants: list[tuple[str, dict[str, Any]]] = [
         (f"retraining {word}, kappa 100", {"retraining": word, "n_candidates": 100})
         for word in ("always", "powers", "quarter_powers", "adaptive")
     ]
     variants += [(f"kappa {kappa}", {"retraining": "quarter_powers", "n_candidates": kappa}) for kappa in (1, 10, 100)]
+    title = "Figures 5 and 6"
     for name in names:
-        for label, options in variants:
+        found: dict[str, dict[str, Any]] = {}
+        for label, options in variants if name in ("adult", "ijcnn1") else variants[-2:-1]:
 
             def measure(name: str = name, options: dict = options) -> dict[str, Any]:
                 result = curve(name, n_rows, sizes, 0, **options)
                 note = shown(sizes, last_known(result["errors"]), result["seconds"])
                 return {"ours": float(last_known(result["errors"])[-1]), "note": note, **result}
 
-            run.row(f"{name}: {label}", {"rows": n_rows, "sizes": sizes}, measure, unit="%")
+            values = run.row(f"{name}: {label}", {"rows": n_rows, "sizes": sizes}, measure, unit="%")
+            if values is not None:
+                found[label] = values
+        if "kappa 10" in found:
+            ten[name] = found["kappa 10"]
+        if len(found) < len(variants):
+            continue
+        errors = {label: values["ours"] for label, values in found.items()}
+        always, *others = (label for label in found if label.startswith("retraining"))
+        fine = all(errors[always] <= errors[label] + 0.1 for label in others)
+        fast = found[others[1]]["seconds"] < found[always]["seconds"]
+        shown_of = [f"{label}: {errors[label]:.2f} % in {found[label]['seconds']:.0f} s" for label in (always, *others)]
+        values = {"ours": int(fine and fast), "note": "; ".join(shown_of)}
+        row = f"{name}: retraining always best, quarter powers faster"
+        run.row(row, {}, partial(dict, values), at_least(1), table=title, derived=True)
+        by_kappa = [errors[f"kappa {kappa}"] for kappa in (1, 10, 100)]
+        values = {"ours": int(all(np.diff(by_kappa) <= 0.1)), "note": f"errors for kappa 1, 10, 100: {by_kappa}"}
+        run.row(
+            f"{name}: more candidates are better", {}, partial(dict, values), at_least(1), table=title, derived=True
+        )
+    return ten
+
+
+def share_of_exact(run: Run, names: tuple[str, ...], found: dict[str, Any], exact: dict[str, Any]) -> None:
+    """Figures 7 and 8: vectors with which the error of the exact L2-SVM is reached, in per cent of its own."""
+    for name in names:
+        if name not in found or name not in exact:
+            continue
+        sizes, errors = found[name]["sizes"], last_known(found[name]["errors"])
+        reached = [size for size, error in zip(sizes, errors, strict=True) if error <= exact[name]["ours"] + 0.1]
+        note = f"exact {exact[name]['ours']:.2f} % with {exact[name]['n_sv']} vectors; " + found[name]["note"]
+        values = {"ours": 100 * reached[0] / exact[name]["n_sv"] if reached else None, "note": note}
+        target = Target("<= 10", lambda row: row["ours"] is not None and row["ours"] <= 10)
+        run.row(
+            f"{name}: vectors, in per cent of the exact SVM's",
+            {},
+            partial(dict, values),
+            target,
+            table="Figures 7 and 8",
+            derived=True,
+        )
 
 
 def exact_subsets(run: Run, names: tuple[str, ...], n_rows: int) -> None:
@@ -254,10 +330,11 @@ def exact_subsets(run: Run, names: tuple[str, ...], n_rows: int) -> None:
             run.row(f"{name}: exact SVM on 1/{2**power} of the rows", {"rows": n_rows}, measure, unit="%")
 
 
-def exact_squared_hinge(run: Run, names: tuple[str, ...], n_rows: int) -> None:
+def exact_squared_hinge(run: Run, names: tuple[str, ...], n_rows: int) -> dict[str, Any]:
     """Figures 5 to 8: exact L2-SVMs on subsets, what the greedy machine tends to; Newton on the whole kernel matrix."""
     from benchmarks.papers.spsvm_table1 import exact_path
 
+    whole: dict[str, Any] = {}
     for name in names:
         for power in (5, 3, 1, 0):
 
@@ -273,7 +350,10 @@ def exact_squared_hinge(run: Run, names: tuple[str, ...], n_rows: int) -> None:
                 note = f"{len(support)} support vectors, {seconds:.1f} s"
                 return {"ours": error, "n_sv": len(support), "seconds": seconds, "note": note}
 
-            run.row(f"{name}: exact L2-SVM on 1/{2**power} of the rows", {"rows": n_rows}, measure, unit="%")
+            values = run.row(f"{name}: exact L2-SVM on 1/{2**power} of the rows", {"rows": n_rows}, measure, unit="%")
+            if values is not None and not power:
+                whole[name] = values
+    return whole
 
 
 def draw(found: Curves, times: Curves, sizes: list[int]) -> None:
@@ -309,10 +389,12 @@ def main() -> int:
     found, times = basis_selection(run, names, n_rows, sizes)
     ordering(run, found, sizes, [60] if run.quick else [100, 300])
     if not run.quick:
-        schedules_and_kappa(run, ("adult", "ijcnn1"), N_ROWS // 4, sizes)
-        exact_subsets(run, ("adult", "ijcnn1", "shuttle", "m3v8"), N_ROWS // 4)
-        exact_squared_hinge(run, ("adult", "ijcnn1", "shuttle", "m3v8"), N_ROWS // 4)
-    if found:
+        matching_pursuit(run, found, sizes)
+        compared = ("adult", "ijcnn1", "shuttle", "m3v8")
+        ten = schedules_and_kappa(run, compared, N_ROWS // 4, sizes)
+        exact_subsets(run, compared, N_ROWS // 4)
+        share_of_exact(run, compared, ten, exact_squared_hinge(run, compared, N_ROWS // 4))
+    if all(found.values()):
         draw(found, times, sizes)
     return run.finish()
 

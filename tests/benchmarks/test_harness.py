@@ -148,6 +148,15 @@ def test_another_row_or_fresh_is_measured_again(tmp_path, argv, params, name):
     assert make_run(tmp_path, *argv).row(name, params, lambda: {"ours": 2}) == {"ours": 2}
 
 
+def test_a_derived_row_is_made_anew_from_what_is_stored(tmp_path):
+    make_run(tmp_path).row("count", {}, lambda: {"ours": 1}, derived=True)
+    stored = make_run(tmp_path, "--stored")
+    assert stored.row("count", {}, lambda: {"ours": 2}, derived=True) == {"ours": 2}
+    assert len((tmp_path / "sample.jsonl").read_text().splitlines()) == 2
+    make_run(tmp_path, "--stored").row("count", {}, lambda: {"ours": 2}, derived=True)
+    assert len((tmp_path / "sample.jsonl").read_text().splitlines()) == 2  # nothing new
+
+
 def test_the_key_does_not_hold_the_commit_but_the_record_does(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "git_commit", lambda: "aaaaaaa")
     make_run(tmp_path).row("speed", {}, lambda: {"ours": 1})

@@ -222,6 +222,25 @@ def test_margins_draw_rows_near_the_boundary():
     assert text.score(X, np.array(["no", "yes"])[y]) > 0.95
 
 
+def test_margins_are_the_default_and_balls_where_their_parameters_are_given(moons):
+    X, y = moons
+    fitted = LocalSamplingSVC(max_train=400, C=1.0, gamma=1.0, random_state=0).fit(X, y)
+    same = LocalSamplingSVC(variant="margin", max_train=400, C=1.0, gamma=1.0, random_state=0).fit(X, y)
+    assert fitted.variant_ == same.variant_ == "margin"
+    assert np.array_equal(fitted.training_indices_, same.training_indices_)
+    assert set(fitted.initial_support_) <= set(fitted.subsample_indices_[0])
+    assert 0 < fitted.n_support_initial_ < len(fitted.subsample_indices_[0])
+    for given in ({"beta": 0.3}, {"max_beta": 0.5}, {"intensity": "all"}, {"validation_fraction": 0.2}):
+        balls = LocalSamplingSVC(max_train=400, C=1.0, gamma=1.0, random_state=0, **given).fit(X, y)
+        assert balls.variant_ == "reweighted"
+        assert balls.beta_ > 0
+
+    class NoDecision(SVC):
+        decision_function = property()
+
+    assert LocalSamplingSVC(estimator=NoDecision(), max_train=400, random_state=0).fit(X, y).variant_ == "reweighted"
+
+
 @BOTH
 def test_one_class_is_a_named_error(machine):
     with pytest.raises(ValueError, match="number of classes has to be greater than one"):

@@ -217,7 +217,7 @@ OLD_NAMES = {
     "n_iter_no_change": "give n_basis=AutoSize(n_iter_no_change=...)",
     "patience": "it is n_iter_no_change, for FEESVC and FEESVR in n_basis=AutoSize(n_iter_no_change=...)",
     "pool_size": "give selection=GrowthSelector(pool_size=...)",
-    "reweight": "give variant='reweighted' (the default), or 'paper' for rows that count once",
+    "reweight": "give variant='reweighted', or 'paper' for rows that count once",
     "refine_iter": "give refine=Refinement(max_iter=...)",
     "retraining": "give selection=GrowthSelector(retraining=...)",
     "score_rows": "give selection=GrowthSelector(score_rows=...)",

@@ -69,6 +69,11 @@ _MODEL_BYTES = 1 << 30
 
 #: a weight beside the largest that is none: it is lost in the rounding of the objective
 _LEAST_WEIGHT = 1e-15
+#: parameters of draws from balls, which margins do not need: variant="auto" keeps to balls where one of them is given
+_OF_BALLS = (
+    "n_subsamples", "min_subsample_size", "beta", "beta_step", "max_beta", "intensity", "search_train",
+    "min_improvement", "n_iter_no_change", "validation_fraction",
+)  # fmt: skip
 #: parameters of the default SVC, which an `estimator` takes the place of
 _SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
 
@@ -456,18 +461,23 @@ def _model_of(machine: Any) -> Model | None:
 class LocalSamplingSVC(ReducedSVC):
     """Support vector classifier trained on few rows, drawn where small SVMs have their support vectors.
 
-    Disjoint small subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the
-    more of them the denser the support vectors lie there; an exact SVM (or a compact one, see `n_basis`) is trained on
-    the support vectors and what was drawn.  Up to 5,000 rows are all trained on, unless it is said how to reduce them.
+    An SVM on random rows says how near every row is to the boundary; the nearer, the more likely it is drawn, and an
+    exact SVM (or a compact one, see `n_basis`) is trained on what was drawn.  The paper's procedure: disjoint small
+    subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the more of them
+    the denser the support vectors lie there.  Up to 5,000 rows are all trained on, unless it is said how to reduce
+    them.
 
     Parameters
     ----------
-    variant : {"reweighted", "margin", "paper"}
-        "reweighted" trains on at most `max_train` rows, each of which counts for n / n_reduced: C weighs the sum of all
-        rows' losses, so without it a reduced machine is more regularised than the full one at the same C. "paper" is
-        the procedure as printed, without limits and weights. "margin" draws rows by their margins under a first SVM on
-        random rows: all in or near the margin are equally likely, others up to ten times less, and each counts for as
-        many rows as it stands for; it needs no subsamples and no beta.
+    variant : {"auto", "margin", "reweighted", "paper"}
+        "margin" draws rows by their margins under a first SVM on random rows: all in or near the margin are equally
+        likely, others up to ten times less, and each counts for as many rows as it stands for; it needs no subsamples
+        and no beta. "reweighted" draws from balls and trains on at most `max_train` rows, each of which counts for
+        n / n_reduced: C weighs the sum of all rows' losses, so without it a reduced machine is more regularised than
+        the full one at the same C. "paper" is the procedure as printed, without limits and weights. "auto" is
+        "margin", or "reweighted" where a parameter of the balls or of their search is given (`beta`, `beta_step`,
+        `max_beta`, `intensity`, `n_subsamples`, `min_subsample_size`, `search_train`, `min_improvement`,
+        `n_iter_no_change`, `validation_fraction`) or the estimator has no decision function.
     min_improvement
         That is 0: any fall will do.
     n_iter_no_change
@@ -496,12 +506,15 @@ class LocalSamplingSVC(ReducedSVC):
     Attributes
     ----------
     estimator_ : the machine trained on the reduced set
+    variant_ : str
+        What "auto" chose.
     training_indices_ : ndarray
         Row numbers of the reduced set.
     initial_support_, support_ : ndarray
         Row numbers of the subsamples' and of the last machine's support vectors.
     n_support_initial_, n_support_final_ : int
     beta_, radius_ : float
+        Of balls, as are `radii_` and `n_one_class_subsamples_`.
     row_weight_ : float
         Rows that each row of the reduced set counts for; 1 for variant="paper", an array for "margin".
     radii_ : ndarray of shape (n_support_initial_,)
@@ -541,7 +554,7 @@ class LocalSamplingSVC(ReducedSVC):
     beta_step: float = parameter(default=0.1, rule=POSITIVE)
     max_beta: float = parameter(default=1.0, rule=POSITIVE)
     intensity: str = parameter(default="relative", rule=one_of(*sorted(INTENSITY)))
-    variant: str = parameter(default="reweighted", rule=one_of("reweighted", "margin", "paper"))
+    variant: str = parameter(default="auto", rule=one_of("auto", "margin", "reweighted", "paper"))
     max_train: float | int | None = None
     search_train: float | int | None = None
 
@@ -561,13 +574,17 @@ class LocalSamplingSVC(ReducedSVC):
         beta = None if isinstance(self.beta, str) else float(self.beta)
         max_train = _rows_of_share("max_train", self.max_train, len(y))
         search_train = _rows_of_share("search_train", self.search_train, len(y))
-        printed = self.variant == "paper"
+        self.variant_ = self.variant
+        if self.variant == "auto":
+            balls = any(getattr(self, name) != self._parameters[name].default for name in _OF_BALLS)
+            self.variant_ = "reweighted" if balls or not hasattr(problem.svm, "decision_function") else "margin"
+        printed = self.variant_ == "paper"
         if not printed:
             max_train = max(2_000, int(0.15 * len(y))) if max_train is None else max_train
             search_train = min(max_train, max(500, int(0.04 * len(y)))) if search_train is None else search_train
         held = None
         too_few = self._too_few(problem)
-        if self.variant == "margin" and not too_few:
+        if self.variant_ == "margin" and not too_few:
             return self._draw_by_margin(problem, max_train, run)
         if too_few:
             # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw

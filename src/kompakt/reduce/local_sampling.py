@@ -839,5 +839,12 @@ def margin_sampling(
     facts = {"n_first": len(first), "n_train": len(rows), "n_support": len(support)}
     logger.info("margin sampling: %s", facts)
     return ReducedSet(
-        rows, last, support, factor=weight[rows], history=[facts], seconds=clock.seconds, subsamples=[first]
+        rows,
+        last,
+        support,
+        factor=weight[rows],
+        initial_support=first[support_positions(machine, X[first], y[first])],
+        history=[facts],
+        seconds=clock.seconds,
+        subsamples=[first],
     )
