@@ -203,6 +203,25 @@ def test_what_the_schema_cannot_hold_is_refused_before_writing(change, error, me
     assert list(path.parent.iterdir()) == []
 
 
+def test_numbers_are_numbers(path):
+    with pytest.raises(TypeError, match="offset must hold numbers; got dtype"):
+        kompakt.save(dataclasses.replace(make_model(), offset=np.array(list("abcd"))), path)
+
+
+def test_meta_is_nested_sixteen_deep_and_no_deeper(path):
+    def nested(depth):
+        value = 1.5
+        for _ in range(depth):
+            value = [value]
+        return {"meta": {"facts": value}}
+
+    model = dataclasses.replace(make_model(), **nested(15))
+    kompakt.save(model, path)
+    assert kompakt.load(path).meta == model.meta
+    with pytest.raises(TypeError, match="nested more than 16 deep"):
+        kompakt.save(dataclasses.replace(make_model(), **nested(16)), path)
+
+
 # ---- atomic replacement
 
 

@@ -151,6 +151,15 @@ def test_files_of_a_killed_export_are_mended_by_the_next(path):
     assert path.read_bytes() == beside.read_bytes() == b"newer"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_only_a_regular_file_is_replaced(path, kind):
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(OSError, match=f"it is a {kind}, not a regular file"), files.replacing(path) as file:
+        file.write(b"text")
+    assert listed(path) == [path.name]
+    assert not path.is_file()
+
+
 @pytest.mark.parametrize("length", [237, 238, 255])
 def test_names_as_long_as_the_file_system_takes_are_written(tmp_path, length):
     path = tmp_path / ("ä" * 100 + "n" * (length - 200))

@@ -125,6 +125,21 @@ def test_the_searched_bias_may_lie_beyond_every_value():
     assert fisher.search_bias(np.arange(4.0), np.array([False, True, False, True]), np.ones(4)) in (-0.5, -2.5)
 
 
+def test_sides_that_a_threshold_parts_get_the_middle_between_them():
+    values, positive = np.array([4.0, 0.0, 1.0]), np.array([True, False, False])
+    assert fisher.search_bias(values, positive, np.ones(3)) == -2.5
+
+
+def test_a_solution_of_one_step_says_so():
+    X, labels = problem()
+    found = fisher.minimise(Design(ArrayRows(X), RBF(0.5), X[:9]), labels, CODES, reg=0.01)
+    assert found.n_iter == 1
+    assert found.converged
+    assert found.coordinates.shape == (10, 1)
+    np.testing.assert_array_equal(found.coordinates, np.concatenate([found.weights, found.intercept[None]]))
+    np.testing.assert_array_equal(found.optimality, [0.0])
+
+
 def test_equal_means_are_refused():
     with pytest.raises(ValueError, match="same mean"):
         fisher.direction(np.eye(2), np.zeros(2), np.ones(2))

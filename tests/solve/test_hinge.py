@@ -213,6 +213,74 @@ def test_a_hundred_random_problems():
         assert distance_from_optimum(problem, solution, at_kink=max(1e-9, rounding)) <= 1e-6, seed
 
 
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_the_exact_walk_needs_no_good_start(loss, intercept):
+    """From any point, and with any rows held at first, it ends where the multipliers prove the minimum."""
+    fit_intercept = intercept != "none"
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        features, s, linear = rng.standard_normal((40, 6)), rng.uniform(0.2, 2.0, 40), 0.3 * rng.standard_normal(7)
+        linear[-1] *= 0.1 if fit_intercept else 0.0
+        y = np.where(rng.random(40) < 0.5, 1.0, -1.0) if loss.for_classes else 2.0 * rng.standard_normal(40)
+        penalty = np.append(np.ones(6), float(intercept == "penalised"))
+        near = rounded.NearRows(loss, 10.0 ** (seed - 1), features, y, s, linear, penalty, fit_intercept)
+        somewhere = rng.standard_normal(7) * np.append(np.ones(6), float(fit_intercept))
+        values = []
+        for theta, width in ((np.zeros(7), 1e-9), (somewhere, 1e-9), (somewhere, 1.0), (10.0 * somewhere, 3.0)):
+            end = rounded.finish(near, theta, width)
+            assert end.consistent
+            assert end.distance <= 1e-10
+            assert end.n_moves <= 60
+            assert np.linalg.norm(near.gradient(end.theta, end.slopes)) <= 1e-10 * near.C * s.sum()
+            r = loss.residual(y, near.predict(end.theta))
+            lowest, highest = (loss.slopes[np.searchsorted(loss.kinks, r + off)] for off in (-1e-9, 1e-9))
+            assert np.all((lowest - 1e-12 <= end.slopes) & (end.slopes <= highest + 1e-12))
+            loss_part = near.C * s @ loss.value_of_residual(r)
+            values.append(0.5 * penalty @ end.theta**2 + linear @ end.theta + loss_part)
+        np.testing.assert_allclose(values, values[0], rtol=1e-10)
+
+
+def test_rows_of_zeros_lie_on_their_kink_and_hold_nothing():
+    X = np.array([[0.0], [0.0], [1.0], [1.0]])
+    y = np.array([[0.0], [0.0], [10.0], [9.0]])
+    design = Design(ArrayRows(X, y), Linear(), np.ones((1, 1)), whiten=True)
+    solution = solve(Problem(design, Absolute(), 0.1, fit_intercept=False))
+    assert solution.converged
+    assert solution.weights[0, 0] == pytest.approx(0.2, rel=1e-12)  # the pull of two rows
+    assert solution.info["exact"] == [True]
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+@pytest.mark.parametrize("loss", [Hinge(), Quantile(0.2)], ids=repr)
+def test_rows_that_stay_on_one_line_can_be_a_linear_term(loss, intercept):
+    X, y = data(loss, n=120)
+    whole = problem_of(X, y, loss, 0.5, **INTERCEPTS[intercept])
+    expected = solve(whole)
+    r = loss.residual(y[:, 0], whole.design.matvec(expected.coordinates[:-1])[:, 0] + expected.intercept[0])
+    far = np.min(np.abs(r[:, None] - loss.kinks), axis=1) > 0.1
+    pulls = np.where(far, 0.5 * loss.orientation(y[:, 0]) * loss.slopes[np.searchsorted(loss.kinks, r)], 0.0)
+    linear = np.append(whole.design.rmatvec(pulls[:, None])[:, 0], pulls.sum())[:, None]
+    near = Design(ArrayRows(X[~far], y[~far]), RBF(0.5), X[:20].copy(), whiten=True)
+    found = solve(Problem(near, loss, 0.5, linear=linear, **INTERCEPTS[intercept]))
+    assert found.converged
+    np.testing.assert_allclose(found.coordinates, expected.coordinates, atol=1e-8)
+    of_far = 0.5 * loss.value_of_residual(r[far]).sum() - np.sum(linear * expected.coordinates)
+    assert found.objective[0] + of_far == pytest.approx(expected.objective[0], rel=1e-9)
+
+
+def test_rows_without_weight_are_never_near():
+    X, y = data(Hinge(), n=60)
+    weights = np.where(np.arange(60) % 3 == 0, 0.0, 1.0)
+    problem = problem_of(X, y, Hinge(), 5.0, weights)
+    for reach in (1e-6, 0.1, 10.0):
+        at = rounded._scan(problem, solve(problem).coordinates[:, 0], reach)
+        assert not np.any(at.near & (weights == 0.0))
+        assert at.near.sum() >= min(40, problem.design.n_basis + 1)
+        distance = np.min(np.abs(at.r[:, None] - Hinge().kinks), axis=1)
+        assert np.all(at.near[(distance <= reach) & (weights > 0.0)])
+
+
 # -- limits and starts ---------------------------------------------------------------------------------------
 
 
@@ -325,3 +393,25 @@ def test_a_bad_beginning_is_repaired(monkeypatch, coarse, tol):
     found = solve(problem)
     assert found.converged
     assert found.objective[0] == pytest.approx(exact.objective[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_followed_rounding_is_a_line_over_the_wider_window(loss):
+    """Rows of the window before keep to one line through the kink, on which their multipliers shrink with them."""
+    width, window = 0.03, 0.3
+    followed, narrow = rounded.Followed(loss, width, window), rounded.Rounded(loss, width)
+    y = np.where(np.arange(401) % 2, 1.0, -1.0)[:, None]
+    f = np.linspace(-3.0, 3.0, 401)[:, None]
+    gaps = np.abs(loss.residual(y, f)[..., None] - loss.kinks)
+    far = np.min(gaps, axis=-1) > 0.5 * window
+    np.testing.assert_allclose(followed.gradient(y, f)[far], narrow.gradient(y, f)[far], rtol=1e-14)
+    assert np.all(followed.curvature(y, f)[far] == 0.0)
+    if len(loss.kinks) == 1:
+        r = loss.residual(y, f)[~far] - loss.kinks[0]
+        low, high = loss.slopes
+        expected = low + (high - low) * (r / width + 0.5)
+        np.testing.assert_allclose(followed.slope(loss.residual(y, f))[~far], expected, rtol=1e-12)
+        np.testing.assert_allclose(followed.curvature(y, f)[~far], (high - low) / width, rtol=1e-14)
+    several = rounded.Followed(loss, np.array([0.1, 0.2]), np.array([1.0, 2.0])).take_outputs(np.array([1]))
+    assert (several.width.tolist(), several.window.tolist()) == ([0.2], [2.0])
+    assert followed.take_outputs(np.array([0])) is followed

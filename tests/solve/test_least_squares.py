@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.kernel_ridge import KernelRidge
 
 from kompakt.data import ArrayRows
-from kompakt.design import Design
+from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
 from kompakt.solve import Problem, solve
@@ -121,3 +121,33 @@ def test_float32():
     single, double = solution_of(X.astype(np.float32), Y, 30, 10.0), solution_of(X, Y, 30, 10.0)
     assert single.converged
     assert_allclose(single.objective, double.objective, rtol=1e-4)
+
+
+def test_residuals_that_are_all_rounding_count_as_solved():
+    """Targets that float32 features reach exactly, times a thousand: what is left has no direction."""
+    rng = np.random.default_rng(5)
+    Phi = rng.standard_normal((300, 4)).astype(np.float32)
+    Y = 1e3 * Phi.astype(np.float64) @ rng.standard_normal((4, 1)) + 7.0
+    solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e6))
+    assert solution.converged
+    assert_allclose(Phi @ solution.coordinates[:-1] + solution.intercept, Y, atol=1.0)
+
+
+def test_a_second_step_repairs_what_the_first_lost():
+    """Features of very different size and a huge cost: one solution of the normal equations is not enough."""
+    rng = np.random.default_rng(6)
+    Phi = rng.standard_normal((200, 12)) @ np.diag(np.logspace(0, -4, 12)) + 1.0
+    Y = Phi @ rng.standard_normal((12, 1)) + 0.1 * rng.standard_normal((200, 1))
+    solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e8))
+    assert solution.converged
+    assert solution.optimality[0] <= 1e-12
+
+
+def test_what_is_not_solved_is_not_called_so():
+    """Beyond the digits of float64 the gradient stays as large as its terms."""
+    rng = np.random.default_rng(7)
+    Phi = rng.standard_normal((60, 3)) * np.array([1.0, 1e-9, 1e9])
+    Y = rng.standard_normal((60, 1)) * 1e9
+    solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e14))
+    assert solution.optimality[0] > 1e-3
+    assert not solution.converged

@@ -26,7 +26,10 @@ def test_both_searches_find_the_root(scale):
         slopes, root = piecewise(seed, scale)
         asked = []
 
-        def one(step, slopes=slopes):
+        single = []
+
+        def one(step, slopes=slopes, single=single):
+            single.append(step)
             values, derivatives = slopes([step])
             return values[0], derivatives[0]
 
@@ -37,6 +40,7 @@ def test_both_searches_find_the_root(scale):
         assert exact_step(one) == pytest.approx(root, rel=1e-11)
         assert step_by_passes(many) == pytest.approx(root, rel=1e-9)
         assert len(asked) <= 7  # each is a pass over all rows
+        assert len(single) <= 24  # Newton's method, and the powers of two before it
 
 
 def test_steps_at_the_ends():
