@@ -419,6 +419,35 @@ def test_a_smallest_level_that_no_rounding_gives_is_refused(path):
             kompakt.load(path)
 
 
+def overwrite(path: Path, name: str, numbers: np.ndarray, version: int) -> None:
+    """Change the first numbers of an array, and make the checksum right again."""
+    raw = bytearray(path.read_bytes())
+    length = struct.unpack_from("<I", raw, 12)[0]
+    begin = container.padded(64 + length) + entry(json.loads(raw[64 : 64 + length]), name)["offset"]
+    raw[begin : begin + numbers.nbytes] = numbers.tobytes()
+    path.write_bytes(raw)
+    rewrite(path, lambda header: None, version)
+
+
+@pytest.mark.parametrize("name", ["basis.steps", "weights.steps", "input_map.steps"])
+@pytest.mark.parametrize("step", [0.0, -1.0, np.nan, np.inf])
+def test_steps_of_a_rounded_model_are_positive_numbers(name, step, path):
+    path.write_bytes((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
+    overwrite(path, name, np.array([step], dtype="<f4"), 2)
+    with pytest.raises(ModelFileError, match="must hold positive numbers of float32"):
+        kompakt.load(path)
+
+
+@pytest.mark.parametrize("ends", [[6, 5, 18, 19], [-1, 11, 18, 19], [6, 11, 18, 18], [6, 11, 18, 20], [19, 11, 18, 19]])
+def test_strings_follow_one_another_to_the_end(ends, path):
+    kompakt.save(MODELS["everything"], path)
+    overwrite(path, "feature_names.ends", np.array([6, 11, 18, 19], dtype="<i8"), 1)
+    kompakt.load(path)  # lengths of the names in UTF-8
+    overwrite(path, "feature_names.ends", np.array(ends, dtype="<i8"), 1)
+    with pytest.raises(ModelFileError, match="do not follow one another"):
+        kompakt.load(path)
+
+
 def test_many_short_strings_beside_a_long_one_do_not_explode(path):
     n = 20_000
     names = np.array(["x"] * n, dtype=object)
