@@ -343,6 +343,23 @@ def test_a_sample_of_sparse_rows_leaves_room_for_their_indices(caplog):
     found = [record.args[1] for record in caplog.records if "trains on a sample" in record.msg]
     assert len(found) == 1
     assert 1700 < found[0] < 2300
+    caplog.clear()
+    with caplog.at_level("INFO", logger="kompakt"):
+        transformer.set_params(memory_budget=10**8).fit(open_rows([(X, None)]))
+    assert not [record for record in caplog.records if "sample" in record.msg]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_sample_has_room_for_its_kernel_values(is_sparse, caplog):
+    """Twelve bytes for every entry, half as much again for sparse ones, and sixteen for every kernel value."""
+    X, y, _ = make(4, n=4000)
+    per_row = 12 * 4 * (1.5 if is_sparse else 1.0) + 16 * 5 + 64
+    machine = CompactSVC(5, refine=Refinement(2), memory_budget=int(2000 * per_row), random_state=0)
+    with caplog.at_level("INFO", logger="kompakt"):
+        machine.fit(open_rows([(sparse.csr_array(X) if is_sparse else X, y)]))
+    found = [record.args[0] for record in caplog.records if "search sees a sample" in record.msg]
+    assert len(found) == 1
+    assert 1850 < found[0] < 2150
 
 
 def test_streamed_class_numbers_are_one_target_with_the_weights_of_the_rows():

@@ -415,3 +415,40 @@ def test_a_followed_rounding_is_a_line_over_the_wider_window(loss):
     several = rounded.Followed(loss, np.array([0.1, 0.2]), np.array([1.0, 2.0])).take_outputs(np.array([1]))
     assert (several.width.tolist(), several.window.tolist()) == ([0.2], [2.0])
     assert followed.take_outputs(np.array([0])) is followed
+
+
+def test_the_first_start_is_the_least_squares_fit():
+    X, y = data(Absolute(), outputs=2)
+    for kind in INTERCEPTS.values():
+        problem = problem_of(X, y, Absolute(), 3.0, **kind)
+        expected = solve(replace(problem, loss=LeastSquares())).coordinates
+        np.testing.assert_allclose(rounded._least_squares(problem), expected, atol=1e-9)
+
+
+def test_iterations_are_those_of_all_stages(monkeypatch):
+    counts, minimise = [], rounded.newton.minimise
+
+    def counted(*arguments):
+        found = minimise(*arguments)
+        counts.append(found.n_iter)
+        return found
+
+    monkeypatch.setattr(rounded.newton, "minimise", counted)
+    X, y = data(Hinge())
+    solution = solve(problem_of(X, y, Hinge(), 5.0))
+    coarse = len(rounded._COARSE)
+    assert solution.n_iter == sum(counts[:coarse]) + sum(max(1, count) for count in counts[coarse:])
+
+
+class Elsewhere(ArrayRows):
+    """Rows whose passes run where arrays of this process cannot be written to."""
+
+    remote = True
+
+
+def test_rows_elsewhere_give_the_same_machine():
+    X, y = data(Hinge())
+    here = solve(problem_of(X, y, Hinge(), 5.0))
+    there = solve(Problem(Design(Elsewhere(X, y), RBF(0.5), X[:20].copy(), whiten=True), Hinge(), 5.0))
+    np.testing.assert_allclose(there.coordinates, here.coordinates, atol=1e-9)
+    assert there.info["exact"] == [True]

@@ -433,3 +433,13 @@ def test_curvatures_are_held_for_a_descent_while_they_are_few(monkeypatch):
     assert newton._room_for_curvature(features, 4, rough) is None
     assert newton._room_for_curvature(features, 3, exact) is None
     assert newton._room_for_curvature(problem_of(X, y), 3, rough) is None
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), LeastSquares()], ids=lambda loss: loss.name)
+def test_no_intercept_is_no_reason_for_jitter(loss):
+    Phi = np.random.default_rng(0).standard_normal((50, 4))
+    problem = Problem(FeatureDesign(Phi, np.sign(Phi[:, :1] + 0.3)), loss, 1.0, fit_intercept=False)
+    for outputs in (None, np.zeros((50, 1))):
+        solution = solve(problem, outputs=outputs)
+        assert solution.jitter == 0.0
+        assert solution.intercept[0] == 0.0
