@@ -226,6 +226,10 @@ def test_the_exact_walk_needs_no_good_start(loss, intercept):
         penalty = np.append(np.ones(6), float(intercept == "penalised"))
         near = rounded.NearRows(loss, 10.0 ** (seed - 1), features, y, s, linear, penalty, fit_intercept)
         somewhere = rng.standard_normal(7) * np.append(np.ones(6), float(fit_intercept))
+        begun = rounded._Walk(near, 10.0 * somewhere, 3.0)
+        others = np.setdiff1d(np.arange(40), begun.held)
+        np.testing.assert_array_equal(begun.piece[others], np.searchsorted(loss.kinks, begun.r[others]))
+        np.testing.assert_allclose(begun.r[begun.held], loss.kinks[begun.kink[begun.held]], atol=1e-12)
         values = []
         for theta, width in ((np.zeros(7), 1e-9), (somewhere, 1e-9), (somewhere, 1.0), (10.0 * somewhere, 3.0)):
             end = rounded.finish(near, theta, width)
@@ -321,6 +325,7 @@ def test_too_few_iterations_are_reported_per_output():
     solution = solve(problem, None, Settings(max_iter=1))
     assert not solution.converged
     assert np.max(solution.optimality) > 1e-6
+    assert solution.n_iter == len(rounded._COARSE) + 1  # one in every stage
     # the limit is for one output, not for all of them together
     assert solve(problem, None, Settings(max_iter=80)).converged
 

@@ -1,5 +1,7 @@
 """Least squares in closed form: equal to kernel ridge regression when all rows are basis vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -9,7 +11,7 @@ from kompakt.data import ArrayRows
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
-from kompakt.solve import Problem, solve
+from kompakt.solve import Problem, running, solve
 
 KERNEL = RBF(1.0)
 
@@ -151,3 +153,19 @@ def test_what_is_not_solved_is_not_called_so():
     solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e14))
     assert solution.optimality[0] > 1e-3
     assert not solution.converged
+
+
+@pytest.mark.parametrize("intercept", [{}, {"penalize_intercept": True}, {"fit_intercept": False}], ids=str)
+def test_running_sums_of_batches_give_the_weights_of_one_fit(intercept):
+    rng = np.random.default_rng(8)
+    Phi, Y = rng.standard_normal((90, 5)), rng.standard_normal((90, 2)) + 3.0
+    whole = Problem(FeatureDesign(Phi, Y), LeastSquares(), 2.0, **intercept)
+    parts = [replace(whole, design=FeatureDesign(Phi[part], Y[part])) for part in (slice(0, 40), slice(40, 90))]
+    sums = running.batch_sums(parts[0], None) + running.batch_sums(parts[1], rng.standard_normal((6, 2)))
+    found, expected = running.minimise_sums(whole, sums, 7), solve(whole)
+    assert_allclose(found.coordinates, expected.coordinates, atol=1e-12)
+    assert_allclose(found.objective, expected.objective, rtol=1e-12)
+    assert np.all(found.optimality <= 1e-13)
+    assert (found.n_iter, found.converged, found.jitter) == (7, True, 0.0)
+    if "fit_intercept" in intercept:
+        assert np.all(found.intercept == 0.0)

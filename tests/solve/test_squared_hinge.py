@@ -443,3 +443,25 @@ def test_no_intercept_is_no_reason_for_jitter(loss):
         solution = solve(problem, outputs=outputs)
         assert solution.jitter == 0.0
         assert solution.intercept[0] == 0.0
+
+
+def test_sums_of_the_outputs_that_still_move():
+    rng = np.random.default_rng(1)
+    Phi, y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
+    theta, keep = np.zeros((4, 2)), np.array([False, True])
+    problem = Problem(FeatureDesign(Phi, np.sign(y)), SquaredHinge(), 1.0)
+    sums = newton.run_pass(problem, theta, None, np.arange(2), None)
+    kept, moving = newton._keep(sums, np.array([4, 7]), keep)
+    assert moving.tolist() == [7]
+    assert_allclose(kept.hessian, sums.hessian[1:])
+    for name in ("losses", "gradient", "magnitude", "active"):
+        assert_allclose(getattr(kept, name)[..., 0], getattr(sums, name)[..., 1], err_msg=name)
+
+
+def test_jitter_of_a_small_problem_is_reported():
+    Phi = np.repeat(np.random.default_rng(0).standard_normal((50, 2)), 2, axis=1)
+    y = np.sign(Phi[:, :1] + 0.3 * np.random.default_rng(1).standard_normal((50, 1)))
+    problem = Problem(FeatureDesign(Phi, y), LeastSquares(), 1e18)
+    near = newton.minimise_near(problem, y.copy(), Settings())
+    assert near is not None
+    assert near.jitter > 0.0
