@@ -26,7 +26,7 @@ from kompakt import (
     Refinement,
     SpSVC,
 )
-from kompakt.train.data import LARGEST, class_factors, refuse_extremes
+from kompakt.train.data import LARGEST, ClassEncoder, class_factors, refuse_extremes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(160, 3))
@@ -187,3 +187,15 @@ def test_weights_of_classes_reach_to_their_bound():
     for wrong in (np.nextafter(LARGEST, np.inf), 0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="class weights must be positive"):
             class_factors({1: wrong}, classes, mass)
+
+
+def test_weights_of_classes_multiply_those_of_rows():
+    labels, weights = np.array([0, 1, 2, 1]), np.array([1.0, 2.0, 3.0, 4.0])
+    encode = ClassEncoder(np.arange(3), "one_vs_rest", np.array([1.0, 5.0, 2.0]))
+    targets, found = encode.targets(labels, weights)
+    np.testing.assert_array_equal(targets, [[1, -1, -1], [-1, 1, -1], [-1, -1, 1], [-1, 1, -1]])
+    np.testing.assert_array_equal(found, [1.0, 10.0, 6.0, 20.0])
+    np.testing.assert_array_equal(encode.targets(labels, None)[1], [1.0, 5.0, 2.0, 5.0])
+    pairs = ClassEncoder(np.arange(3), "one_vs_one", np.array([1.0, 5.0, 2.0]))
+    targets, found = pairs.targets(labels, weights)
+    np.testing.assert_array_equal(found, np.abs(targets) * np.array([[1.0], [10.0], [6.0], [20.0]]))

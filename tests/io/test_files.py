@@ -36,6 +36,7 @@ MODELS = {
     "int objects": make_model(classes=np.array([3, 1, 2], dtype=object)),
     "uint8": make_model(classes=np.array([0, 255], dtype=np.uint8)),
     "one class": make_model(classes=["only"]),
+    "one class in pairs": make_model(classes=["only"], coding="one_vs_one"),
     "no vectors": make_model("regressor", m=0),
     "nested": make_model(kernel=(1 + RBF(np.full(4, 0.3))) * (Laplacian(0.2) + Polynomial(0.5, 0.0, 2)) * 2.0),
 }

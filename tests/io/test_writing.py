@@ -172,6 +172,15 @@ def test_names_as_long_as_the_file_system_takes_are_written(tmp_path, length):
     assert listed(path) == [path.name]
 
 
+def test_long_names_that_differ_at_their_end_are_different_files(tmp_path):
+    one, other = (tmp_path / ("n" * 230 + end) for end in "ab")
+    with files.locked(one), files.locked(other):
+        assert len(os.listdir(tmp_path)) == 2
+        with pytest.raises(BlockingIOError):
+            files.locked(one)
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_longer_name_is_an_error_that_names_it(tmp_path):
     path = tmp_path / ("n" * 256)
     with pytest.raises(OSError, match="too long") as found:

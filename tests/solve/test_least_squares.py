@@ -151,6 +151,10 @@ def test_what_is_not_solved_is_not_called_so():
     Phi = rng.standard_normal((60, 3)) * np.array([1.0, 1e-9, 1e9])
     Y = rng.standard_normal((60, 1)) * 1e9
     solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e14))
+    residual = Phi @ solution.coordinates[:-1] + solution.intercept - Y
+    gradient = np.append(Phi.T @ residual, residual.sum()) * 1e14 + np.append(solution.coordinates[:-1], 0.0)
+    terms = np.linalg.norm(solution.coordinates[:-1]) + 1e14 * (np.abs(residual).sum() + 1e-6 * len(Y))
+    assert_allclose(solution.optimality[0], np.linalg.norm(gradient) / terms, rtol=1e-3)
     assert solution.optimality[0] > 1e-3
     assert not solution.converged
 

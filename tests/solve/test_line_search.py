@@ -48,3 +48,10 @@ def test_steps_at_the_ends():
     assert step_by_passes(lambda steps: (0.5 + steps, np.ones_like(steps))) == 0.0
     assert step_by_passes(lambda steps: (steps - 1e6, np.ones_like(steps))) == 256.0  # the longest step is tried
     assert exact_step(lambda step: (step - 1e6, 1.0)) == pytest.approx(1e6, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_the_unit_of_the_slope_does_not_matter(unit):
+    slopes, root = piecewise(1, 0.5)
+    assert exact_step(lambda step: tuple(unit * value[0] for value in slopes([step]))) == pytest.approx(root, rel=1e-11)
+    assert step_by_passes(lambda steps: tuple(unit * value for value in slopes(steps))) == pytest.approx(root, rel=1e-9)

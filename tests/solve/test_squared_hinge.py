@@ -465,3 +465,19 @@ def test_jitter_of_a_small_problem_is_reported():
     near = newton.minimise_near(problem, y.copy(), Settings())
     assert near is not None
     assert near.jitter > 0.0
+
+
+def test_outputs_with_weights_of_their_own_are_never_alike():
+    rng = np.random.default_rng(2)
+    Phi, y, weights = (
+        rng.standard_normal((40, 3)),
+        np.sign(rng.standard_normal((40, 3))),
+        rng.uniform(0.1, 2.0, (40, 3)),
+    )
+    outputs, theta = np.arange(3), np.zeros((4, 3))
+    for own in (weights, weights[:, 0]):
+        problem = Problem(FeatureDesign(Phi, y, own), SquaredHinge(), 1.0)
+        plain = newton.run_pass(problem, theta, None, outputs, None)
+        alike = newton.run_pass(problem, theta, None, outputs, None, alike=True)
+        assert_allclose(alike.hessian, plain.hessian, rtol=1e-12, atol=1e-12)
+        assert_allclose(alike.active, plain.active)
