@@ -434,6 +434,18 @@ def test_widths_that_have_a_name():
     np.testing.assert_array_equal(resolve_gamma([1.0, 2.0], X, None), [1.0, 2.0])
 
 
+def test_rows_of_weight_zero_are_left_out(data):
+    X, labels, _ = data
+    weights = np.where(np.arange(400) % 3 == 0, 0.0, np.where(np.arange(400) % 2, 0.5, 2.0))
+    kept = np.flatnonzero(weights)
+    whole = svc(refine=False).fit(X, labels, sample_weight=weights)
+    part = svc(refine=False).fit(X[kept], labels[kept], sample_weight=weights[kept])
+    np.testing.assert_array_equal(whole.basis_indices_, kept[part.basis_indices_])
+    np.testing.assert_array_equal(whole.dual_coef_, part.dual_coef_)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        svc().fit(X, None)
+
+
 def test_wrong_data_are_refused(data):
     X, labels, _ = data
     with pytest.raises(ValueError, match="greater than one"):

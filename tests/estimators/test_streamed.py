@@ -343,6 +343,8 @@ def test_a_sample_of_sparse_rows_leaves_room_for_their_indices(caplog):
     found = [record.args[1] for record in caplog.records if "trains on a sample" in record.msg]
     assert len(found) == 1
     assert 1700 < found[0] < 2300
+    np.testing.assert_array_equal(transformer.basis_vectors_, X.toarray()[transformer.basis_indices_])
+    assert not hasattr(transformer, "support_")
     caplog.clear()
     with caplog.at_level("INFO", logger="kompakt"):
         transformer.set_params(memory_budget=10**8).fit(open_rows([(X, None)]))

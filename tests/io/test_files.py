@@ -93,6 +93,8 @@ def test_fitted_estimator_is_saved_through_its_model(labels, path):
         [MinMaxScaler((-1, 2))],
         [MaxAbsScaler()],
         [SimpleImputer(strategy="median"), RobustScaler(), StandardScaler(with_std=False)],
+        [RobustScaler(with_centering=False), StandardScaler(with_mean=False)],
+        [RobustScaler(with_scaling=False), MinMaxScaler()],
         ["passthrough"],
     ],
     ids=str,

@@ -55,3 +55,10 @@ def test_the_unit_of_the_slope_does_not_matter(unit):
     slopes, root = piecewise(1, 0.5)
     assert exact_step(lambda step: tuple(unit * value[0] for value in slopes([step]))) == pytest.approx(root, rel=1e-11)
     assert step_by_passes(lambda steps: tuple(unit * value for value in slopes(steps))) == pytest.approx(root, rel=1e-9)
+
+
+def test_a_bracket_without_kink_needs_one_more_pass():
+    asked = []
+    found = step_by_passes(lambda steps: asked.append(steps) or (steps - 0.3, np.zeros_like(steps)))  # no derivatives
+    assert found == pytest.approx(0.3, rel=1e-12)
+    assert len(asked) == 2
