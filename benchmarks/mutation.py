@@ -244,7 +244,9 @@ class Server:
                 self.forked = True
                 try:
                     change()
-                except (SyntaxError, ValueError):  # the code has other free variables: not to be exchanged
+                except SyntaxError:  # a module that cannot be loaded is noticed by every test
+                    os._exit(1)
+                except ValueError:  # the code has other free variables: not to be exchanged
                     os._exit(9)
                 chosen = [self.items[test] for test in dict.fromkeys(tests) if test in self.items]  # each once
                 for item, following in zip(chosen, [*chosen[1:], None], strict=True):
@@ -336,7 +338,7 @@ def main() -> int:
         plan = json.loads(options.plan.read_text())
         chosen = [one for one in drawn if one not in latest]
         if options.again:
-            chosen = [one for one, row in latest.items() if row["outcome"] in ("survived", "not reached")]
+            chosen = [one for one, row in latest.items() if row["outcome"] not in ("killed", "too slow")]
         rows = _try(chosen, plan, options.more, options.again, options.results, 60 * options.minutes)
         latest |= {(row["file"], row["number"]): row for row in rows}
     done = list(latest.values())
@@ -373,7 +375,12 @@ def _try(
                 # tests of another folder that mutants are made of have nothing to say
                 others = tuple(f"tests/{folder}/" for folder in FOLDERS if folder != Path(file).parent.name)
                 new = [test for test in added if not test.startswith(others)]
-                tests = new if again and new else [*tests, *new]  # those of the plan have been tried
+                if again and added:  # tests of the plan have been tried
+                    tests = new
+                    if not new:
+                        continue
+                else:
+                    tests = [*tests, *new]
                 change = partial(apply, file, number, server.functions)
                 found = server.outcome(tests, change, seconds) if tests else "not reached"
                 row = {

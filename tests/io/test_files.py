@@ -349,6 +349,11 @@ CHANGES = {
     "fractional degree": (
         lambda h: h.update(kernel={"name": "poly", "gamma": 1, "coef0": 0, "degree": 2.5}), "degree"),
     "extra parameter": (lambda h: h.update(kernel={"name": "linear", "gamma": 1}), "exactly"),
+    "gamma as text": (lambda h: h.update(kernel={"name": "laplacian", "gamma": "0.5"}), "must be a number"),
+    "gamma as truth": (lambda h: h.update(kernel={"name": "laplacian", "gamma": True}), "must be a number"),
+    "widths named by a list": (lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": ["offset"]}}), "widths"),
+    "widths with more": (
+        lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": "offset", "code": 1}}), "widths"),
     "no such widths": (lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": "offset.x"}}), "widths"),
     "widths twice": (
         lambda h: h.update(kernel={"name": "sum", "parts": [{"name": "rbf", "gamma": {"array": "offset"}}] * 2}),

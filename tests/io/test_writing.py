@@ -223,13 +223,14 @@ def test_the_temporary_file_is_not_more_readable_than_the_final_one(path, mode, 
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_new_files_follow_the_mask(path):
-    before = os.umask(0o027)
+@pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0o000, 0o666), (0o077, 0o600)])
+def test_new_files_follow_the_mask(path, mask, mode):
+    before = os.umask(mask)
     try:
         kompakt.save(MODEL, path)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 KILLED = """

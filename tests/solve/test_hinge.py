@@ -11,7 +11,7 @@ import pytest
 from kompakt.data import ArrayRows, IterableSource, RowReader, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
-from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, Quantile
+from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, PiecewiseLinear, Quantile
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve import kinks as rounded
@@ -28,7 +28,24 @@ def data(loss, n=150, outputs=1, seed=0):
     return X, np.where(raw > 0, 1.0, -1.0) if loss.for_classes else raw
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+class Uneven(PiecewiseLinear):
+    """Kinks on one side of zero, as those of no loss of the package."""
+
+    name, for_regression = "uneven", True
+
+    def __repr__(self):
+        return "Uneven()"
+
+    @property
+    def kinks(self):
+        return np.array([0.5, 1.2])
+
+    @property
+    def slopes(self):
+        return np.array([-1.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Uneven()], ids=str)
 def test_a_rounded_loss_is_the_loss_away_from_kinks_and_the_integral_of_its_slope(loss):
     smooth = rounded.Rounded(loss, 0.3)
     y = np.where(np.arange(201) % 2, 1.0, -1.0)[:, None]
