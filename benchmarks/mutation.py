@@ -316,6 +316,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--sample", type=int, default=500)
     parser.add_argument("--survivors", action="store_true")
+    parser.add_argument("--folders", nargs="+", choices=FOLDERS, default=FOLDERS, help="of the package")
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument(
         "--more",
@@ -339,6 +340,7 @@ def main() -> int:
         chosen = [one for one in drawn if one not in latest]
         if options.again:
             chosen = [one for one, row in latest.items() if row["outcome"] not in ("killed", "too slow")]
+        chosen = [one for one in chosen if Path(one[0]).parent.name in options.folders]
         rows = _try(chosen, plan, options.more, options.again, options.results, 60 * options.minutes)
         latest |= {(row["file"], row["number"]): row for row in rows}
     done = list(latest.values())

@@ -247,6 +247,10 @@ def test_the_exact_walk_needs_no_good_start(loss, intercept):
         others = np.setdiff1d(np.arange(40), begun.held)
         np.testing.assert_array_equal(begun.piece[others], np.searchsorted(loss.kinks, begun.r[others]))
         np.testing.assert_allclose(begun.r[begun.held], loss.kinks[begun.kink[begun.held]], atol=1e-12)
+        assert begun.distance() <= 1e-12
+        top = others[np.argmax(begun.r[others])]
+        begun.piece[top] = 0  # where it does not belong: it is as far as the end of that piece
+        assert begun.distance() == pytest.approx(max(0.0, begun.r[top] - loss.kinks[0]), abs=1e-12)
         values = []
         for theta, width in ((np.zeros(7), 1e-9), (somewhere, 1e-9), (somewhere, 1.0), (10.0 * somewhere, 3.0)):
             end = rounded.finish(near, theta, width)

@@ -481,3 +481,17 @@ def test_outputs_with_weights_of_their_own_are_never_alike():
         alike = newton.run_pass(problem, theta, None, outputs, None, alike=True)
         assert_allclose(alike.hessian, plain.hessian, rtol=1e-12, atol=1e-12)
         assert_allclose(alike.active, plain.active)
+
+
+def test_a_linear_term_is_part_of_the_objective():
+    rng = np.random.default_rng(9)
+    Phi, y = rng.standard_normal((80, 5)), np.sign(rng.standard_normal((80, 1)))
+    linear = 0.5 * rng.standard_normal((6, 1))
+    solution = solve(Problem(FeatureDesign(Phi, y), SquaredHinge(), 2.0, linear=linear))
+    assert solution.converged
+    theta = solution.coordinates
+    slack = np.maximum(0.0, 1.0 - y * (Phi @ theta[:-1] + theta[-1]))
+    gradient = np.vstack([theta[:-1] - 2.0 * Phi.T @ (y * slack), -2.0 * np.sum(y * slack, axis=0)]) + linear
+    assert np.max(np.abs(gradient)) < 1e-5
+    objective = 0.5 * np.sum(theta[:-1] ** 2, axis=0) + np.sum(slack**2, axis=0) + np.sum(linear * theta, axis=0)
+    assert_allclose(solution.objective, objective, rtol=1e-10)
