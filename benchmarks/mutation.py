@@ -8,7 +8,8 @@ A mutant is one change of one place: a comparison, an arithmetic or boolean oper
 statement that is left out. A sample is drawn by a seed. pytest collects the tests once; every mutant is a fork of that
 process, in which the functions of the changed file get their new code, and the tests run that reach its line (`--plan`:
 file -> line -> tests, fastest first) under a limit of processor seconds. A mutant that hangs counts as noticed. Results
-are added to a file of JSON lines; those of code that has changed since are left out.
+are added to a file of JSON lines; those of code that has changed since are left out. A row of a survivor that nobody
+could notice says why in "equal", written by hand.
 
 The plan is made from a run of the tests under coverage.py with `dynamic_context = test_function`:
 
@@ -339,16 +340,22 @@ def main() -> int:
         plan = json.loads(options.plan.read_text())
         chosen = [one for one in drawn if one not in latest]
         if options.again:
-            chosen = [one for one, row in latest.items() if row["outcome"] not in ("killed", "too slow")]
+            tried = [one for one, row in latest.items() if row["outcome"] not in ("killed", "too slow")]
+            chosen = [one for one in tried if "equal" not in latest[one]]
         chosen = [one for one in chosen if Path(one[0]).parent.name in options.folders]
         rows = _try(chosen, plan, options.more, options.again, options.results, 60 * options.minutes)
         latest |= {(row["file"], row["number"]): row for row in rows}
     done = list(latest.values())
     for row in done:
         if row["outcome"] not in ("killed", "too slow"):
-            print(f"{row['file']}:{row['line']} {row['outcome']} ({row['tests']} tests): {row['what']}")
+            equal = f" [{row['equal']}]" if "equal" in row else ""
+            print(f"{row['file']}:{row['line']} {row['outcome']} ({row['tests']} tests): {row['what']}{equal}")
     noticed = sum(row["outcome"] in ("killed", "too slow") for row in done)
-    print(f"{noticed} of {len(done)} noticed: {noticed / max(1, len(done)):.1%}")
+    n_equal = sum("equal" in row and row["outcome"] not in ("killed", "too slow") for row in done)
+    print(
+        f"{noticed} of {len(done)} noticed: {noticed / max(1, len(done)):.1%}; without {n_equal} that change nothing "
+        f"that could be noticed: {noticed / max(1, len(done) - n_equal):.1%}"
+    )
     return 0
 
 

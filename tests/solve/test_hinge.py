@@ -266,6 +266,34 @@ def test_the_exact_walk_needs_no_good_start(loss, intercept):
         np.testing.assert_allclose(values, values[0], rtol=1e-10)
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_the_exact_walk_begins_on_the_rows_in_the_window(unit):
+    """As many as are independent, whatever the unit of the features."""
+    rng = np.random.default_rng(3)
+    features = unit * rng.standard_normal((10, 4)) @ np.diag([1.0, 1.0, 1.0, 0.0])
+    near = rounded.NearRows(
+        Absolute(), 1.0, features, 0.1 * rng.standard_normal(10), np.ones(10), np.zeros(5), np.ones(5), False
+    )
+    assert len(rounded._Walk(near, np.zeros(5), 2.0).held) == 3
+    assert len(rounded._Walk(near, np.zeros(5), 1e-9).held) == 0
+
+
+def test_a_free_intercept_moves_first_and_alone():
+    """No row is held at first; then the first on its way is, and the weights move with it."""
+    features, y = np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.5, 0.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    s = np.array([1.0, 3.0, 1.0, 1.0])
+    near = rounded.NearRows(Hinge(), 0.01, features, y, s, np.zeros(3), np.array([1.0, 1.0, 0.0]), True)
+    walk = rounded._Walk(near, np.zeros(3), 1e-9)
+    np.testing.assert_allclose(walk.direction(), [0.0, 0.0, 0.02], rtol=1e-12)  # four to the one side, two to the other
+    # where the pulls are even the intercept stays, and the weights go down the slope
+    even = replace(near, s=np.array([1.0, 1.0, 1.0, 1.0]))
+    walk = rounded._Walk(even, np.zeros(3), 1e-9)
+    np.testing.assert_allclose(walk.direction(), [0.01 * (1.0 + 2.0 + 1.0 - 0.5), 0.0, 0.0], rtol=1e-12)
+    end = rounded.finish(replace(even, C=10.0), np.zeros(3), 1e-9)
+    assert end.consistent
+    assert end.distance <= 1e-12
+
+
 def test_rows_of_zeros_lie_on_their_kink_and_hold_nothing():
     X = np.array([[0.0], [0.0], [1.0], [1.0]])
     y = np.array([[0.0], [0.0], [10.0], [9.0]])
