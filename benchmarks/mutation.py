@@ -1,14 +1,15 @@
 """Small changes of the source, one at a time: does a test notice?
 
     python -m benchmarks.mutation --plan TESTS.json --minutes 20    # goes on where the last run stopped
-    python -m benchmarks.mutation --plan TESTS.json --again tests/io/test_container.py   # survivors, on more tests
+    python -m benchmarks.mutation --plan TESTS.json --again --more tests/io/test_files.py   # survivors, on more tests
     python -m benchmarks.mutation --survivors
 
 A mutant is one change of one place: a comparison, an arithmetic or boolean operator, a number, what is returned, or a
 statement that is left out. A sample is drawn by a seed. pytest collects the tests once; every mutant is a fork of that
 process, in which the functions of the changed file get their new code, and the tests run that reach its line (`--plan`:
 file -> line -> tests, fastest first) under a limit of processor seconds. A mutant that hangs counts as noticed. Results
-are added to a file of JSON lines.
+are added to a file of JSON lines; those of code that has changed since are left out. A row of a survivor that nobody
+could notice says why in "equal", written by hand.
 
 The plan is made from a run of the tests under coverage.py with `dynamic_context = test_function`:
 
@@ -138,6 +139,10 @@ def _function(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
     return found
 
 
+def _mutants_of(file: str) -> list[tuple[int, str, int, Callable[[Any], None]]]:
+    return list(mutants(ast.parse((ROOT / file).read_text())))
+
+
 def sample(n: int) -> list[tuple[str, int]]:
     """Files and numbers of n mutants, drawn without repetition."""
     everything: list[tuple[str, int]] = []
@@ -145,9 +150,10 @@ def sample(n: int) -> list[tuple[str, int]]:
         for path in sorted((ROOT / "src" / "kompakt" / folder).glob("*.py")):
             count = sum(1 for _ in mutants(ast.parse(path.read_text())))
             everything += [(str(path.relative_to(ROOT)), number) for number in range(count)]
-    order = np.random.default_rng(SEED).permutation(len(everything))[:n]
-    print(f"{len(everything):,} mutants; a sample of {len(order)}")
-    return [everything[place] for place in order if everything[place][0] not in NOT_LOADED]
+    order = np.random.default_rng(SEED).permutation(len(everything))
+    drawn = [everything[place] for place in order if everything[place][0] not in NOT_LOADED][:n]
+    print(f"{len(everything):,} mutants; a sample of {len(drawn)}")
+    return drawn
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -222,7 +228,9 @@ class Server:
         if self.forked and report.failed:
             os._exit(1)
 
-    def outcome(self, tests: list[str], change: Callable[[], None], patience: float = 900.0) -> str:
+    def outcome(
+        self, tests: list[str], change: Callable[[], None], seconds: int = SECONDS, patience: float = 1800.0
+    ) -> str:
         """What became of a mutant: "killed", "survived", "too slow" (killed too), "not run"."""
         child = os.fork()
         if child == 0:
@@ -232,12 +240,14 @@ class Server:
                 silent = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silent, 1)
                 os.dup2(silent, 2)
-                resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
                 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
                 self.forked = True
                 try:
                     change()
-                except (SyntaxError, ValueError):  # the code has other free variables: not to be exchanged
+                except SyntaxError:  # a module that cannot be loaded is noticed by every test
+                    os._exit(1)
+                except ValueError:  # the code has other free variables: not to be exchanged
                     os._exit(9)
                 chosen = [self.items[test] for test in dict.fromkeys(tests) if test in self.items]  # each once
                 for item, following in zip(chosen, [*chosen[1:], None], strict=True):
@@ -307,51 +317,81 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--sample", type=int, default=500)
     parser.add_argument("--survivors", action="store_true")
-    parser.add_argument("--again", nargs="*", metavar="TESTS", help="try survivors again, on these files of tests too")
+    parser.add_argument("--folders", nargs="+", choices=FOLDERS, default=FOLDERS, help="of the package")
+    parser.add_argument("--again", action="store_true", help="try survivors again")
+    parser.add_argument(
+        "--more",
+        nargs="+",
+        default=[],
+        metavar="TESTS",
+        help="files of tests, or tests, that run after those of the plan; with --again, they alone",
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "mutation.jsonl")
     options = parser.parse_args()
     if options.make_plan:
         options.make_plan.write_text(json.dumps(make_plan(options.coverage, options.junit)))
         return 0
     done = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
+    drawn = sample(options.sample)
+    named = {file: [what for _, what, *_ in _mutants_of(file)] for file in {file for file, _ in drawn}}
     latest = {(row["file"], row["number"]): row for row in done}
+    latest = {one: latest[one] for one in drawn if one in latest and latest[one]["what"] == named[one[0]][one[1]]}
     if not options.survivors:
         plan = json.loads(options.plan.read_text())
-        chosen = [one for one in sample(options.sample) if one not in latest]
-        if options.again is not None:
-            chosen = [one for one, row in latest.items() if row["outcome"] in ("survived", "not reached")]
-        rows = _try(chosen, plan, options.again or [], options.results, 60 * options.minutes)
+        chosen = [one for one in drawn if one not in latest]
+        if options.again:
+            tried = [one for one, row in latest.items() if row["outcome"] not in ("killed", "too slow")]
+            chosen = [one for one in tried if "equal" not in latest[one]]
+        chosen = [one for one in chosen if Path(one[0]).parent.name in options.folders]
+        rows = _try(chosen, plan, options.more, options.again, options.results, 60 * options.minutes)
         latest |= {(row["file"], row["number"]): row for row in rows}
     done = list(latest.values())
     for row in done:
         if row["outcome"] not in ("killed", "too slow"):
-            print(f"{row['file']}:{row['line']} {row['outcome']} ({row['tests']} tests): {row['what']}")
+            equal = f" [{row['equal']}]" if "equal" in row else ""
+            print(f"{row['file']}:{row['line']} {row['outcome']} ({row['tests']} tests): {row['what']}{equal}")
     noticed = sum(row["outcome"] in ("killed", "too slow") for row in done)
-    print(f"{noticed} of {len(done)} noticed: {noticed / max(1, len(done)):.1%}")
+    n_equal = sum("equal" in row and row["outcome"] not in ("killed", "too slow") for row in done)
+    print(
+        f"{noticed} of {len(done)} noticed: {noticed / max(1, len(done)):.1%}; without {n_equal} that change nothing "
+        f"that could be noticed: {noticed / max(1, len(done) - n_equal):.1%}"
+    )
     return 0
 
 
 def _try(
-    chosen: list[tuple[str, int]], plan: dict[str, Any], more: list[str], results: Path, limit: float
+    chosen: list[tuple[str, int]], plan: dict[str, Any], more: list[str], again: bool, results: Path, limit: float
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def act(server: Server) -> None:
         sound = [test for lines in plan.values() for test in lines["any"][:1]]
-        if server.outcome(sound, lambda: None) != "survived":
-            raise RuntimeError("the tests do not pass on the unchanged tree.")
+        added = [
+            test
+            for test in server.items
+            if any(test == one or test.startswith((f"{one}::", f"{one}[")) for one in more)
+        ]
+        seconds = 4 * SECONDS if added else SECONDS
+        if server.outcome([*sound, *added], lambda: None, seconds) != "survived":
+            raise RuntimeError("the tests do not pass on the unchanged tree, or not within the limit of time.")
         until = time.monotonic() + limit
-        added = [test for test in server.items if test.split("::")[0] in more]
         with results.open("a") as log:
             for file, number in chosen:
                 if time.monotonic() > until:
                     break
-                line, what, *_ = list(mutants(ast.parse((ROOT / file).read_text())))[number]
+                line, what, *_ = _mutants_of(file)[number]
                 tests = plan.get(file, {}).get(str(line), []) or plan.get(file, {}).get("any", [])
-                tests = [*added, *tests]
-                found = (
-                    server.outcome(tests, partial(apply, file, number, server.functions)) if tests else "not reached"
-                )
+                # tests of another folder that mutants are made of have nothing to say
+                others = tuple(f"tests/{folder}/" for folder in FOLDERS if folder != Path(file).parent.name)
+                new = [test for test in added if not test.startswith(others)]
+                if again and added:  # tests of the plan have been tried
+                    tests = new
+                    if not new:
+                        continue
+                else:
+                    tests = [*tests, *new]
+                change = partial(apply, file, number, server.functions)
+                found = server.outcome(tests, change, seconds) if tests else "not reached"
                 row = {
                     "file": file,
                     "number": number,
@@ -368,7 +408,10 @@ def _try(
     results.parent.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     files = {test.split("::")[0] for lines in plan.values() for tests in lines.values() for test in tests}
-    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sorted({*files, *more})], plugins=[Server(act)])
+    pytest.main(
+        ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sorted({*files, *(one.split("::")[0] for one in more)})],
+        plugins=[Server(act)],
+    )
     return rows
 
 

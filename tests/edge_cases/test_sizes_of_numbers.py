@@ -26,6 +26,7 @@ from kompakt import (
     Refinement,
     SpSVC,
 )
+from kompakt.train.data import LARGEST, ClassEncoder, class_factors, refuse_extremes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(160, 3))
@@ -165,3 +166,36 @@ def test_streamed_targets_and_weights(tmp_path):
         rows = open_rows(tmp_path / "X.npy", target=target, **({} if weight is None else {"weight": weight}))
         with time_limit(20), pytest.raises(ValueError, match=message):
             CompactSVR(5, random_state=0).fit(rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_the_bounds_of_entries_are_those_of_their_type(dtype, is_sparse):
+    """Dense float32 rows are squared in float32, all others in float64."""
+    bound = 1e15 if dtype == np.float32 and not is_sparse else 1e150
+    for sound in (0.0, 1.0, bound, 1.0 / bound):
+        refuse_extremes(sound, np.dtype(dtype), is_sparse)
+    for extreme, word in ((2.0 * bound, "large"), (0.5 / bound, "small")):
+        with pytest.raises(ValueError, match=f"too {word} to be squared") as refused:
+            refuse_extremes(extreme, np.dtype(dtype), is_sparse)
+        assert ("pass float64" in str(refused.value)) == (bound == 1e15)
+
+
+def test_weights_of_classes_reach_to_their_bound():
+    classes, mass = np.array([0, 1]), np.array([3.0, 5.0])
+    np.testing.assert_array_equal(class_factors({1: LARGEST}, classes, mass), [1.0, LARGEST])
+    for wrong in (np.nextafter(LARGEST, np.inf), 0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="class weights must be positive"):
+            class_factors({1: wrong}, classes, mass)
+
+
+def test_weights_of_classes_multiply_those_of_rows():
+    labels, weights = np.array([0, 1, 2, 1]), np.array([1.0, 2.0, 3.0, 4.0])
+    encode = ClassEncoder(np.arange(3), "one_vs_rest", np.array([1.0, 5.0, 2.0]))
+    targets, found = encode.targets(labels, weights)
+    np.testing.assert_array_equal(targets, [[1, -1, -1], [-1, 1, -1], [-1, -1, 1], [-1, 1, -1]])
+    np.testing.assert_array_equal(found, [1.0, 10.0, 6.0, 20.0])
+    np.testing.assert_array_equal(encode.targets(labels, None)[1], [1.0, 5.0, 2.0, 5.0])
+    pairs = ClassEncoder(np.arange(3), "one_vs_one", np.array([1.0, 5.0, 2.0]))
+    targets, found = pairs.targets(labels, weights)
+    np.testing.assert_array_equal(found, np.abs(targets) * np.array([[1.0], [10.0], [6.0], [20.0]]))

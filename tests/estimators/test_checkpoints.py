@@ -149,6 +149,17 @@ def test_other_data_and_parameters_are_refused(data, tmp_path, monkeypatch):
     assert agree(resumed, fitted(machine, data))
 
 
+def test_the_vectors_of_a_warm_start_count(data, tmp_path, monkeypatch):
+    X, labels, _ = data
+    path = tmp_path / "fit.checkpoint"
+    machine = CompactSVC(n_basis=8, refine=False, warm_start=True, random_state=0)
+    assert killed_at(3, machine, data, path, monkeypatch)
+    warm = fitted(machine, data)
+    with pytest.raises(CheckpointError, match=r"warm start .*'array \(8, 4\)"):
+        warm.fit(X, labels, checkpoint=path)
+    assert agree(fitted(machine, data, checkpoint=path), fitted(machine, data))
+
+
 def test_given_vectors_and_orders_of_rows_count(data, tmp_path, monkeypatch):
     X, _, score = data
     path = tmp_path / "fit.checkpoint"

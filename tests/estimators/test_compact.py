@@ -19,6 +19,7 @@ from tests.estimators.machines import plain
 
 from kompakt import CompactSVC, CompactSVR
 from kompakt.kernels import RBF
+from kompakt.train.data import resolve_gamma
 
 pd = pytest.importorskip("pandas")
 
@@ -394,6 +395,10 @@ def test_a_small_memory_budget_recomputes_and_gives_the_same(data):
         ({"gamma": -1.0}, "gamma must be .* a positive number"),
         ({"gamma": "scales"}, "gamma must be"),
         ({"gamma": np.ones(3)}, "4 numbers"),
+        ({"gamma": np.ones((4, 4))}, "gamma must be .* a positive number or one per feature"),
+        ({"gamma": np.array([1.0, 1.0, -1.0, 1.0])}, "gamma must be .* a positive number or one per feature"),
+        ({"gamma": np.array([1.0, np.nan, 1.0, 1.0])}, "gamma must be .* a positive number or one per feature"),
+        ({"gamma": np.inf}, "gamma must be .* a positive number or one per feature"),
         ({"kernel": "rfb"}, "kernel must be one of"),
         ({"loss": "hing"}, "loss must be one of"),
         ({"coding": "ovr"}, "coding"),
@@ -406,6 +411,39 @@ def test_wrong_parameters_are_named_with_what_was_given(data, words, message):
     with pytest.raises(ValueError, match=message) as caught:
         svc(**words).fit(X, labels)
     assert str(value) in str(caught.value) or repr(value) in str(caught.value) or np.ndim(value)
+
+
+def test_a_kernel_without_derivatives_is_refused_before_the_work_begins(data):
+    class Selects:
+        def select(self, data, spec, n_basis, run):
+            raise AssertionError("the work has begun")
+
+    X, labels, _ = data
+    with pytest.raises(TypeError, match="needs derivatives"):
+        CompactSVC(n_basis=5, kernel=lambda A, B: A @ B.T, selection=Selects(), refine=True).fit(X, labels)
+
+
+def test_widths_that_have_a_name():
+    X = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 4.0]])
+    assert resolve_gamma("scale", X, None) == pytest.approx(1.0 / (2 * X.var()), rel=1e-12)
+    weights = np.array([1.0, 2.0, 1.0])
+    assert resolve_gamma("scale", X, weights) == pytest.approx(1.0 / (2 * np.repeat(X, [1, 2, 1], axis=0).var()))
+    assert resolve_gamma("scale", np.ones((3, 2)), None) == 1.0  # nothing to measure a width by
+    assert resolve_gamma("auto", X, None) == 0.5
+    assert resolve_gamma("scale", X, None, kernel="linear") == 1.0
+    np.testing.assert_array_equal(resolve_gamma([1.0, 2.0], X, None), [1.0, 2.0])
+
+
+def test_rows_of_weight_zero_are_left_out(data):
+    X, labels, _ = data
+    weights = np.where(np.arange(400) % 3 == 0, 0.0, np.where(np.arange(400) % 2, 0.5, 2.0))
+    kept = np.flatnonzero(weights)
+    whole = svc(refine=False).fit(X, labels, sample_weight=weights)
+    part = svc(refine=False).fit(X[kept], labels[kept], sample_weight=weights[kept])
+    np.testing.assert_array_equal(whole.basis_indices_, kept[part.basis_indices_])
+    np.testing.assert_array_equal(whole.dual_coef_, part.dual_coef_)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        svc().fit(X, None)
 
 
 def test_wrong_data_are_refused(data):

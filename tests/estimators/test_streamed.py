@@ -27,6 +27,7 @@ from kompakt import (
     SpSVC,
     open_rows,
 )
+from kompakt.run import Run
 from kompakt.train import data as samples
 
 N = 3007  # divides into no block
@@ -330,6 +331,54 @@ def test_greedy_projection_takes_a_sample(data):
     streamed = kompakt_clone(transformer).fit(open_rows(folder / "X.npy"))
     np.testing.assert_array_equal(transformer.fit(X).basis_indices_, streamed.basis_indices_)
     assert streamed.transform(X[:5]).shape == (5, 10)
+
+
+def test_a_sample_of_sparse_rows_leaves_room_for_their_indices(caplog):
+    """Two entries of a row and their indices take as much as three numbers: half of these rows fit, not all."""
+    X = sparse.csr_array((np.ones(8000), np.tile([0, 1], 4000), np.arange(0, 8001, 2)), shape=(4000, 5))
+    X.data[:] = np.random.default_rng(0).normal(size=8000)
+    transformer = GreedyProjection(3, random_state=0, memory_budget=2000 * 24 * 3)
+    with caplog.at_level("INFO", logger="kompakt"):
+        transformer.fit(open_rows([(X, None)]))
+    found = [record.args[1] for record in caplog.records if "trains on a sample" in record.msg]
+    assert len(found) == 1
+    assert 1700 < found[0] < 2300
+    np.testing.assert_array_equal(transformer.basis_vectors_, X.toarray()[transformer.basis_indices_])
+    assert not hasattr(transformer, "support_")
+    caplog.clear()
+    with caplog.at_level("INFO", logger="kompakt"):
+        transformer.set_params(memory_budget=10**8).fit(open_rows([(X, None)]))
+    assert not [record for record in caplog.records if "sample" in record.msg]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_sample_has_room_for_its_kernel_values(is_sparse, caplog):
+    """Twelve bytes for every entry, half as much again for sparse ones, and sixteen for every kernel value."""
+    X, y, _ = make(4, n=4000)
+    per_row = 12 * 4 * (1.5 if is_sparse else 1.0) + 16 * 5 + 64
+    machine = CompactSVC(5, refine=Refinement(2), memory_budget=int(2000 * per_row), random_state=0)
+    with caplog.at_level("INFO", logger="kompakt"):
+        machine.fit(open_rows([(sparse.csr_array(X) if is_sparse else X, y)]))
+    found = [record.args[0] for record in caplog.records if "search sees a sample" in record.msg]
+    assert len(found) == 1
+    assert 1850 < found[0] < 2150
+
+
+def test_streamed_class_numbers_are_one_target_with_the_weights_of_the_rows():
+    X, y, _ = make(2, n=50, classes=3)
+    weights = np.arange(1.0, 51.0)
+    machine = CompactSVC(5, class_weight={0: 7.0})
+    for given, columns in ((None, 0), (weights, 1)):
+        source = open_rows([(X, y)] if given is None else [(X, y, given)])
+        data, _ = samples.prepare_stream(machine, source, None, None, Run(), classifier=True)
+        rows = samples.labelled_rows(data)
+        assert (rows.n_outputs, rows.weight_columns) == (1, columns)
+        block = rows.everything()
+        np.testing.assert_array_equal(block.targets[:, 0], y)
+        if given is None:
+            assert block.weights is None
+        else:
+            np.testing.assert_array_equal(block.weights, weights)  # not times those of the classes
 
 
 def test_a_fitted_machine_holds_no_rows(data):

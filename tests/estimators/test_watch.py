@@ -118,6 +118,54 @@ def test_a_pipeline_hands_its_callbacks_on():
     assert log[-1]["accuracy"] == pytest.approx(machine.score(X, y))
 
 
+class Contexts:
+    """A context of scikit-learn that writes down what is asked of it."""
+
+    def __init__(self, task_name, log):
+        self.task_name, self.log = task_name, log
+
+    def subcontext(self, task_name, max_subtasks=0):
+        self.log.append(("sub", task_name, max_subtasks))
+        return Contexts(task_name, self.log)
+
+    def call_on_fit_task_begin(self, **facts):
+        self.log.append(("begin", self.task_name))
+
+    def call_on_fit_task_end(self, **facts):
+        self.log.append(("end", self.task_name))
+        return self.task_name == "outer-step" and self.log.count(("end", "outer-step")) == 2
+
+
+def test_an_outer_task_is_reported_step_by_step_and_tasks_inside_are_not():
+    log = []
+    listener = watch._CallbackListener(None, Contexts("fit", log), X, y)
+    listener.begin("trifle", 5, None, True)  # minor: not reported, nor are its steps
+    assert listener.advance(1.0) is False
+    listener.end(False)
+    assert log == []
+    listener.begin("outer", 3, None, False)
+    listener.begin("inner", 10, None, False)
+    assert listener.advance(1.0) is False
+    listener.end(False)
+    assert [listener.advance(1.0) for _ in range(3)] == [False, True, False]  # the callback stops at the second step
+    assert listener.advance(1.0) is False  # more steps than were announced
+    listener.end(False)
+    steps = [("sub", "outer-step", 0), ("begin", "outer-step"), ("end", "outer-step")]
+    assert log == [("sub", "outer", 3), ("begin", "outer"), *(3 * steps), ("end", "outer")]
+    del log[:]
+    listener.begin("next", None, None, False)  # depths are those of the first task again
+    listener.advance(1.0)
+    listener.end(False)
+    assert log[0] == ("sub", "next", None)
+    assert [event for event in log if event[0] == "end"] == [("end", "next-step")] * 2 + [("end", "next")]
+    del log[:]
+    listener.begin("failing", 2, None, False)
+    listener.end(True)
+    assert not [event for event in log if event[0] == "end"]  # a task that failed has no end
+    listener.begin("again", 2, None, False)
+    assert log[-3:] == [("begin", "again"), ("sub", "again-step", 0), ("begin", "again-step")]
+
+
 # -- Ctrl-C -----------------------------------------------------------------------------------------------
 
 

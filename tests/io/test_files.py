@@ -36,6 +36,7 @@ MODELS = {
     "int objects": make_model(classes=np.array([3, 1, 2], dtype=object)),
     "uint8": make_model(classes=np.array([0, 255], dtype=np.uint8)),
     "one class": make_model(classes=["only"]),
+    "one class in pairs": make_model(classes=["only"], coding="one_vs_one"),
     "no vectors": make_model("regressor", m=0),
     "nested": make_model(kernel=(1 + RBF(np.full(4, 0.3))) * (Laplacian(0.2) + Polynomial(0.5, 0.0, 2)) * 2.0),
 }
@@ -92,6 +93,8 @@ def test_fitted_estimator_is_saved_through_its_model(labels, path):
         [MinMaxScaler((-1, 2))],
         [MaxAbsScaler()],
         [SimpleImputer(strategy="median"), RobustScaler(), StandardScaler(with_std=False)],
+        [RobustScaler(with_centering=False), StandardScaler(with_mean=False)],
+        [RobustScaler(with_scaling=False), MinMaxScaler()],
         ["passthrough"],
     ],
     ids=str,
@@ -201,6 +204,25 @@ def test_what_the_schema_cannot_hold_is_refused_before_writing(change, error, me
     with pytest.raises(error, match=message):
         kompakt.save(dataclasses.replace(make_model(), **change), path)
     assert list(path.parent.iterdir()) == []
+
+
+def test_numbers_are_numbers(path):
+    with pytest.raises(TypeError, match="offset must hold numbers; got dtype"):
+        kompakt.save(dataclasses.replace(make_model(), offset=np.array(list("abcd"))), path)
+
+
+def test_meta_is_nested_sixteen_deep_and_no_deeper(path):
+    def nested(depth):
+        value = 1.5
+        for _ in range(depth):
+            value = [value]
+        return {"meta": {"facts": value}}
+
+    model = dataclasses.replace(make_model(), **nested(15))
+    kompakt.save(model, path)
+    assert kompakt.load(path).meta == model.meta
+    with pytest.raises(TypeError, match="nested more than 16 deep"):
+        kompakt.save(dataclasses.replace(make_model(), **nested(16)), path)
 
 
 # ---- atomic replacement
@@ -327,6 +349,11 @@ CHANGES = {
     "fractional degree": (
         lambda h: h.update(kernel={"name": "poly", "gamma": 1, "coef0": 0, "degree": 2.5}), "degree"),
     "extra parameter": (lambda h: h.update(kernel={"name": "linear", "gamma": 1}), "exactly"),
+    "gamma as text": (lambda h: h.update(kernel={"name": "laplacian", "gamma": "0.5"}), "must be a number"),
+    "gamma as truth": (lambda h: h.update(kernel={"name": "laplacian", "gamma": True}), "must be a number"),
+    "widths named by a list": (lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": ["offset"]}}), "widths"),
+    "widths with more": (
+        lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": "offset", "code": 1}}), "widths"),
     "no such widths": (lambda h: h.update(kernel={"name": "rbf", "gamma": {"array": "offset.x"}}), "widths"),
     "widths twice": (
         lambda h: h.update(kernel={"name": "sum", "parts": [{"name": "rbf", "gamma": {"array": "offset"}}] * 2}),
@@ -398,6 +425,35 @@ def test_a_smallest_level_that_no_rounding_gives_is_refused(path):
         rewrite(path, lambda header: None, version=2)
         with pytest.raises(ModelFileError, match=message):
             kompakt.load(path)
+
+
+def overwrite(path: Path, name: str, numbers: np.ndarray, version: int) -> None:
+    """Change the first numbers of an array, and make the checksum right again."""
+    raw = bytearray(path.read_bytes())
+    length = struct.unpack_from("<I", raw, 12)[0]
+    begin = container.padded(64 + length) + entry(json.loads(raw[64 : 64 + length]), name)["offset"]
+    raw[begin : begin + numbers.nbytes] = numbers.tobytes()
+    path.write_bytes(raw)
+    rewrite(path, lambda header: None, version)
+
+
+@pytest.mark.parametrize("name", ["basis.steps", "weights.steps", "input_map.steps"])
+@pytest.mark.parametrize("step", [0.0, -1.0, np.nan, np.inf])
+def test_steps_of_a_rounded_model_are_positive_numbers(name, step, path):
+    path.write_bytes((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
+    overwrite(path, name, np.array([step], dtype="<f4"), 2)
+    with pytest.raises(ModelFileError, match="must hold positive numbers of float32"):
+        kompakt.load(path)
+
+
+@pytest.mark.parametrize("ends", [[6, 5, 18, 19], [-1, 11, 18, 19], [6, 11, 18, 18], [6, 11, 18, 20], [19, 11, 18, 19]])
+def test_strings_follow_one_another_to_the_end(ends, path):
+    kompakt.save(MODELS["everything"], path)
+    overwrite(path, "feature_names.ends", np.array([6, 11, 18, 19], dtype="<i8"), 1)
+    kompakt.load(path)  # lengths of the names in UTF-8
+    overwrite(path, "feature_names.ends", np.array(ends, dtype="<i8"), 1)
+    with pytest.raises(ModelFileError, match="do not follow one another"):
+        kompakt.load(path)
 
 
 def test_many_short_strings_beside_a_long_one_do_not_explode(path):

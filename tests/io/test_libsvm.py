@@ -11,11 +11,13 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
-from tests.io.samples import libsvm_labels, libsvm_values, write_libsvm
+from tests.io.samples import libsvm_labels, libsvm_values, make_model, write_libsvm
 
 import kompakt
 from kompakt.io import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
-from kompakt.io.libsvm import format_libsvm
+from kompakt.io.fitted import model_of
+from kompakt.io.libsvm import format_libsvm, range_text
+from kompakt.kernels import RBF, Laplacian
 
 FOLDER = Path(__file__).parent / "libsvm"
 ANSWERS = json.loads((FOLDER / "answers.json").read_text())
@@ -196,6 +198,29 @@ def test_unsupported_kernels_have_their_own_class(tmp_path):
     (tmp_path / "model").write_text(WRONG["sigmoid"][0])
     with pytest.raises(UnsupportedModelError):
         read_libsvm(tmp_path / "model")
+
+
+def test_a_model_that_libsvm_cannot_express_is_refused(tmp_path):
+    with pytest.raises(UnsupportedModelError, match="LIBSVM has no laplacian kernel"):
+        kompakt.to_libsvm(make_model(kernel=Laplacian(0.5)), tmp_path / "model")
+    far = make_model(input_shift=np.full(4, 1e20), input_scale=np.ones(4))
+    with pytest.raises(UnsupportedModelError, match="so large beside its scale"):
+        range_text(far)
+    turned = make_model(input_shift=np.zeros(4), input_scale=np.array([1.0, 2.0, -1.0, 1.0]))
+    with pytest.raises(UnsupportedModelError, match="negative for feature 2"):
+        range_text(turned)
+    assert range_text(make_model(input_scale=np.array([1.0, 2.0, np.inf, 4.0]))).splitlines() == [
+        "x", "0 1", "1 0.0 1.0", "2 0.0 2.0", "3 0.0 0.0", "4 0.0 4.0",
+    ]  # fmt: skip
+
+
+def test_a_path_names_a_model_of_either_kind(tmp_path):
+    model = make_model("regressor", kernel=RBF(0.5))
+    X = np.random.default_rng(0).normal(size=(10, 4))
+    kompakt.save(model, tmp_path / "own")
+    kompakt.to_libsvm(model, tmp_path / "foreign")
+    for name in ("own", "foreign"):
+        np.testing.assert_allclose(model_of(tmp_path / name, svm=True).predict(X), model.predict(X), rtol=1e-9)
 
 
 def test_features_counted_from_zero_and_wider_data(tmp_path):

@@ -151,6 +151,15 @@ def test_files_of_a_killed_export_are_mended_by_the_next(path):
     assert path.read_bytes() == beside.read_bytes() == b"newer"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_only_a_regular_file_is_replaced(path, kind):
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(OSError, match=f"it is a {kind}, not a regular file"), files.replacing(path) as file:
+        file.write(b"text")
+    assert listed(path) == [path.name]
+    assert not path.is_file()
+
+
 @pytest.mark.parametrize("length", [237, 238, 255])
 def test_names_as_long_as_the_file_system_takes_are_written(tmp_path, length):
     path = tmp_path / ("ä" * 100 + "n" * (length - 200))
@@ -161,6 +170,15 @@ def test_names_as_long_as_the_file_system_takes_are_written(tmp_path, length):
     kompakt.CompactSVR(3, refine=False).fit(np.arange(20.0).reshape(10, 2), np.arange(10.0), checkpoint=f"{path}")
     kompakt.save(MODEL, path)
     assert listed(path) == [path.name]
+
+
+def test_long_names_that_differ_at_their_end_are_different_files(tmp_path):
+    one, other = (tmp_path / ("n" * 230 + end) for end in "ab")
+    with files.locked(one), files.locked(other):
+        assert len(os.listdir(tmp_path)) == 2
+        with pytest.raises(BlockingIOError):
+            files.locked(one)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_longer_name_is_an_error_that_names_it(tmp_path):
@@ -205,13 +223,14 @@ def test_the_temporary_file_is_not_more_readable_than_the_final_one(path, mode, 
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_new_files_follow_the_mask(path):
-    before = os.umask(0o027)
+@pytest.mark.parametrize(("mask", "mode"), [(0o027, 0o640), (0o000, 0o666), (0o077, 0o600)])
+def test_new_files_follow_the_mask(path, mask, mode):
+    before = os.umask(mask)
     try:
         kompakt.save(MODEL, path)
     finally:
         os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 KILLED = """

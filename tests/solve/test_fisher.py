@@ -91,6 +91,10 @@ def test_the_threshold_is_where_prior_times_density_agree(priors, variances):
     assert densities[0] == pytest.approx(densities[1], rel=1e-9)
     if priors == (0.5, 0.5):
         assert -1.0 < t < 2.0
+    for unit in (1e-14, 1e14):  # of the values
+        scaled = tuple(unit**2 * v for v in variances)
+        bias = fisher.distribution_bias((-unit, 2.0 * unit), scaled, priors, "gaussian")
+        assert -bias == pytest.approx(unit * t, rel=1e-9)
 
 
 def test_the_midpoint_with_priors_is_that_of_linear_discriminant_analysis():
@@ -121,8 +125,26 @@ def test_the_searched_bias_may_lie_beyond_every_value():
     values, one = np.array([0.0, 1.0]), np.ones(2)
     assert fisher.search_bias(values, np.array([True, True]), one) == 1.0
     assert fisher.search_bias(values, np.array([False, False]), one) == -2.0
+    # below every value stand two rows that no threshold parts, and errors of both count
+    tied = np.array([0.0, 0.0, 1.0])
+    assert fisher.search_bias(tied, np.array([False, True, True]), np.array([10.0, 1.0, 1.0])) == -0.5
     # two thresholds with one error each
     assert fisher.search_bias(np.arange(4.0), np.array([False, True, False, True]), np.ones(4)) in (-0.5, -2.5)
+
+
+def test_sides_that_a_threshold_parts_get_the_middle_between_them():
+    values, positive = np.array([4.0, 0.0, 1.0]), np.array([True, False, False])
+    assert fisher.search_bias(values, positive, np.ones(3)) == -2.5
+
+
+def test_a_solution_of_one_step_says_so():
+    X, labels = problem()
+    found = fisher.minimise(Design(ArrayRows(X), RBF(0.5), X[:9]), labels, CODES, reg=0.01)
+    assert found.n_iter == 1
+    assert found.converged
+    assert found.coordinates.shape == (10, 1)
+    np.testing.assert_array_equal(found.coordinates, np.concatenate([found.weights, found.intercept[None]]))
+    np.testing.assert_array_equal(found.optimality, [0.0])
 
 
 def test_equal_means_are_refused():

@@ -11,7 +11,7 @@ import pytest
 from kompakt.data import ArrayRows, IterableSource, RowReader, StreamedRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
-from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, Quantile
+from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, LeastSquares, PiecewiseLinear, Quantile
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve import kinks as rounded
@@ -28,7 +28,24 @@ def data(loss, n=150, outputs=1, seed=0):
     return X, np.where(raw > 0, 1.0, -1.0) if loss.for_classes else raw
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+class Uneven(PiecewiseLinear):
+    """Kinks on one side of zero, as those of no loss of the package."""
+
+    name, for_regression = "uneven", True
+
+    def __repr__(self):
+        return "Uneven()"
+
+    @property
+    def kinks(self):
+        return np.array([0.5, 1.2])
+
+    @property
+    def slopes(self):
+        return np.array([-1.0, 0.0, 2.0])
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Uneven()], ids=str)
 def test_a_rounded_loss_is_the_loss_away_from_kinks_and_the_integral_of_its_slope(loss):
     smooth = rounded.Rounded(loss, 0.3)
     y = np.where(np.arange(201) % 2, 1.0, -1.0)[:, None]
@@ -213,6 +230,110 @@ def test_a_hundred_random_problems():
         assert distance_from_optimum(problem, solution, at_kink=max(1e-9, rounding)) <= 1e-6, seed
 
 
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_the_exact_walk_needs_no_good_start(loss, intercept):
+    """From any point, and with any rows held at first, it ends where the multipliers prove the minimum."""
+    fit_intercept = intercept != "none"
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        features, s, linear = rng.standard_normal((40, 6)), rng.uniform(0.2, 2.0, 40), 0.3 * rng.standard_normal(7)
+        linear[-1] *= 0.1 if fit_intercept else 0.0
+        y = np.where(rng.random(40) < 0.5, 1.0, -1.0) if loss.for_classes else 2.0 * rng.standard_normal(40)
+        penalty = np.append(np.ones(6), float(intercept == "penalised"))
+        near = rounded.NearRows(loss, 10.0 ** (seed - 1), features, y, s, linear, penalty, fit_intercept)
+        somewhere = rng.standard_normal(7) * np.append(np.ones(6), float(fit_intercept))
+        begun = rounded._Walk(near, 10.0 * somewhere, 3.0)
+        others = np.setdiff1d(np.arange(40), begun.held)
+        np.testing.assert_array_equal(begun.piece[others], np.searchsorted(loss.kinks, begun.r[others]))
+        np.testing.assert_allclose(begun.r[begun.held], loss.kinks[begun.kink[begun.held]], atol=1e-12)
+        assert begun.distance() <= 1e-12
+        top = others[np.argmax(begun.r[others])]
+        begun.piece[top] = 0  # where it does not belong: it is as far as the end of that piece
+        assert begun.distance() == pytest.approx(max(0.0, begun.r[top] - loss.kinks[0]), abs=1e-12)
+        values = []
+        for theta, width in ((np.zeros(7), 1e-9), (somewhere, 1e-9), (somewhere, 1.0), (10.0 * somewhere, 3.0)):
+            end = rounded.finish(near, theta, width)
+            assert end.consistent
+            assert end.distance <= 1e-10
+            assert end.n_moves <= 60
+            assert np.linalg.norm(near.gradient(end.theta, end.slopes)) <= 1e-10 * near.C * s.sum()
+            r = loss.residual(y, near.predict(end.theta))
+            lowest, highest = (loss.slopes[np.searchsorted(loss.kinks, r + off)] for off in (-1e-9, 1e-9))
+            assert np.all((lowest - 1e-12 <= end.slopes) & (end.slopes <= highest + 1e-12))
+            loss_part = near.C * s @ loss.value_of_residual(r)
+            values.append(0.5 * penalty @ end.theta**2 + linear @ end.theta + loss_part)
+        np.testing.assert_allclose(values, values[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_the_exact_walk_begins_on_the_rows_in_the_window(unit):
+    """As many as are independent, whatever the unit of the features."""
+    rng = np.random.default_rng(3)
+    features = unit * rng.standard_normal((10, 4)) @ np.diag([1.0, 1.0, 1.0, 0.0])
+    near = rounded.NearRows(
+        Absolute(), 1.0, features, 0.1 * rng.standard_normal(10), np.ones(10), np.zeros(5), np.ones(5), False
+    )
+    assert len(rounded._Walk(near, np.zeros(5), 2.0).held) == 3
+    assert len(rounded._Walk(near, np.zeros(5), 1e-9).held) == 0
+
+
+def test_a_free_intercept_moves_first_and_alone():
+    """No row is held at first; then the first on its way is, and the weights move with it."""
+    features, y = np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.5, 0.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+    s = np.array([1.0, 3.0, 1.0, 1.0])
+    near = rounded.NearRows(Hinge(), 0.01, features, y, s, np.zeros(3), np.array([1.0, 1.0, 0.0]), True)
+    walk = rounded._Walk(near, np.zeros(3), 1e-9)
+    np.testing.assert_allclose(walk.direction(), [0.0, 0.0, 0.02], rtol=1e-12)  # four to the one side, two to the other
+    # where the pulls are even the intercept stays, and the weights go down the slope
+    even = replace(near, s=np.array([1.0, 1.0, 1.0, 1.0]))
+    walk = rounded._Walk(even, np.zeros(3), 1e-9)
+    np.testing.assert_allclose(walk.direction(), [0.01 * (1.0 + 2.0 + 1.0 - 0.5), 0.0, 0.0], rtol=1e-12)
+    end = rounded.finish(replace(even, C=10.0), np.zeros(3), 1e-9)
+    assert end.consistent
+    assert end.distance <= 1e-12
+
+
+def test_rows_of_zeros_lie_on_their_kink_and_hold_nothing():
+    X = np.array([[0.0], [0.0], [1.0], [1.0]])
+    y = np.array([[0.0], [0.0], [10.0], [9.0]])
+    design = Design(ArrayRows(X, y), Linear(), np.ones((1, 1)), whiten=True)
+    solution = solve(Problem(design, Absolute(), 0.1, fit_intercept=False))
+    assert solution.converged
+    assert solution.weights[0, 0] == pytest.approx(0.2, rel=1e-12)  # the pull of two rows
+    assert solution.info["exact"] == [True]
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalised"])
+@pytest.mark.parametrize("loss", [Hinge(), Quantile(0.2)], ids=repr)
+def test_rows_that_stay_on_one_line_can_be_a_linear_term(loss, intercept):
+    X, y = data(loss, n=120)
+    whole = problem_of(X, y, loss, 0.5, **INTERCEPTS[intercept])
+    expected = solve(whole)
+    r = loss.residual(y[:, 0], whole.design.matvec(expected.coordinates[:-1])[:, 0] + expected.intercept[0])
+    far = np.min(np.abs(r[:, None] - loss.kinks), axis=1) > 0.1
+    pulls = np.where(far, 0.5 * loss.orientation(y[:, 0]) * loss.slopes[np.searchsorted(loss.kinks, r)], 0.0)
+    linear = np.append(whole.design.rmatvec(pulls[:, None])[:, 0], pulls.sum())[:, None]
+    near = Design(ArrayRows(X[~far], y[~far]), RBF(0.5), X[:20].copy(), whiten=True)
+    found = solve(Problem(near, loss, 0.5, linear=linear, **INTERCEPTS[intercept]))
+    assert found.converged
+    np.testing.assert_allclose(found.coordinates, expected.coordinates, atol=1e-8)
+    of_far = 0.5 * loss.value_of_residual(r[far]).sum() - np.sum(linear * expected.coordinates)
+    assert found.objective[0] + of_far == pytest.approx(expected.objective[0], rel=1e-9)
+
+
+def test_rows_without_weight_are_never_near():
+    X, y = data(Hinge(), n=60)
+    weights = np.where(np.arange(60) % 3 == 0, 0.0, 1.0)
+    problem = problem_of(X, y, Hinge(), 5.0, weights)
+    for reach in (1e-6, 0.1, 10.0):
+        at = rounded._scan(problem, solve(problem).coordinates[:, 0], reach)
+        assert not np.any(at.near & (weights == 0.0))
+        assert at.near.sum() >= min(40, problem.design.n_basis + 1)
+        distance = np.min(np.abs(at.r[:, None] - Hinge().kinks), axis=1)
+        assert np.all(at.near[(distance <= reach) & (weights > 0.0)])
+
+
 # -- limits and starts ---------------------------------------------------------------------------------------
 
 
@@ -253,6 +374,7 @@ def test_too_few_iterations_are_reported_per_output():
     solution = solve(problem, None, Settings(max_iter=1))
     assert not solution.converged
     assert np.max(solution.optimality) > 1e-6
+    assert solution.n_iter == len(rounded._COARSE) + 1  # one in every stage
     # the limit is for one output, not for all of them together
     assert solve(problem, None, Settings(max_iter=80)).converged
 
@@ -325,3 +447,62 @@ def test_a_bad_beginning_is_repaired(monkeypatch, coarse, tol):
     found = solve(problem)
     assert found.converged
     assert found.objective[0] == pytest.approx(exact.objective[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_followed_rounding_is_a_line_over_the_wider_window(loss):
+    """Rows of the window before keep to one line through the kink, on which their multipliers shrink with them."""
+    width, window = 0.03, 0.3
+    followed, narrow = rounded.Followed(loss, width, window), rounded.Rounded(loss, width)
+    y = np.where(np.arange(401) % 2, 1.0, -1.0)[:, None]
+    f = np.linspace(-3.0, 3.0, 401)[:, None]
+    gaps = np.abs(loss.residual(y, f)[..., None] - loss.kinks)
+    far = np.min(gaps, axis=-1) > 0.5 * window
+    np.testing.assert_allclose(followed.gradient(y, f)[far], narrow.gradient(y, f)[far], rtol=1e-14)
+    assert np.all(followed.curvature(y, f)[far] == 0.0)
+    if len(loss.kinks) == 1:
+        r = loss.residual(y, f)[~far] - loss.kinks[0]
+        low, high = loss.slopes
+        expected = low + (high - low) * (r / width + 0.5)
+        np.testing.assert_allclose(followed.slope(loss.residual(y, f))[~far], expected, rtol=1e-12)
+        np.testing.assert_allclose(followed.curvature(y, f)[~far], (high - low) / width, rtol=1e-14)
+    several = rounded.Followed(loss, np.array([0.1, 0.2]), np.array([1.0, 2.0])).take_outputs(np.array([1]))
+    assert (several.width.tolist(), several.window.tolist()) == ([0.2], [2.0])
+    assert followed.take_outputs(np.array([0])) is followed
+
+
+def test_the_first_start_is_the_least_squares_fit():
+    X, y = data(Absolute(), outputs=2)
+    for kind in INTERCEPTS.values():
+        problem = problem_of(X, y, Absolute(), 3.0, **kind)
+        expected = solve(replace(problem, loss=LeastSquares())).coordinates
+        np.testing.assert_allclose(rounded._least_squares(problem), expected, atol=1e-9)
+
+
+def test_iterations_are_those_of_all_stages(monkeypatch):
+    counts, minimise = [], rounded.newton.minimise
+
+    def counted(*arguments):
+        found = minimise(*arguments)
+        counts.append(found.n_iter)
+        return found
+
+    monkeypatch.setattr(rounded.newton, "minimise", counted)
+    X, y = data(Hinge())
+    solution = solve(problem_of(X, y, Hinge(), 5.0))
+    coarse = len(rounded._COARSE)
+    assert solution.n_iter == sum(counts[:coarse]) + sum(max(1, count) for count in counts[coarse:])
+
+
+class Elsewhere(ArrayRows):
+    """Rows whose passes run where arrays of this process cannot be written to."""
+
+    remote = True
+
+
+def test_rows_elsewhere_give_the_same_machine():
+    X, y = data(Hinge())
+    here = solve(problem_of(X, y, Hinge(), 5.0))
+    there = solve(Problem(Design(Elsewhere(X, y), RBF(0.5), X[:20].copy(), whiten=True), Hinge(), 5.0))
+    np.testing.assert_allclose(there.coordinates, here.coordinates, atol=1e-9)
+    assert there.info["exact"] == [True]

@@ -1,15 +1,17 @@
 """Least squares in closed form: equal to kernel ridge regression when all rows are basis vectors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.kernel_ridge import KernelRidge
 
 from kompakt.data import ArrayRows
-from kompakt.design import Design
+from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares
-from kompakt.solve import Problem, solve
+from kompakt.solve import Problem, running, solve
 
 KERNEL = RBF(1.0)
 
@@ -121,3 +123,53 @@ def test_float32():
     single, double = solution_of(X.astype(np.float32), Y, 30, 10.0), solution_of(X, Y, 30, 10.0)
     assert single.converged
     assert_allclose(single.objective, double.objective, rtol=1e-4)
+
+
+def test_residuals_that_are_all_rounding_count_as_solved():
+    """Targets that float32 features reach exactly, times a thousand: what is left has no direction."""
+    rng = np.random.default_rng(5)
+    Phi = rng.standard_normal((300, 4)).astype(np.float32)
+    Y = 1e3 * Phi.astype(np.float64) @ rng.standard_normal((4, 1)) + 7.0
+    solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e6))
+    assert solution.converged
+    assert_allclose(Phi @ solution.coordinates[:-1] + solution.intercept, Y, atol=1.0)
+
+
+def test_a_second_step_repairs_what_the_first_lost():
+    """Features of very different size: one solution of the normal equations, which need jitter, is not enough."""
+    rng = np.random.default_rng(7)
+    Phi = rng.standard_normal((60, 3)) * np.array([1.0, 1e-6, 1e6])
+    solution = solve(Problem(FeatureDesign(Phi, 1e6 * rng.standard_normal((60, 1))), LeastSquares(), 1e3))
+    assert solution.jitter > 0.0
+    assert solution.converged
+    assert solution.optimality[0] <= 1e-6
+
+
+def test_what_is_not_solved_is_not_called_so():
+    """Beyond the digits of float64 the gradient stays as large as its terms."""
+    rng = np.random.default_rng(7)
+    Phi = rng.standard_normal((60, 3)) * np.array([1.0, 1e-9, 1e9])
+    Y = rng.standard_normal((60, 1)) * 1e9
+    solution = solve(Problem(FeatureDesign(Phi, Y), LeastSquares(), 1e14))
+    residual = Phi @ solution.coordinates[:-1] + solution.intercept - Y
+    gradient = np.append(Phi.T @ residual, residual.sum()) * 1e14 + np.append(solution.coordinates[:-1], 0.0)
+    terms = np.linalg.norm(solution.coordinates[:-1]) + 1e14 * (np.abs(residual).sum() + 1e-6 * len(Y))
+    assert_allclose(solution.optimality[0], np.linalg.norm(gradient) / terms, rtol=1e-3)
+    assert solution.optimality[0] > 1e-3
+    assert not solution.converged
+
+
+@pytest.mark.parametrize("intercept", [{}, {"penalize_intercept": True}, {"fit_intercept": False}], ids=str)
+def test_running_sums_of_batches_give_the_weights_of_one_fit(intercept):
+    rng = np.random.default_rng(8)
+    Phi, Y = rng.standard_normal((90, 5)), rng.standard_normal((90, 2)) + 3.0
+    whole = Problem(FeatureDesign(Phi, Y), LeastSquares(), 2.0, **intercept)
+    parts = [replace(whole, design=FeatureDesign(Phi[part], Y[part])) for part in (slice(0, 40), slice(40, 90))]
+    sums = running.batch_sums(parts[0], None) + running.batch_sums(parts[1], rng.standard_normal((6, 2)))
+    found, expected = running.minimise_sums(whole, sums, 7), solve(whole)
+    assert_allclose(found.coordinates, expected.coordinates, atol=1e-12)
+    assert_allclose(found.objective, expected.objective, rtol=1e-12)
+    assert np.all(found.optimality <= 1e-13)
+    assert (found.n_iter, found.converged, found.jitter) == (7, True, 0.0)
+    if "fit_intercept" in intercept:
+        assert np.all(found.intercept == 0.0)

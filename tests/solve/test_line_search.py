@@ -26,7 +26,10 @@ def test_both_searches_find_the_root(scale):
         slopes, root = piecewise(seed, scale)
         asked = []
 
-        def one(step, slopes=slopes):
+        single = []
+
+        def one(step, slopes=slopes, single=single):
+            single.append(step)
             values, derivatives = slopes([step])
             return values[0], derivatives[0]
 
@@ -37,6 +40,7 @@ def test_both_searches_find_the_root(scale):
         assert exact_step(one) == pytest.approx(root, rel=1e-11)
         assert step_by_passes(many) == pytest.approx(root, rel=1e-9)
         assert len(asked) <= 7  # each is a pass over all rows
+        assert len(single) <= 24  # Newton's method, and the powers of two before it
 
 
 def test_steps_at_the_ends():
@@ -44,3 +48,17 @@ def test_steps_at_the_ends():
     assert step_by_passes(lambda steps: (0.5 + steps, np.ones_like(steps))) == 0.0
     assert step_by_passes(lambda steps: (steps - 1e6, np.ones_like(steps))) == 256.0  # the longest step is tried
     assert exact_step(lambda step: (step - 1e6, 1.0)) == pytest.approx(1e6, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_the_unit_of_the_slope_does_not_matter(unit):
+    slopes, root = piecewise(1, 0.5)
+    assert exact_step(lambda step: tuple(unit * value[0] for value in slopes([step]))) == pytest.approx(root, rel=1e-11)
+    assert step_by_passes(lambda steps: tuple(unit * value for value in slopes(steps))) == pytest.approx(root, rel=1e-9)
+
+
+def test_a_bracket_without_kink_needs_one_more_pass():
+    asked = []
+    found = step_by_passes(lambda steps: asked.append(steps) or (steps - 0.3, np.zeros_like(steps)))  # no derivatives
+    assert found == pytest.approx(0.3, rel=1e-12)
+    assert len(asked) == 2

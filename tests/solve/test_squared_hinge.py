@@ -12,10 +12,11 @@ from sklearn.svm import SVC, LinearSVC
 from kompakt.data import ArrayRows
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
-from kompakt.losses import Huber, LeastSquares, SquaredHinge
+from kompakt.losses import Hinge, Huber, LeastSquares, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, newton, solve
+from kompakt.solve.kinks import Rounded
 from kompakt.solve.newton import exact_step
 
 KERNEL = RBF(0.5)
@@ -337,3 +338,160 @@ def test_starting_from_outputs_ends_at_the_same_minimum(loss, C, weighted, inter
     assert_allclose(found.objective, expected.objective, rtol=1e-9)
     assert_allclose(found.coordinates, expected.coordinates, atol=1e-6)
     assert found.converged
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("intercept", INTERCEPTS)
+@pytest.mark.parametrize("loss", [SquaredHinge(), Huber(0.3)], ids=lambda loss: loss.name)
+def test_a_small_problem_near_its_minimum_is_solved_by_full_steps(loss, intercept, dtype):
+    """Where no digits are left it ends as well, instead of leaving the problem to the long way."""
+    rng = np.random.default_rng(2)
+    Phi = rng.standard_normal((150, 8)).astype(dtype)
+    y = np.where(Phi[:, :2] + 0.5 * rng.standard_normal((150, 2)) > 0.8, 1.0, -1.0)
+    problem = Problem(FeatureDesign(Phi, y), loss, 10.0, intercept != "none", intercept == "penalised")
+    assert newton.is_small(problem)
+    whole = newton.minimise(problem, None, Settings(1e-12))
+    outputs = Phi @ whole.coordinates[:-1] + whole.intercept + 0.05 * rng.standard_normal((150, 2))
+    for tol in (1e-6, 0.0):
+        near = newton.minimise_near(problem, outputs, Settings(tol))
+        assert near is not None
+        assert near.n_iter <= 12
+        digits = 1e-9 if dtype == np.float64 else 1e-4
+        assert_allclose(near.objective, whole.objective, rtol=digits)
+        assert_allclose(near.coordinates, whole.coordinates, atol=100 * digits)
+        if intercept == "none":
+            assert np.all(near.intercept == 0.0)
+    assert newton.minimise_near(problem, 1000.0 * y, Settings(max_iter=1)) is None
+
+
+def test_weights_shrink_where_no_row_has_a_loss():
+    """Nothing is singular about it: no curvature but that of the penalty, and no jitter."""
+    Phi = np.random.default_rng(0).standard_normal((40, 3))
+    Phi[:, 0] = np.where(np.arange(40) % 2, 2.0, -2.0)
+    problem = Problem(FeatureDesign(Phi, np.sign(Phi[:, :1])), SquaredHinge(), 1.0)
+    start = np.array([[50.0], [0.0], [0.0], [0.0]])
+    solution = solve(problem, start)
+    assert solution.converged
+    assert solution.jitter == 0.0
+    assert_allclose(solution.coordinates, solve(problem).coordinates, atol=1e-8)
+
+
+@pytest.mark.parametrize("trials", [1, 7])
+def test_predictions_that_cannot_be_held_are_searched_by_passes(trials, monkeypatch):
+    """Full steps fail on a sharp bend; shorter ones are found whether predictions are held or not."""
+    X, y = data(300)
+    problem = replace(problem_of(X, y, C=3.0), loss=Rounded(Hinge(), 0.01))
+    held = newton.minimise(problem)
+    searched, by_passes = [], newton.step_by_passes
+    monkeypatch.setattr(newton, "_MOST_HELD", 0)
+    monkeypatch.setattr(newton, "_TRIALS", newton._TRIALS[:trials])
+    monkeypatch.setattr(newton, "step_by_passes", lambda slopes: searched.append(by_passes(slopes)) or searched[-1])
+    passed = newton.minimise(problem)
+    assert searched, "every full step was taken: the test has lost its point"
+    assert passed.converged
+    assert_allclose(passed.objective, held.objective, rtol=1e-9)
+    assert_allclose(passed.coordinates, held.coordinates, atol=1e-6)
+
+
+def test_slopes_along_a_step_are_the_derivatives_of_the_losses():
+    X, y = data(50)
+    Phi, weights = np.random.default_rng(3).standard_normal((50, 4)), np.random.default_rng(4).uniform(0.5, 2.0, 50)
+    theta, step = np.random.default_rng(5).standard_normal((2, 5, 1))
+    block = ArrayRows(X, y, weights).block(0, 50)
+    steps, output, loss = np.array([0.0, 0.3, 2.0]), np.array([0]), SquaredHinge()
+    first, second = newton._slopes_of_block(loss, theta, step, output, steps, Phi, block)
+
+    def value(t):
+        return weights @ loss.value(y, Phi @ (theta + t * step)[:-1] + (theta + t * step)[-1])[:, 0]
+
+    h = 1e-5
+    assert_allclose(first, [(value(t + h) - value(t - h)) / (2 * h) for t in steps], rtol=1e-6)
+    f, g = Phi @ theta[:-1] + theta[-1], Phi @ step[:-1] + step[-1]
+    held = [newton._slopes_along(loss, y, weights[:, None], f, g, t) for t in steps]
+    assert_allclose(np.array(held), np.column_stack([first, second]), rtol=1e-12)
+
+
+def test_the_gradient_is_measured_against_the_size_of_its_terms():
+    Phi, y = np.array([[1.0], [2.0]]), np.array([[1.0], [-1.0]])
+    theta = np.array([[3.0], [0.5]])
+    for kind, of_intercept in (("free", 0.0), ("penalised", 0.5), ("none", None)):
+        problem = Problem(FeatureDesign(Phi, y), SquaredHinge(), 2.0, **INTERCEPTS[kind])
+        sums = newton.run_pass(problem, theta, None, np.array([0]), None)
+        # margins 3.5 and -6.5: the second row alone has a loss, of slope 7.5
+        gradient = np.array([3.0 + 2.0 * 7.5 * 2.0, 2.0 * 7.5 + (of_intercept or 0.0)])
+        size = 3.0 + 2.0 * 7.5 + 1e-6 * 2.0 * 2.0
+        expected = abs(gradient[0]) if of_intercept is None else np.linalg.norm(gradient)
+        assert_allclose(newton.relative_gradient(problem, theta, sums), expected / size, rtol=1e-12)
+
+
+def test_curvatures_are_held_for_a_descent_while_they_are_few(monkeypatch):
+    X, y = data(100, outputs=3)
+    rough, exact = Settings(tol=1e-6), Settings()
+    features = Problem(FeatureDesign(X, y), SquaredHinge(), 1.0)
+    monkeypatch.setattr(newton, "_MOST_HELD", 300)
+    assert newton._room_for_curvature(features, 3, rough).shape == (3, 100)
+    assert newton._room_for_curvature(features, 4, rough) is None
+    assert newton._room_for_curvature(features, 3, exact) is None
+    assert newton._room_for_curvature(problem_of(X, y), 3, rough) is None
+
+
+@pytest.mark.parametrize("loss", [SquaredHinge(), LeastSquares()], ids=lambda loss: loss.name)
+def test_no_intercept_is_no_reason_for_jitter(loss):
+    Phi = np.random.default_rng(0).standard_normal((50, 4))
+    problem = Problem(FeatureDesign(Phi, np.sign(Phi[:, :1] + 0.3)), loss, 1.0, fit_intercept=False)
+    for outputs in (None, np.zeros((50, 1))):
+        solution = solve(problem, outputs=outputs)
+        assert solution.jitter == 0.0
+        assert solution.intercept[0] == 0.0
+
+
+def test_sums_of_the_outputs_that_still_move():
+    rng = np.random.default_rng(1)
+    Phi, y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
+    theta, keep = np.zeros((4, 2)), np.array([False, True])
+    problem = Problem(FeatureDesign(Phi, np.sign(y)), SquaredHinge(), 1.0)
+    sums = newton.run_pass(problem, theta, None, np.arange(2), None)
+    kept, moving = newton._keep(sums, np.array([4, 7]), keep)
+    assert moving.tolist() == [7]
+    assert_allclose(kept.hessian, sums.hessian[1:])
+    for name in ("losses", "gradient", "magnitude", "active"):
+        assert_allclose(getattr(kept, name)[..., 0], getattr(sums, name)[..., 1], err_msg=name)
+
+
+def test_jitter_of_a_small_problem_is_reported():
+    Phi = np.repeat(np.random.default_rng(0).standard_normal((50, 2)), 2, axis=1)
+    y = np.sign(Phi[:, :1] + 0.3 * np.random.default_rng(1).standard_normal((50, 1)))
+    problem = Problem(FeatureDesign(Phi, y), LeastSquares(), 1e18)
+    near = newton.minimise_near(problem, y.copy(), Settings())
+    assert near is not None
+    assert near.jitter > 0.0
+
+
+def test_outputs_with_weights_of_their_own_are_never_alike():
+    rng = np.random.default_rng(2)
+    Phi, y, weights = (
+        rng.standard_normal((40, 3)),
+        np.sign(rng.standard_normal((40, 3))),
+        rng.uniform(0.1, 2.0, (40, 3)),
+    )
+    outputs, theta = np.arange(3), np.zeros((4, 3))
+    for own in (weights, weights[:, 0]):
+        problem = Problem(FeatureDesign(Phi, y, own), SquaredHinge(), 1.0)
+        plain = newton.run_pass(problem, theta, None, outputs, None)
+        alike = newton.run_pass(problem, theta, None, outputs, None, alike=True)
+        assert_allclose(alike.hessian, plain.hessian, rtol=1e-12, atol=1e-12)
+        assert_allclose(alike.active, plain.active)
+
+
+def test_a_linear_term_is_part_of_the_objective():
+    rng = np.random.default_rng(9)
+    Phi, y = rng.standard_normal((80, 5)), np.sign(rng.standard_normal((80, 1)))
+    linear = 0.5 * rng.standard_normal((6, 1))
+    solution = solve(Problem(FeatureDesign(Phi, y), SquaredHinge(), 2.0, linear=linear))
+    assert solution.converged
+    theta = solution.coordinates
+    slack = np.maximum(0.0, 1.0 - y * (Phi @ theta[:-1] + theta[-1]))
+    gradient = np.vstack([theta[:-1] - 2.0 * Phi.T @ (y * slack), -2.0 * np.sum(y * slack, axis=0)]) + linear
+    assert np.max(np.abs(gradient)) < 1e-5
+    objective = 0.5 * np.sum(theta[:-1] ** 2, axis=0) + np.sum(slack**2, axis=0) + np.sum(linear * theta, axis=0)
+    assert_allclose(solution.objective, objective, rtol=1e-10)
