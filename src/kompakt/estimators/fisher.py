@@ -318,6 +318,7 @@ class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParam
     (20, True)
     """
 
+    n_basis: Any = parameter(default=200, kw_only=False)
     selection: Any = "gram"
 
     def _basis(self, data: Data, spec: Spec, weights: Array | None, run: Run) -> tuple[Basis, Array | None]:

@@ -196,8 +196,8 @@ OTHER_DEFAULTS = {
     "gamma": "`GreedyProjection` does not look at targets",
     "loss": "every method has that of its paper",
     "max_iter": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, which count smaller steps",
-    "n_basis": "`LocalSamplingSVC` and `CGLQSVC` train an exact SVM unless a number is given; the features of "
-    "`GreedyProjection` feed another estimator, which wants more of them",
+    "n_basis": "`LocalSamplingSVC` and `CGLQSVC` train an exact SVM unless a number is given; projections are chosen "
+    "without regard to what their coordinates are for, and want more vectors",
     "refine": "the flagship refines",
     "selection": "every method has that of its paper, but the fixed-size machines have what wins on most sets",
     "tol": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, whose violation is another measure",

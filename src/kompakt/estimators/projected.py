@@ -350,6 +350,7 @@ class ProjectedSVC(
     (True, True)
     """
 
+    n_basis: Any = parameter(default=200, kw_only=False)
     selection: Any = "projection"
     two_pass: bool = parameter(default=False, rule=SWITCH)
     solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
