@@ -446,6 +446,16 @@ def test_rows_of_weight_zero_are_left_out(data):
         svc().fit(X, None)
 
 
+def test_rows_of_weight_zero_are_left_out_of_a_precomputed_matrix(data):
+    X, labels, _ = data
+    y, K = labels == labels[0], RBF(0.5).gram(X)
+    weights = np.where(np.arange(400) % 3 == 0, 0.0, 1.0)
+    machine = CompactSVC(n_basis=8, kernel="precomputed", refine=False, random_state=0).fit(K, y, sample_weight=weights)
+    assert np.all(weights[machine.basis_indices_] > 0)
+    values = K[:, machine.basis_indices_] @ machine.dual_coef_.ravel() + machine.intercept_[0]
+    np.testing.assert_allclose(machine.decision_function(K), values, atol=1e-10)
+
+
 def test_wrong_data_are_refused(data):
     X, labels, _ = data
     with pytest.raises(ValueError, match="greater than one"):

@@ -495,3 +495,21 @@ def test_a_linear_term_is_part_of_the_objective():
     assert np.max(np.abs(gradient)) < 1e-5
     objective = 0.5 * np.sum(theta[:-1] ** 2, axis=0) + np.sum(slack**2, axis=0) + np.sum(linear * theta, axis=0)
     assert_allclose(solution.objective, objective, rtol=1e-10)
+
+
+def test_the_end_of_all_digits_is_an_end():
+    """Targets of a thousand and a cost of a million: the gradient cannot fall as far as is asked, the objective can."""
+    ended = 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        Phi = rng.standard_normal((300, 8)) + 3.0
+        y = 1e3 * np.sign(Phi[:, :1] - 3.0 + 0.5 * rng.standard_normal((300, 1)))
+        problem = Problem(FeatureDesign(Phi, y), Huber(0.3), 1e6)
+        whole = newton.minimise(problem, None, Settings(tol=0.0))
+        assert whole.converged
+        outputs = Phi @ whole.coordinates[:-1] + whole.intercept + 0.01 * rng.standard_normal((300, 1))
+        near = newton.minimise_near(problem, outputs, Settings(tol=0.0))
+        if near is not None:
+            assert_allclose(near.objective, whole.objective, rtol=1e-12)
+            ended += max(near.optimality[0], whole.optimality[0]) > 50 * np.finfo(float).eps
+    assert ended
