@@ -45,6 +45,11 @@ UNREGULARISED = 1e5
 N_ROWS, N_TEST = 20_000, 20_000
 SETS = ("adult", "ijcnn1", "shuttle", "m3v8", "m3vothers")
 
+CAUSES = {
+    "adult: ordering holds": "a tie: at 300 vectors the six curves lie within 0.3 points, and the standard error of "
+    "one on 9,865 test rows is 0.36; at 100 vectors the order holds",
+}
+
 #: set -> selection -> mean error at every size; the same of seconds
 Curves = dict[str, dict[str, np.ndarray]]
 
