@@ -283,7 +283,7 @@ def figure1_row(n: int, part: str, sizes: tuple[int, ...] = (10, 25, 50, 75, 90)
 
 
 def main() -> int:
-    run = Run("projection_tables", "Training-set approximation: Tables 1 and 2, Figure 1", quick_minutes=2, full_minutes=15)
+    run = Run("projection_tables", "Franc and Hlavac 2003, Tables 1 and 2, Figure 1", quick_minutes=2, full_minutes=15)
     warnings.simplefilter("ignore", ConvergenceWarning)  # of LIBSVM at the largest costs, see PlainSVM
     readings = {
         "RBF gamma=1": ("rbf", {"kernel": "rbf", "gamma": 1.0}),
