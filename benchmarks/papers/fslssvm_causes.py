@@ -130,7 +130,7 @@ def figure_2(name: str, sizes: list[int], quick: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    run = Run("fslssvm_causes", "Seed 002: what the missed figures need", quick_minutes=1, full_minutes=15)
+    run = Run("fslssvm_causes", "What the missed figures of De Brabanter et al. need", quick_minutes=1, full_minutes=15)
     load_data("pendigits")
     for name in ("pen",) if run.quick else ("pen", "lan"):
         m = SETS[name].m

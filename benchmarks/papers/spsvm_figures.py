@@ -45,6 +45,19 @@ UNREGULARISED = 1e5
 N_ROWS, N_TEST = 20_000, 20_000
 SETS = ("adult", "ijcnn1", "shuttle", "m3v8", "m3vothers")
 
+CAUSES = {
+    "adult: ordering holds": "a tie: at 300 vectors the six curves lie within 0.3 points, and the standard error of "
+    "one on 9,865 test rows is 0.36; at 100 vectors the order holds",
+    "adult: sp2, error added": "not seen up to 300 vectors: at 200 it is 0.34 points, within one standard error",
+    "adult: kmp, error added": "not seen up to 300 vectors: at 200 it is 0.34 points, within one standard error",
+    "m3v8: vectors": "300 vectors have 1.8 % with 10 candidates and rare retraining, 1.2 with 59 candidates and "
+    "retraining at every step (on all 11,982 rows)",
+    "adult: retraining always": "a tie: all schedules lie within 0.3 points, the standard error of one is 0.36",
+    "ijcnn1: vectors": "300 vectors have 5.6 % (4.2 with 100 candidates and retraining at every step): greedy choice "
+    "needs more than a quarter of the exact machine's 1,227 here",
+    "shuttle: vectors": "measured with 10 vectors (1.4 %) and 30 (0.17 %), and a tenth is 21",
+}
+
 #: set -> selection -> mean error at every size; the same of seconds
 Curves = dict[str, dict[str, np.ndarray]]
 
@@ -235,7 +248,7 @@ def matching_pursuit(run: Run, found: Curves, sizes: list[int]) -> None:
                 continue
             worse = free[at[1]] - curves[rule][at[1]]
             note = f"without regularisation {free[at[0]]:.2f}, {free[at[1]]:.2f}"
-            target = Target("> 0", lambda row: row["ours"] > 0) if name == "adult" else None
+            target = Target("> 0.1", lambda row: row["ours"] > 0.1) if name == "adult" else None
             values = {"ours": float(worse), "note": note}
             title = f"{name}: {rule}, error added by lambda = 1e-5 at 300 vectors"
             run.row(title, {}, partial(dict, values), target, table="Figures 3 and 4", derived=True)
