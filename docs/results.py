@@ -191,6 +191,24 @@ def local_others() -> str:
     return table('ratio (time, %) | default, `"margin"` | `"reweighted"`', rows)
 
 
+def local_cglq() -> str:
+    found, rows = stored("local_sampling_tables"), []
+    for row, values in found.items():
+        if row.endswith(", cglq, error ratio") and not row.startswith("covtype"):
+            known = re.search(r"([\d.]+) rounds; time [\d.]+ % \(paper ([\d.]+)\).*vectors (.+?), ", values["note"])
+            runs = re.search(r"(\d+) runs", values["note"])
+            assert known is not None
+            assert runs is not None
+            cells = [
+                f"{values['ours']:.3f} ({values['paper']:g})",
+                f"{values['share']:.1f} ({known[2]})",
+                known[1],
+                known[3],
+            ]
+            rows.append([row.removesuffix(", cglq, error ratio"), runs[1], *cells])
+    return table("here (paper) | runs | error ratio | time, % of full | rounds | support vectors, first -> last", rows)
+
+
 def projection_table1() -> str:
     rows = []
     for name, values in stored("projection_tables").items():
@@ -446,6 +464,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "fixed_size accuracies": ("fixed_size.md", fixed_size_accuracies),
     "fixed_size cv": ("fixed_size.md", fixed_size_cv),
     "local ratios": ("local_sampling.md", local_ratios),
+    "local cglq": ("local_sampling.md", local_cglq),
     "local others": ("local_sampling.md", local_others),
     "projection 1": ("projection.md", projection_table1),
     "projection 2": ("projection.md", projection_table2),
