@@ -2,17 +2,19 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from benchmarks.attack.mutators import mutate_model_file
+from benchmarks.attack.mutators import mutate_model_file, seal
 
 from kompakt import checkpoint
 from kompakt.basis.refine import Replay
 from kompakt.checkpoint import CheckpointError, checkpointing
 from kompakt.io import ModelFileError, load
+from kompakt.io.container import padded
 from kompakt.kernels import RBF, Laplacian
 from kompakt.run import Run
 from kompakt.solve import Solution
@@ -251,6 +253,22 @@ def test_a_changed_journal_is_refused_even_with_a_right_checksum(path):
         except CheckpointError:
             refused += 1
     assert refused > 150
+
+
+def test_bytes_read_as_another_type_are_refused(path):
+    def program(once):
+        return once("a", lambda: np.arange(4.0)).sum() + once("b", lambda: 1.0)
+
+    run(path, program, 1)
+    whole = path.read_bytes()
+    length = struct.unpack_from("<I", whole, 12)[0]
+    text, numbers = whole[64 : 64 + length], whole[padded(64 + length) :]
+    changed = text.replace(b'"dtype":"<f8"', b'"dtype":"<i8"')
+    assert seal(text, numbers, version=whole[8]) == whole
+    assert changed != text
+    path.write_bytes(seal(changed, numbers, version=whole[8]))
+    with pytest.raises(CheckpointError, match="not those that were written"):
+        run(path, program)
 
 
 def test_one_fit_at_a_time_uses_a_checkpoint(path):

@@ -407,7 +407,8 @@ def _seal(identity: dict[str, Any], table: Any, arrays: dict[str, np.ndarray]) -
     """A digest of the journal that needs the data to be made."""
     made = hmac.new(json.dumps(identity, sort_keys=True).encode(), json.dumps(table).encode(), hashlib.sha256)
     for name in sorted(arrays):
-        made.update(f"{name} {len(arrays[name])}:".encode())
+        # the type as it was read: the same bytes as numbers of another type are other numbers
+        made.update(f"{arrays[name].dtype.newbyteorder('<').str} {len(arrays[name])}:".encode())
         made.update(arrays[name].data)
     return made.hexdigest()
 
