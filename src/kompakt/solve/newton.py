@@ -176,13 +176,13 @@ class Sums:
 def minimise(
     problem: Problem, start: Array | None = None, settings: Settings | None = None, outputs: Array | None = None
 ) -> Solution:
-    """Minimise a piecewise quadratic loss; see `kompakt.solve.solve` for the usual door."""
+    """Minimise a piecewise quadratic loss other than least squares; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
     theta = start_coordinates(problem, start)
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
-    keep_hessians = (L >= _MANY_OUTPUTS or outputs is not None) and not _shared_curvature(problem)
+    keep_hessians = L >= _MANY_OUTPUTS or outputs is not None
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
@@ -433,13 +433,12 @@ def _keep(sums: Sums, moving: Array, keep: Array) -> tuple[Sums, Array]:
     """The part of `sums` that belongs to the outputs still moving."""
     if keep.all():
         return sums, moving
-    hessian = sums.hessian if len(sums.hessian) == 1 and len(moving) > 1 else sums.hessian[keep]
     kept = replace(
         sums,
         losses=sums.losses[:, keep],
         gradient=sums.gradient[:, keep],
         magnitude=sums.magnitude[keep],
-        hessian=hessian,
+        hessian=sums.hessian[keep],
         active=sums.active[keep],
     )
     return kept, moving[keep]
@@ -537,8 +536,8 @@ def run_pass(
         active = active + known.active
     gradient, magnitude = problem.C * gradient, problem.C * magnitude
     if problem.linear is not None:
-        gradient = gradient + problem.linear[:, outputs]
-        magnitude = magnitude + np.abs(problem.linear[-1, outputs])
+        gradient = gradient + problem.linear
+        magnitude = magnitude + np.abs(problem.linear[-1])
     return Sums(
         losses=problem.C * losses,
         gradient=gradient,
@@ -706,7 +705,7 @@ def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values
         loss = problem.loss.take_outputs(output)
         constant = float(np.sum(problem.penalty * theta[:, column] * step[:, column]))
         if problem.linear is not None:
-            constant += float(np.sum(problem.linear[:, output[0]] * step[:, column]))
+            constant += float(np.sum(problem.linear[:, 0] * step[:, column]))
         line = _Line(constant, float(np.sum(problem.penalty * step[:, column] ** 2)), problem.C)
         if held is not None:
             rows = problem.design.rows

@@ -1,4 +1,4 @@
-"""One output of a problem with several, sharing its rows and values."""
+"""What is minimised, when a solver stops, and what it returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem:
     C: float
     fit_intercept: bool = True
     penalize_intercept: bool = False
-    #: a linear term linear' (w, b) per output, (m + 1, L): rows that stay on one linear piece of their loss
+    #: of a problem with one output, a linear term linear' (w, b), (m + 1, 1): rows that stay on one linear piece
     linear: Array | None = None
 
     @classmethod
@@ -101,4 +101,4 @@ def only(problem: Problem, output: int) -> Problem:
     """The problem of one output; its design shares the values."""
     design: Design = copy.copy(problem.design)
     design.rows = problem.design.rows.one_output(output)
-    return replace(problem, design=design, linear=None if problem.linear is None else problem.linear[:, [output]])
+    return replace(problem, design=design)
