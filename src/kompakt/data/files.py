@@ -176,32 +176,27 @@ def _checked(array: NpyArray, fortran: bool, end: int, name: str) -> NpyArray:
 
 def npz_arrays(path: str) -> dict[str, NpyArray]:
     """The arrays of an uncompressed .npz file, by their place in it."""
-    with open(path, "rb") as file:
-        try:
-            return _arrays_in(file, path)
-        except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
-            raise ValueError(f"{path} is a damaged .npz file: {error}. Write it again.") from error
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # that of a place before the file's beginning
-                raise
-            raise ValueError(f"{path} is a damaged .npz file: its directory points outside. Write it again.") from error
-
-
-def _arrays_in(file: BinaryIO, path: str) -> dict[str, NpyArray]:
     arrays = {}
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(
-                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
-                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
-                )
-            # the local header repeats name and extra field, with lengths of its own
-            file.seek(info.header_offset + 26)
-            start = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum(dtype=np.int64))
-            file.seek(start)
-            end = min(start + info.file_size, os.path.getsize(path))
-            arrays[info.filename.removesuffix(".npy")] = _array_in(file, path, end, f"{info.filename} of {path}")
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            for info in archive.infolist():
+                if info.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(
+                        f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, "
+                        "X=X, y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
+                    )
+                # the local header repeats name and extra field, with lengths of its own
+                file.seek(info.header_offset + 26)
+                start = info.header_offset + 30 + sum(struct.unpack("<2H", file.read(4)))
+                file.seek(start)
+                end = min(start + info.file_size, os.path.getsize(path))
+                arrays[info.filename.removesuffix(".npy")] = _array_in(file, path, end, f"{info.filename} of {path}")
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
+        raise ValueError(f"{path} is a damaged .npz file: {error}. Write it again.") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # that of a place before the file's beginning
+            raise
+        raise ValueError(f"{path} is a damaged .npz file: its directory points outside. Write it again.") from error
     return arrays
 
 
