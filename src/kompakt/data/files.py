@@ -765,7 +765,8 @@ class _TableSource(_FileChunks):
 
     _columns: TableColumns
 
-    def _set_columns(self) -> None:
+    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
+        super()._set_chunks(found)
         self.n_features, self.n_targets = len(self._columns.features), len(self._columns.targets)
         self.has_weight, self.feature_names = bool(self._columns.weights), tuple(self._columns.features)
 
@@ -831,7 +832,6 @@ class ParquetSource(_TableSource):
                     )
                 groups.append((Part(path, group, group + 1), n_rows))
         self._set_chunks(groups)
-        self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
         if int(np.diff(self.starts).max()) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
@@ -900,7 +900,6 @@ class CsvSource(_TableSource):
                 kinds |= {str(kind) for kind in table.schema.types} if self._columns.targets else set()
                 found.append((part, table.num_rows))
         self._set_chunks(found)
-        self._set_columns()
         self.feature_names = self.feature_names if header else None
         if kinds <= {"int64", "double", "null"} or not self._columns.single:
             kind = "int64" if kinds == {"int64"} and self._columns.single else "float64"

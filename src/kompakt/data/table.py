@@ -42,7 +42,7 @@ _TARGET_NAMES = (
     ("outcome", "response", "diagnosis", "species", "classes", "survived"),
 )
 OTHER = "other"
-_TOLD = ", and an indicator column"
+_WITH_INDICATOR = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
 _DAY = 86_400.0
@@ -207,7 +207,7 @@ class Number:
 
     def describe(self) -> str:
         comma = ", decimal comma" if self.decimal == "," else ""
-        return f"number{comma}; gaps become {self.fill:.6g}" + _TOLD * self.indicator
+        return f"number{comma}; gaps become {self.fill:.6g}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Category:
     def describe(self) -> str:
         shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
         rest = " and other" if self.other else ""
-        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _TOLD * self.indicator
+        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Date:
     def describe(self) -> str:
         first, fill = (datetime.fromtimestamp(one, UTC).date().isoformat() for one in (self.first, self.fill))
         parts = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
-        return f"date: {parts}; gaps become {fill}" + _TOLD * self.indicator
+        return f"date: {parts}; gaps become {fill}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
