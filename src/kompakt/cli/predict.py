@@ -15,11 +15,12 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_table, target_file
+from kompakt.cli.tables import PART_ROWS, Table, check_output, is_model, is_stream, open_table, target_file
 from kompakt.data.streamed import Raw
 from kompakt.data.table import missing_targets
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
+from kompakt.io.libsvm import format_range
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
@@ -48,16 +49,16 @@ def predict(options: Namespace, console: Console) -> None:
         out = None  # the measures alone were asked for
     check_output(out, options.data, options.model, target_file(options), stream=True)
     table = open_table(options, console, options.data, model=model)
-    if (options.id or options.keep_columns) and table.kind.format not in ("csv", "parquet"):
-        raise UsageError(f"--id and --keep-columns are for tables; {options.data} is {table.kind.format}.")
-    kept = list(table.kind.names) if options.keep_columns else []
-    if options.id and options.id not in table.kind.names:
-        known = ", ".join(map(repr, table.kind.names[:20]))
+    if (options.id or options.keep_columns) and table.file.format not in ("csv", "parquet"):
+        raise UsageError(f"--id and --keep-columns are for tables; {options.data} is {table.file.format}.")
+    kept = list(table.file.names) if options.keep_columns else []
+    if options.id and options.id not in table.file.names:
+        known = ", ".join(map(repr, table.file.names[:20]))
         raise DataError(f"{options.data} has no column {options.id!r} for --id; it has {known}.")
     if options.id:
         kept = [options.id, *(name for name in kept if name != options.id)]
-    beside = (kept, ([columns[name] for name in kept] for columns in table.cells())) if kept else None
-    style = options.to or ("libsvm" if table.kind.format == "svmlight" else "csv")
+    beside = (kept, ([columns[name] for name in kept] for columns in table.file.blocks(PART_ROWS))) if kept else None
+    style = options.to or ("libsvm" if table.file.format == "svmlight" else "csv")
     with showing("predict") as bar:
         parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
         probability = bool(options.probability)
@@ -286,8 +287,8 @@ def scale(options: Namespace, console: Console) -> None:
     check_output(options.out, options.data, options.save, options.restore, stream=True)
     check_output(options.save, options.data)
     table = open_table(options, console, options.data, numbers=True)
-    if table.kind.format not in ("svmlight", "csv"):
-        raise DataError(f"{options.data} is {table.kind.format}; scale writes text, and reads svmlight or CSV.")
+    if table.file.format not in ("svmlight", "csv"):
+        raise DataError(f"{options.data} is {table.file.format}; scale writes text, and reads svmlight or CSV.")
     with showing("scale") as bar:
         run = Run(listener=bar)
         if options.restore:
@@ -298,9 +299,7 @@ def scale(options: Namespace, console: Console) -> None:
         else:
             ranges = _ranges(table, options.lower, options.upper, run)
         if options.save:
-            extents = zip((ranges.index + 1).tolist(), ranges.minimum.tolist(), ranges.maximum.tolist(), strict=True)
-            lines = ["x", f"{ranges.lower!r} {ranges.upper!r}", *(f"{n} {low!r} {high!r}" for n, low, high in extents)]
-            write_atomically(options.save, ["".join(f"{line}\n" for line in lines).encode("ascii")])
+            write_atomically(options.save, [format_range(ranges).encode("ascii")])
         with text_output(options.out) as out:
             assert out is not None
             _write_scaled(out, table, ranges, run)
@@ -323,15 +322,15 @@ def _ranges(table: Table, lower: float, upper: float, run: Run) -> RangeFile:
 
 
 def _write_scaled(out: TextIO, table: Table, ranges: RangeFile, run: Run) -> None:
-    delimiter = "," if table.kind.text is None else table.kind.text.delimiter
+    delimiter = "," if table.file.text is None else table.file.text.delimiter
     rows = csv.writer(out, delimiter=delimiter, lineterminator="\n")
-    if table.kind.header and table.names:
+    if table.file.header and table.names:
         rows.writerow([*table.names, table.target])
     for raw in table.parts(run, impute=True):
         assert raw.y is not None
         X = ranges.apply(raw.X.toarray() if sparse.issparse(raw.X) else raw.X)
         for cells, label in zip(X.tolist(), raw.y.tolist(), strict=True):
-            if table.kind.format == "csv":
+            if table.file.format == "csv":
                 rows.writerow(["" if value != value else f"{value:g}" for value in cells] + [label])
                 continue
             pairs = (f"{number}:{value:g}" for number, value in enumerate(cells, table.first_feature) if value)

@@ -22,7 +22,7 @@ from scipy import sparse
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
 from kompakt.data.opening import open_rows
-from kompakt.data.streamed import Raw, Source
+from kompakt.data.streamed import Raw, Source, join
 from kompakt.data.table import (
     Number,
     TableError,
@@ -57,16 +57,62 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True)
-class FileKind:
-    """A format, and for tables the names of their columns and whether the file gives them; how text is written."""
+class RowFile:
+    """A file and its format; of tables the names of their columns, whether the file gives them, how text is written."""
 
+    path: str = field(repr=False)
     format: str
     header: bool = False
     names: tuple[str, ...] = ()
     text: TextTable | None = field(default=None, repr=False)
 
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of every row of a CSV or svmlight file."""
+        if self.text is not None:
+            yield from self.text.rows()
+        elif self.format == "svmlight":
+            with open(self.path, encoding="utf-8", errors="replace") as file:
+                for number, line in enumerate(file, start=1):
+                    if cells := line.split("#", 1)[0].split():
+                        yield number, cells
 
-def recognise(path: str, *, header: bool | None = None, format: str | None = None) -> FileKind:
+    def blocks(self, n_rows: int) -> Iterator[dict[str, Array]]:
+        """The columns of a table as they are stored, `n_rows` rows at a time."""
+        if self.text is not None:
+            yield from self.text.blocks(n_rows)
+            return
+        arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(batch_size=n_rows):
+                    yield columns_of(arrow.Table.from_batches([batch]))
+        except (OSError, arrow.ArrowInvalid) as error:
+            raise DataError(f"{self.path} is a damaged Parquet file: {error}") from error
+
+    def source(self, **settings: Any) -> Source:
+        """Its rows by `open_rows`, with line and column in errors."""
+        try:
+            return open_rows(self.path, format=self.format, **settings)
+        except (ValueError, KeyError) as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception) -> ValueError:
+        """The error of a reader, with line and column as far as they can be found."""
+        if self.text is not None:
+            try:
+                for _ in self.text.blocks():  # names a line with too few or too many cells
+                    pass
+            except TableError as found:
+                return found
+        elif self.format == "svmlight":
+            for line, cells in self.rows():
+                if fault := _fault_of_pairs(cells):
+                    return DataError(f"{self.path}, line {line}{fault}")
+        text = str(error) if self.path in str(error) else f"{self.path}: {error}"
+        return DataError(text.replace("columns=[...]", "--ignore"))
+
+
+def recognise(path: str, *, header: bool | None = None, format: str | None = None) -> RowFile:
     r"""Find out what kind of file of rows a file is.
 
     Parameters
@@ -87,7 +133,7 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
     ...     one = recognise(str(path)).format
     ...     _ = path.write_text("age;city\n31;2\n")
     ...     one, recognise(str(path))
-    ('svmlight', FileKind(format='csv', header=True, names=('age', 'city')))
+    ('svmlight', RowFile(format='csv', header=True, names=('age', 'city')))
     """
     start = _beginning(path)
     format = format or _binary_format(path, start)
@@ -96,9 +142,9 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
             names = tuple(pyarrow_module("pyarrow.parquet").ParquetFile(path).schema_arrow.names)
         except (ValueError, OSError) as error:
             raise DataError(f"{path} is a damaged Parquet file: {error}") from error
-        return FileKind(format, header=True, names=names)
+        return RowFile(path, format, header=True, names=names)
     if format not in (None, "csv"):
-        return FileKind(format)
+        return RowFile(path, format)
     start, packed = beginning(path)
     if format is None:
         lines = start.decode("latin-1").splitlines()[:20]
@@ -107,9 +153,9 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
         if pairs and all(re.match(r"(\d+|qid):[^\s,;]+$", pair) for pair in pairs):
             if packed:
                 raise DataError(f"{path} is svmlight, but packed; unpack it first.")
-            return FileKind("svmlight")
+            return RowFile(path, "svmlight")
     text = TextTable.recognise(path, header=header)
-    return FileKind("csv", text.header, text.names, text)
+    return RowFile(path, "csv", text.header, text.names, text)
 
 
 def is_model(path: str) -> bool:
@@ -170,36 +216,6 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-# -- where an error is -------------------------------------------------------------------------------------
-
-
-def _numbered_rows(path: str, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row of a CSV or svmlight file."""
-    if kind.text is not None:
-        yield from kind.text.rows()
-    elif kind.format == "svmlight":
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, start=1):
-                if cells := line.split("#", 1)[0].split():
-                    yield number, cells
-
-
-def _data_error(path: str, kind: FileKind, error: Exception) -> ValueError:
-    """The error of a reader, with line and column as far as they can be found."""
-    if kind.text is not None:
-        try:
-            for _ in kind.text.blocks():  # names a line with too few or too many cells
-                pass
-        except TableError as found:
-            return found
-    elif kind.format == "svmlight":
-        for line, cells in _numbered_rows(path, kind):
-            if fault := _fault_of_pairs(cells):
-                return DataError(f"{path}, line {line}{fault}")
-    text = str(error) if path in str(error) else f"{path}: {error}"
-    return DataError(text.replace("columns=[...]", "--ignore"))
-
-
 def _fault_of_pairs(cells: list[str]) -> str | None:
     if not is_number(cells[0]):
         return (
@@ -230,8 +246,7 @@ class Table:
 
     Parameters
     ----------
-    path : str
-    kind : FileKind
+    file : RowFile
     source : Source or None
         None for a table whose cells become numbers by `reader`.
     target : str or None
@@ -247,8 +262,7 @@ class Table:
         The decimal sign, where it is known.
     """
 
-    path: str
-    kind: FileKind
+    file: RowFile
     source: Source | None
     target: str | None
     names: tuple[str, ...] | None
@@ -259,6 +273,10 @@ class Table:
     #: what was found in cells that the schema does not know, by description
     counts: Counter[str] = field(default_factory=Counter)
     _n_read: int = 0
+
+    @property
+    def path(self) -> str:
+        return self.file.path
 
     @property
     def n_rows(self) -> int:
@@ -283,44 +301,35 @@ class Table:
 
     def is_larger_than(self, megabytes: float) -> bool:
         """Whether the rows take more memory than that, by the size of their file."""
-        packed = self.kind.text is not None and self.kind.text.packed
+        packed = self.file.text is not None and self.file.text.packed
         return os.path.getsize(self.path) * (5 if packed else 1) > megabytes * 1e6
 
     def read(self, start: int = 0, stop: int | None = None) -> Raw:
         """Rows as they are stored; what cannot be read is an error with line and column."""
         if self.source is None:
             assert start == 0
-            return self._joined(self._encoded(stop))
+            parts = list(self._encoded(stop))
+            if not parts:
+                raise DataError(f"{self.path} has a header and no rows.")
+            raw = join(parts)
+            return Raw(raw.X, None if raw.y is None else self._targets(raw.y))
         try:
             raw = self.source.read(start, self.n_rows if stop is None else min(stop, self.n_rows))
         except ValueError as error:
-            raise _data_error(self.path, self.kind, error) from error
+            raise self.file.error(error) from error
         return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
-
-    def cells(self, n_rows: int = PART_ROWS) -> Iterator[dict[str, Array]]:
-        """The columns of a table as they are stored, `n_rows` rows at a time."""
-        yield from _blocks(self.path, self.kind, n_rows)
 
     def _encoded(self, n_rows: int | None = None) -> Iterator[Raw]:
         """Rows by `reader`, in parts; targets as they are stored."""
         assert self.reader is not None
         self._n_read = 0
         self.counts.clear()
-        for columns in self.cells(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
+        for columns in self.file.blocks(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
             if n_rows is not None and self._n_read >= n_rows:
                 return
             X = self.reader.encode(columns, self.counts)
             self._n_read += len(X)
             yield Raw(X, columns[self.target] if self.target is not None else None)
-
-    def _joined(self, parts: Iterator[Raw]) -> Raw:
-        found = list(parts)
-        if not found:
-            raise DataError(f"{self.path} has a header and no rows.")
-        y = None
-        if found[0].y is not None:
-            y = self._targets(np.concatenate([raw.y for raw in found if raw.y is not None]))
-        return Raw(np.concatenate([raw.X for raw in found]), y)
 
     def _targets(self, cells: Array) -> Array:
         return as_labels(target_values(cells, missing=self.missing, decimal=self.decimal))
@@ -412,11 +421,11 @@ class Table:
 
     def place(self, row: int, column: int | None) -> str:
         """File, line (or row, where the format has no lines) and column of a cell; without `column`, the target's."""
-        line = next(islice(_numbered_rows(self.path, self.kind), row, None), None)
+        line = next(islice(self.file.rows(), row, None), None)
         where = f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
         if column is None:
             return f"{where}, column {self.target!r}" if self.target else where
-        if self.kind.format == "svmlight":
+        if self.file.format == "svmlight":
             return f"{where}, feature '{column + self.first_feature}'"
         return f"{where}, column {self.names[column] if self.names else str(column)!r}"
 
@@ -424,19 +433,6 @@ class Table:
         """Tell what the rows contained that training did not."""
         for text, count in self.counts.items():
             console.warn(f"column {text}: {count:,} cell(s)")
-
-
-def _blocks(path: str, kind: FileKind, n_rows: int) -> Iterator[dict[str, Array]]:
-    if kind.text is not None:
-        yield from kind.text.blocks(n_rows)
-        return
-    arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=n_rows):
-                yield columns_of(arrow.Table.from_batches([batch]))
-    except (OSError, arrow.ArrowInvalid) as error:
-        raise DataError(f"{path} is a damaged Parquet file: {error}") from error
 
 
 def open_table(
@@ -454,78 +450,71 @@ def open_table(
     the first where that holds labels. Its columns become features by a `TableSchema`; with `numbers`, and where all
     are numbers without gaps, as they are. For a model its features are those of the model, and it may lack the target.
     """
-    kind = recognise(path, header=options.header, format=options.format)
-    if kind.format == "csv" and options.header is None:
-        if kind.header:
+    file = recognise(path, header=options.header, format=options.format)
+    if file.format not in ("csv", "parquet"):
+        return _open_numbers(options, file, model, scale)
+    if file.format == "csv" and options.header is None:
+        if file.header:
             console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
         else:
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
-    if kind.format in ("csv", "parquet"):
-        missing, decimal = tuple(options.na), options.decimal
-        if model is not None and model.schema is not None:
-            return _table_for_schema(options, path, kind, model, model.schema)
-        if model is not None:
-            target = _known_target(options, path, kind, model)
-            features = _feature_columns(options, path, kind.names, target, model)
-            if len(features) != model.n_features:
-                raise _wrong_width(path, len(features), model)
-            reader, schema = TableSchema(tuple(Number(name, np.nan) for name in features), missing), None
-            plain = True
-        else:
-            first = next(_blocks(path, kind, SCHEMA_ROWS), None)
-            if first is None:
-                raise DataError(f"{path} has a header and no rows.")
-            inferred = TableSchema.infer(first, missing=missing, decimal=decimal)
-            target = _target_column(options, console, path, kind, first, inferred)
-            features = _feature_columns(options, path, kind.names, target, None)
-            reader = TableSchema(tuple(one for one in inferred.columns if one.name in features), missing)
-            if not reader.n_features:  # a column that counts the rows may be all there is
-                reader = TableSchema.infer({name: first[name] for name in features}, missing=missing, decimal=decimal)
-            numeric = all(isinstance(column, Number) for column in reader.columns)
-            coded = any(np.isin(first[name].astype(str), missing).any() for name in features) if missing else False
-            impute = options.impute is not None
-            plain = numeric and not coded and all(_is_plain(first[name], impute) for name in features)
-            plain = plain or numbers
-            if options.impute:
-                columns = (one if isinstance(one, Unused) else replace(one, indicator=False) for one in reader.columns)
-                reader = TableSchema(tuple(columns), missing)
-            schema = None if plain else reader
-            if schema is not None:
-                _tell_schema(options, console, path, schema)
-        if plain and (kind.text is None or (kind.text.is_simple and find_spec("pyarrow"))):
-            settings: dict[str, Any] = {"format": kind.format, "scale": scale, "target": target}
-            if kind.text is not None:
-                settings |= {"delimiter": kind.text.delimiter, "header": kind.header}
-            try:
-                source = open_rows(path, columns=list(features), **settings)
-            except (ValueError, KeyError) as error:
-                raise _data_error(path, kind, error) from error
-            return Table(path, kind, source, target, features)
-        if plain and options.impute:  # gaps stay gaps: the model keeps the medians
-            reader = TableSchema(tuple(Number(name, np.nan) for name in features), missing)
-        names = tuple(reader.feature_names)
-        return Table(path, kind, None, target, names, reader, schema, missing, decimal)
-    return _open_numbers(options, path, kind, model, scale)
-
-
-def _open_numbers(options: Namespace, path: str, kind: FileKind, model: Model | None, scale: bool) -> Table:
-    """A file of numbers without names of columns."""
-    target = options.target
-    settings: dict[str, Any] = {"format": kind.format, "scale": scale}
-    if kind.format == "svmlight":
-        if model is not None:
-            known = model.meta.get("zero_based")
-            zero_based = bool(known) if known in (0, 1) else "auto"
-            settings |= {"n_features": model.n_features, "zero_based": zero_based}
-        elif target is not None:
-            raise UsageError("--target is for tables; svmlight files have the label first in each line.")
+    missing, decimal = tuple(options.na), options.decimal
+    if model is not None and model.schema is not None:
+        return _table_for_schema(options, file, model, model.schema)
+    if model is not None:
+        target = _known_target(options, file, model)
+        features = _feature_columns(options, file, target, model)
+        if len(features) != model.n_features:
+            raise _wrong_width(path, len(features), model)
+        plain, schema = True, None
+        reader = _plain_numbers(features, missing)
     else:
-        is_column = target is not None and kind.format == "npy" and target.lstrip("-").isdigit()
+        first = next(file.blocks(SCHEMA_ROWS), None)
+        if first is None:
+            raise DataError(f"{path} has a header and no rows.")
+        inferred = TableSchema.infer(first, missing=missing, decimal=decimal)
+        target = _target_column(options, console, file, first, inferred)
+        features = _feature_columns(options, file, target, None)
+        reader = TableSchema(tuple(one for one in inferred.columns if one.name in features), missing)
+        if not reader.n_features:  # a column that counts the rows may be all there is
+            reader = TableSchema.infer({name: first[name] for name in features}, missing=missing, decimal=decimal)
+        numeric = all(isinstance(column, Number) for column in reader.columns)
+        coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
+        impute = options.impute is not None
+        plain = numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features))
+        if plain and impute:  # gaps stay gaps: the model keeps the medians
+            reader = _plain_numbers(features, missing)
+        elif impute:
+            columns = (one if isinstance(one, Unused) else replace(one, indicator=False) for one in reader.columns)
+            reader = TableSchema(tuple(columns), missing)
+        schema = None if plain else reader
+        if schema is not None:
+            _tell_schema(options, console, path, schema)
+    if plain and (file.text is None or (file.text.is_simple and find_spec("pyarrow"))):
+        style = {} if file.text is None else {"delimiter": file.text.delimiter, "header": file.header}
+        source = file.source(target=target, columns=list(features), scale=scale, **style)
+        return Table(file, source, target, features)
+    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
+
+
+def _plain_numbers(names: tuple[str, ...], missing: tuple[str, ...]) -> TableSchema:
+    """Columns of numbers as they are, gaps included."""
+    return TableSchema(tuple(Number(name, np.nan) for name in names), missing)
+
+
+def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
+    """A file of numbers without names of columns."""
+    target, path = options.target, file.path
+    settings: dict[str, Any] = {}
+    if file.format != "svmlight":
+        is_column = target is not None and file.format == "npy" and target.lstrip("-").isdigit()
         settings["target"] = int(target) if is_column else target
-    try:
-        source = open_rows(path, **settings)
-    except (ValueError, KeyError) as error:
-        raise _data_error(path, kind, error) from error
+    elif model is not None:
+        known = model.meta.get("zero_based")
+        settings = {"n_features": model.n_features, "zero_based": bool(known) if known in (0, 1) else "auto"}
+    elif target is not None:
+        raise UsageError("--target is for tables; svmlight files have the label first in each line.")
+    source = file.source(scale=scale, **settings)
     if model is None and not source.n_targets:
         raise UsageError(
             f"{path} holds no target: name a column by its number (--target -1) or a file (--target labels.npy), or "
@@ -533,7 +522,7 @@ def _open_numbers(options: Namespace, path: str, kind: FileKind, model: Model | 
         )
     if model is not None and source.n_features != model.n_features:
         raise _wrong_width(path, source.n_features, model)
-    return Table(path, kind, source, "" if source.n_targets else None, None)
+    return Table(file, source, "" if source.n_targets else None, None)
 
 
 def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
@@ -547,52 +536,52 @@ def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
 # -- columns -----------------------------------------------------------------------------------------------
 
 
-def _table_for_schema(options: Namespace, path: str, kind: FileKind, model: Model, schema: TableSchema) -> Table:
+def _table_for_schema(options: Namespace, file: RowFile, model: Model, schema: TableSchema) -> Table:
     """A table whose columns a model knows."""
-    target = _known_target(options, path, kind, model)
-    names = [name for name in kind.names if name != target]
-    by_place = not kind.header and len(names) == len(schema.names) and all(name.isdigit() for name in schema.names)
-    if by_place and names != schema.names and kind.text is not None:  # a file without header, and without the target
-        text = replace(kind.text, names=tuple(schema.names))
-        kind = replace(kind, names=text.names, text=text)
+    target = _known_target(options, file, model)
+    names = [name for name in file.names if name != target]
+    by_place = not file.header and len(names) == len(schema.names) and all(name.isdigit() for name in schema.names)
+    if by_place and names != schema.names and file.text is not None:  # a file without header, and without the target
+        text = replace(file.text, names=tuple(schema.names))
+        file = replace(file, names=text.names, text=text)
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
-    _refuse_absent(path, kind.names, used)
+    _refuse_absent(file, used)
     missing = (*schema.missing, *options.na)
     reader = TableSchema(schema.columns, missing)
-    return Table(path, kind, None, target, tuple(reader.feature_names), reader, schema, missing, options.decimal)
+    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, options.decimal)
 
 
-def _refuse_absent(path: str, names: tuple[str, ...], wanted: list[str]) -> None:
-    absent = [name for name in wanted if name not in names]
+def _refuse_absent(file: RowFile, wanted: list[str]) -> None:
+    absent = [name for name in wanted if name not in file.names]
     if absent:
         raise DataError(
-            f"{path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
-            f"it has {', '.join(map(repr, names[:20]))}."
+            f"{file.path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
+            f"it has {', '.join(map(repr, file.names[:20]))}."
         )
 
 
-def _known_target(options: Namespace, path: str, kind: FileKind, model: Model) -> str | None:
+def _known_target(options: Namespace, file: RowFile, model: Model) -> str | None:
     """The target of a file for a model, where it has one."""
     if options.target is not None:
-        return _column(path, kind.names, options.target, "--target")
+        return _column(file, options.target, "--target")
     target = model.meta.get("target")
     n_columns = model.n_features if model.schema is None else len(model.schema.names)
-    return target if target in kind.names and (kind.header or len(kind.names) > n_columns) else None
+    return target if target in file.names and (file.header or len(file.names) > n_columns) else None
 
 
 def _target_column(
-    options: Namespace, console: Console, path: str, kind: FileKind, first: dict[str, Array], schema: TableSchema
+    options: Namespace, console: Console, file: RowFile, first: dict[str, Array], schema: TableSchema
 ) -> str:
     """The target of a table to train on: by flag, by name, or by place."""
     if options.target is not None:
-        return _column(path, kind.names, options.target, "--target")
-    target, rival = find_target(first, kind.names, schema, header=kind.header)
+        return _column(file, options.target, "--target")
+    target, rival = find_target(first, file.names, schema, header=file.header)
     about = ""
-    if rival is not None and target == kind.names[0]:
+    if rival is not None and target == file.names[0]:
         about = f", the first, as it holds labels; --target {rival} if it is the last"
     elif rival is not None:
         about = f", the last; the first holds labels: --target {rival} if it is that"
-    console.remark(f"target: column {target!r} of {path}{about} (choose another with --target)")
+    console.remark(f"target: column {target!r} of {file.path}{about} (choose another with --target)")
     return target
 
 
@@ -631,26 +620,26 @@ def _tell_schema(options: Namespace, console: Console, path: str, schema: TableS
         console.warn(f"column {column.name!r} is left out: {column.why}")
 
 
-def _feature_columns(
-    options: Namespace, path: str, names: tuple[str, ...], target: str | None, model: Model | None
-) -> tuple[str, ...]:
+def _feature_columns(options: Namespace, file: RowFile, target: str | None, model: Model | None) -> tuple[str, ...]:
     """The model's own columns, by name where both sides have names; else all columns but target and ignored ones."""
     if model is not None and model.feature_names is not None:
         known = tuple(str(name) for name in model.feature_names)
         numbered = all(name.isdigit() for name in known)
-        if not numbered or (len(names) != model.n_features and set(known) <= set(names)):
-            _refuse_absent(path, names, list(known))
+        if not numbered or (len(file.names) != model.n_features and set(known) <= set(file.names)):
+            _refuse_absent(file, list(known))
             return known
-    left_out = [_column(path, names, name, "--ignore") for given in options.ignore for name in given.split(",")]
+    left_out = [_column(file, name, "--ignore") for given in options.ignore for name in given.split(",")]
     if target is not None and target in left_out:
         raise UsageError(f"column {target!r} is the target and cannot be ignored.")
-    features = tuple(name for name in names if name != target and name not in left_out)
+    features = tuple(name for name in file.names if name != target and name not in left_out)
     if not features:
-        raise DataError(f"{path} has no columns left beside the target; it has {', '.join(map(repr, names))}.")
+        known_names = ", ".join(map(repr, file.names))
+        raise DataError(f"{file.path} has no columns left beside the target; it has {known_names}.")
     return features
 
 
-def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
+def _column(file: RowFile, wanted: str, flag: str) -> str:
+    names = file.names
     if wanted in names:
         return wanted
     spaced = [name for name in names if name.strip() == wanted.strip()]  # "a, b" in a header
@@ -659,7 +648,7 @@ def _column(path: str, names: tuple[str, ...], wanted: str, flag: str) -> str:
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
     known = ", ".join(repr(name.strip()) for name in names[:50])
-    raise DataError(f"{path} has no column {wanted!r} for {flag}; it has {known}.")
+    raise DataError(f"{file.path} has no column {wanted!r} for {flag}; it has {known}.")
 
 
 # -- targets and rows --------------------------------------------------------------------------------------

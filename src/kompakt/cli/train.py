@@ -255,7 +255,7 @@ def _fit(
     meta: dict[str, Any] = {**model.meta, "command": options.command_line, "rows": int(n_rows)}
     if table.target:
         meta["target"] = table.target
-    if table.kind.format == "svmlight":
+    if table.file.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
     names = None if table.names is None else np.array(table.names)
     model = replace(model, meta=meta, feature_names=names, schema=table.schema)

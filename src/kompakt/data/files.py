@@ -176,32 +176,27 @@ def _checked(array: NpyArray, fortran: bool, end: int, name: str) -> NpyArray:
 
 def npz_arrays(path: str) -> dict[str, NpyArray]:
     """The arrays of an uncompressed .npz file, by their place in it."""
-    with open(path, "rb") as file:
-        try:
-            return _arrays_in(file, path)
-        except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
-            raise ValueError(f"{path} is a damaged .npz file: {error}. Write it again.") from error
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # that of a place before the file's beginning
-                raise
-            raise ValueError(f"{path} is a damaged .npz file: its directory points outside. Write it again.") from error
-
-
-def _arrays_in(file: BinaryIO, path: str) -> dict[str, NpyArray]:
     arrays = {}
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(
-                    f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, X=X, "
-                    "y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
-                )
-            # the local header repeats name and extra field, with lengths of its own
-            file.seek(info.header_offset + 26)
-            start = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum(dtype=np.int64))
-            file.seek(start)
-            end = min(start + info.file_size, os.path.getsize(path))
-            arrays[info.filename.removesuffix(".npy")] = _array_in(file, path, end, f"{info.filename} of {path}")
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            for info in archive.infolist():
+                if info.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(
+                        f"{path} is compressed, so that no rows can be read alone. Write it with numpy.savez(path, "
+                        "X=X, y=y), or a sparse matrix with scipy.sparse.save_npz(path, X, compressed=False)."
+                    )
+                # the local header repeats name and extra field, with lengths of its own
+                file.seek(info.header_offset + 26)
+                start = info.header_offset + 30 + sum(struct.unpack("<2H", file.read(4)))
+                file.seek(start)
+                end = min(start + info.file_size, os.path.getsize(path))
+                arrays[info.filename.removesuffix(".npy")] = _array_in(file, path, end, f"{info.filename} of {path}")
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, EOFError) as error:
+        raise ValueError(f"{path} is a damaged .npz file: {error}. Write it again.") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # that of a place before the file's beginning
+            raise
+        raise ValueError(f"{path} is a damaged .npz file: its directory points outside. Write it again.") from error
     return arrays
 
 
@@ -770,7 +765,8 @@ class _TableSource(_FileChunks):
 
     _columns: TableColumns
 
-    def _set_columns(self) -> None:
+    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
+        super()._set_chunks(found)
         self.n_features, self.n_targets = len(self._columns.features), len(self._columns.targets)
         self.has_weight, self.feature_names = bool(self._columns.weights), tuple(self._columns.features)
 
@@ -836,7 +832,6 @@ class ParquetSource(_TableSource):
                     )
                 groups.append((Part(path, group, group + 1), n_rows))
         self._set_chunks(groups)
-        self._set_columns()
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
         if int(np.diff(self.starts).max()) * self.n_features * self.dtype.itemsize > _LARGE_BYTES:
@@ -905,7 +900,6 @@ class CsvSource(_TableSource):
                 kinds |= {str(kind) for kind in table.schema.types} if self._columns.targets else set()
                 found.append((part, table.num_rows))
         self._set_chunks(found)
-        self._set_columns()
         self.feature_names = self.feature_names if header else None
         if kinds <= {"int64", "double", "null"} or not self._columns.single:
             kind = "int64" if kinds == {"int64"} and self._columns.single else "float64"

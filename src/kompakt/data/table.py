@@ -42,7 +42,7 @@ _TARGET_NAMES = (
     ("outcome", "response", "diagnosis", "species", "classes", "survived"),
 )
 OTHER = "other"
-_TOLD = ", and an indicator column"
+_WITH_INDICATOR = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
 _DAY = 86_400.0
@@ -62,6 +62,7 @@ _DATES = (
     "%d%b%Y", "%d%b%y",
 )  # fmt: skip
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_DATE_FORMS = [date + time for date in _DATES for time in _TIMES]
 _LOOKS_LIKE_DATE = re.compile(
     r"\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4}|\d{1,2}[A-Za-z]{3}\d{2,4}"
 )
@@ -169,6 +170,23 @@ def _count(counts: Counter[str], text: str, cells: Array) -> None:
         counts[next((known for known in counts if known.startswith(text)), f"{text}{_text(cells[0])!r})")] += len(cells)
 
 
+def _filled(
+    column: Number | Date,
+    cells: Array,
+    gaps: Array,
+    parse: Callable[[Array, str], Array],
+    style: str,
+    counts: Counter[str],
+) -> tuple[Array, Array]:
+    """Numbers of the cells by `parse(cells, style)`, the column's fill where there is none, and where that is."""
+    values = np.full(len(cells), np.nan)
+    values[~gaps] = parse(cells[~gaps], style)
+    absent = np.isnan(values)
+    _count(counts, f"{column.name}: not a {column.kind}, taken as missing", cells[absent & ~gaps])
+    values[absent] = column.fill
+    return values, absent
+
+
 @dataclass(frozen=True)
 class Number:
     """A column of numbers, taken as they are."""
@@ -184,17 +202,12 @@ class Number:
         return [self.name] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        values = np.full(len(cells), np.nan)
-        values[~gaps] = _numbers(cells[~gaps], self.decimal)
-        strange = np.isnan(values) & ~gaps
-        _count(counts, f"{self.name}: not a number, taken as missing", cells[strange])
-        absent = np.isnan(values)
-        values[absent] = self.fill
+        values, absent = _filled(self, cells, gaps, _numbers, self.decimal, counts)
         return np.column_stack([values, absent]) if self.indicator else values[:, None]
 
     def describe(self) -> str:
         comma = ", decimal comma" if self.decimal == "," else ""
-        return f"number{comma}; gaps become {self.fill:.6g}" + _TOLD * self.indicator
+        return f"number{comma}; gaps become {self.fill:.6g}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -225,7 +238,7 @@ class Category:
     def describe(self) -> str:
         shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
         rest = " and other" if self.other else ""
-        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _TOLD * self.indicator
+        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -246,12 +259,7 @@ class Date:
         return [f"{self.name} {part}" for part in parts] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        seconds = np.full(len(cells), np.nan)
-        seconds[~gaps] = seconds_of(cells[~gaps], self.form)
-        strange = np.isnan(seconds) & ~gaps
-        _count(counts, f"{self.name}: not a date, taken as missing", cells[strange])
-        absent = np.isnan(seconds)
-        seconds[absent] = self.fill
+        seconds, absent = _filled(self, cells, gaps, seconds_of, self.form, counts)
         days = np.floor(seconds / _DAY)
         moments = days.astype("datetime64[D]")
         months = moments.astype("datetime64[M]").astype(np.int64)
@@ -265,7 +273,7 @@ class Date:
     def describe(self) -> str:
         first, fill = (datetime.fromtimestamp(one, UTC).date().isoformat() for one in (self.first, self.fill))
         parts = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
-        return f"date: {parts}; gaps become {fill}" + _TOLD * self.indicator
+        return f"date: {parts}; gaps become {fill}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -307,7 +315,7 @@ def _date_form(cells: Sequence[object]) -> tuple[str, float]:
     if len(looks) < MOSTLY * len(sample):
         return "", 0.0
     best, most = "", 0.0
-    for form in (date + time for date in _DATES for time in _TIMES):
+    for form in _DATE_FORMS:
         share = 0.0
         if _moment(looks[0], form) is not None or _moment(looks[-1], form) is not None:
             share = sum(_moment(text, form) is not None for text in looks) / len(sample)
@@ -318,9 +326,8 @@ def _date_form(cells: Sequence[object]) -> tuple[str, float]:
 
 def is_date(text: str) -> bool:
     """Whether a text is a date in one of the known forms."""
-    if not _LOOKS_LIKE_DATE.match(text.strip()):
-        return False
-    return any(_moment(text, date + time) is not None for date in _DATES for time in _TIMES)
+    looks = _LOOKS_LIKE_DATE.match(text.strip()) is not None
+    return looks and any(_moment(text, form) is not None for form in _DATE_FORMS)
 
 
 def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
@@ -352,15 +359,12 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
             return _number(name, present, sign, n_rows)
     elif kind != "b":
         return _number(name, present, ".", n_rows)
-    if len(distinct) == len(present) and len(present) >= FEW_ROWS:
-        return Unused(name, "all values are different, as of an identifier")
     counts = Counter(_text(cell) for cell in present)
     frequent = [level for level, count in counts.most_common() if count >= LEAST_COUNT][:MOST_LEVELS]
-    if not frequent:
-        if len(present) >= FEW_ROWS:
-            return Unused(name, "all values are different, as of an identifier")
-        frequent = list(counts)[:MOST_LEVELS]
-    if len(frequent) == 1 and len(counts) == 1 and not indicator:
+    if len(present) >= FEW_ROWS and (len(distinct) == len(present) or not frequent):
+        return Unused(name, "all values are different, as of an identifier")
+    frequent = frequent or list(counts)[:MOST_LEVELS]
+    if len(counts) == 1 and not indicator:
         return Unused(name, f"constant ({frequent[0]})")
     levels = tuple(sorted(frequent))
     return Category(name, levels, frequent[0], len(counts) > len(levels), indicator)
@@ -405,13 +409,9 @@ def needs_schema(X: Any) -> bool:
     """Whether X is a data frame with words, dates or gaps, and not of numbers alone."""
     if isinstance(X, Mapping) or not is_table(X):
         return False
-    if hasattr(X, "iloc"):  # pandas
-        if all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):
-            return bool(X.isna().to_numpy().any())
-        columns = [X.iloc[:, number] for number in range(X.shape[1])]
-    else:
-        columns = list(X.get_columns() if hasattr(X, "get_columns") else X.columns)
-    return any(_is_gapped_or_text(_plain(column)) for column in columns)
+    if hasattr(X, "iloc") and all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):  # pandas
+        return bool(X.isna().to_numpy().any())
+    return any(_is_gapped_or_text(_plain(column)) for column in _columns(X))
 
 
 def _is_gapped_or_text(cells: Array) -> bool:
@@ -425,25 +425,21 @@ def _is_gapped_or_text(cells: Array) -> bool:
 
 def columns_of(table: Any) -> dict[str, Array]:
     """Columns of a table as arrays: a pandas, polars or pyarrow table, or a mapping of names to sequences."""
-    names = [str(name) for name in (table.column_names if hasattr(table, "column_names") else table)]
-    if hasattr(table, "columns") and not isinstance(table, Mapping):
-        names = [str(name) for name in getattr(table, "column_names", table.columns)]
+    listed = table if isinstance(table, Mapping) else getattr(table, "column_names", table.columns)
+    names = [str(name) for name in listed]
     if len(set(names)) != len(names):
         double = next(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"two columns have the name {double!r}; column names must differ.")
-    found = {}
-    for number, name in enumerate(names):
-        if isinstance(table, Mapping):
-            column = table[name]
-        elif hasattr(table, "iloc"):
-            column = table.iloc[:, number]
-        else:
-            column = table[:, number] if hasattr(table, "get_column") else table.column(number)
-        found[name] = _plain(column)
-    return found
+    return {name: _plain(column) for name, column in zip(names, _columns(table), strict=True)}
 
 
-_BITS = (8, 16, 32, 64)
+def _columns(table: Any) -> list[Any]:
+    """Columns as the table itself has them."""
+    if isinstance(table, Mapping):
+        return list(table.values())
+    if hasattr(table, "iloc"):  # pandas
+        return [table.iloc[:, number] for number in range(table.shape[1])]
+    return list(table.get_columns() if hasattr(table, "get_columns") else table.columns)  # polars, pyarrow
 
 
 def _plain(column: Any) -> Array:
@@ -455,7 +451,7 @@ def _plain(column: Any) -> Array:
     if isinstance(column, np.ndarray):
         values = column
     elif hasattr(column, "to_pylist"):  # pyarrow
-        numeric = str(column.type) in ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in _BITS))
+        numeric = re.fullmatch(r"double|float|u?int(8|16|32|64)", str(column.type))
         values = column.to_numpy() if numeric else np.array(column.to_pylist() + [None], dtype=object)[:-1]
     else:
         values = column.to_numpy()
@@ -478,12 +474,6 @@ def _decimal_said(column: Column, cells: Array, gaps: Array) -> str | None:
     texts = [cell for cell in sample if isinstance(cell, str)]
     clear = any(number_of(cell, column.decimal) is not None and number_of(cell, other) is None for cell in texts)
     return column.decimal if clear else None
-
-
-def _kept(column: Column, cells: Array) -> Column:
-    if not isinstance(column, Unused) or column.why != CONSECUTIVE:
-        return column
-    return Number(column.name, float(np.median(_numbers(cells, "."))))
 
 
 def _gaps(cells: Array, also: frozenset[str]) -> Array:
@@ -543,9 +533,8 @@ class TableSchema:
         columns = {name: (cells, _gaps(cells, also)) for name, cells in columns_of(table).items()}
         decimals = decimal or ".,"
         found = [_infer(name, *column, decimals) for name, column in columns.items()]
-        if {_decimal_said(one, *columns[one.name]) for one in found} - {None} == {
-            ","
-        }:  # no column speaks for the point: 1.234 is then a number of thousands in all of them
+        signs = {_decimal_said(one, *columns[one.name]) for one in found}
+        if signs - {None} == {","}:  # none speaks for the point: 1.234 is then a number of thousands in all columns
             found = [_infer(name, *column, ",.") for name, column in columns.items()]
         for place, (name, (cells, gaps)) in enumerate(columns.items()):
             if (name.strip() == "" or name.startswith(("Unnamed: ", "__index_level_"))) and cells.dtype.kind != "f":
@@ -553,7 +542,9 @@ class TableSchema:
                 if len(numbers) and np.all(np.diff(numbers) == 1):
                     found[place] = Unused(name, "the row numbers of a data frame")
         if all(isinstance(column, Unused) for column in found):  # a series over its own number has nothing else
-            found = [_kept(column, columns[column.name][0]) for column in found]
+            for place, column in enumerate(found):
+                if isinstance(column, Unused) and column.why == CONSECUTIVE:
+                    found[place] = Number(column.name, float(np.median(_numbers(columns[column.name][0], "."))))
         return cls(tuple(found), tuple(missing))
 
     @property
@@ -613,13 +604,6 @@ class TableSchema:
         width = max((len(column.name) for column in self.columns), default=0)
         return "\n".join(f"{column.name:<{width}}  {column.describe()}" for column in self.columns)
 
-    def strict(self) -> TableSchema:
-        """The schema itself, if every column can be used; otherwise an error that names the first that cannot."""
-        for column in self.columns:
-            if isinstance(column, Unused):
-                raise TableError(f"column {column.name!r} would be left out: {column.why}. Remove it, or allow it.")
-        return self
-
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
         scaling = {"shift": list(self.shift), "scale": list(self.scale)} if self.scale else {}
@@ -657,7 +641,7 @@ def _column_from(values: Any) -> Column:
     checks: dict[str, Callable[[Any], bool]] = {
         "name": lambda v: isinstance(v, str),
         "why": lambda v: isinstance(v, str),
-        "form": lambda v: isinstance(v, str) and any(v == date + time for date in _DATES for time in _TIMES),
+        "form": lambda v: v in _DATE_FORMS,
         "decimal": lambda v: v in (".", ","),
         "indicator": lambda v: isinstance(v, bool),
         "other": lambda v: isinstance(v, bool),

@@ -17,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, Any
 
 import numpy as np
@@ -82,18 +83,16 @@ def unpacked(path: str) -> IO[bytes]:
     if kind != "zip":
         opener: Any = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[kind]
         return opener(path)  # type: ignore[no-any-return]
-    with zipfile.ZipFile(path) as archive:  # a file inside stays open
-        return _only_member(path, archive)
-
-
-def _only_member(path: str, archive: zipfile.ZipFile) -> IO[bytes]:
-    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
-    if "[Content_Types].xml" in names:
-        raise TableError(f"{path} is a workbook or a document; save its table as CSV first.")
-    if len(names) != 1:
-        content = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-        raise TableError(f"{path} is a zip archive of {len(names)} files ({content}); unpack it and give one of them.")
-    return archive.open(names[0])
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+        if "[Content_Types].xml" in names:
+            raise TableError(f"{path} is a workbook or a document; save its table as CSV first.")
+        if len(names) != 1:
+            shown = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+            raise TableError(
+                f"{path} is a zip archive of {len(names)} files ({shown}); unpack it and give one of them."
+            )
+        return archive.open(names[0])  # it stays open when the archive is closed
 
 
 def _encoding(start: bytes) -> str:
@@ -105,6 +104,11 @@ def _encoding(start: bytes) -> str:
     if max(even, odd) > 0.4 * len(start[:2000]) / 2 and min(even, odd) == 0:
         return "utf-16-le" if odd else "utf-16-be"
     return "utf-8"
+
+
+def _errors(encoding: str) -> str:
+    """What is done with bytes that are no text of the encoding."""
+    return "kompakt-western" if encoding.startswith("utf-8") else "replace"
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class TextTable:
         """Look at the beginning of a file; `header` says whether a line names the columns, None decides by the rows."""
         start, packed = beginning(path)
         encoding = _encoding(start)
-        text = start.decode(encoding, "kompakt-western" if encoding.startswith("utf-8") else "replace")
+        text = start.decode(encoding, _errors(encoding))
         lines = [line for line in text.splitlines() if line.strip()][: LOOKED_AT_LINES + 1]
         if not lines:
             raise TableError(f"{path} holds blank lines only; expected rows.")
@@ -194,17 +198,14 @@ class TextTable:
             header = names_columns(first, rows[1:]) or (len(first) == width - 1 and len(rows) > 1)
             if not header and len(of_remark) == len(first) and names_columns(of_remark, rows):
                 first, header, n_above = of_remark, True, n_above - 1  # the comment above the rows names the columns
-        facts: dict[str, Any] = {"encoding": encoding, "packed": packed, "comments": comments, "boxed": boxed}
-        facts["padded"] = any(f"{delimiter} " in line or f" {delimiter}" in line for line in lines)
-        if not header:
-            return cls(path, delimiter, tuple(map(str, range(len(first)))), False, n_above, **facts)
-        if len(first) == width - 1 and len(rows) > 1:  # R's row names have no name
+        if header and len(first) == width - 1 and len(rows) > 1:  # R's row names have no name
             first = ["", *first]
-        names = tuple(cell or f"Unnamed: {number}" for number, cell in enumerate(first))
+        names = [(cell or f"Unnamed: {number}") if header else str(number) for number, cell in enumerate(first)]
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise TableError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")
-        return cls(path, delimiter, names, True, n_above + 1, **facts)
+        padded = any(f"{delimiter} " in line or f" {delimiter}" in line for line in lines)
+        return cls(path, delimiter, tuple(names), header, n_above + header, encoding, packed, comments, boxed, padded)
 
     @property
     def is_simple(self) -> bool:
@@ -215,20 +216,23 @@ class TextTable:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of every row."""
-        lines = _Lines(self)
-        n_left = self.n_above
-        reader = self._cells(lines)
+        number = 0
+
+        def lines_with_cells(file: Iterable[str]) -> Iterator[str]:
+            nonlocal number
+            for line in file:
+                number += 1
+                comment = self.comments and line.lstrip().startswith("#")
+                if not comment and not (self.delimiter in "| " and _RULE.match(line.strip())):
+                    yield line
+
+        text = io.TextIOWrapper(unpacked(self.path), self.encoding, _errors(self.encoding), newline="")
         try:
-            with lines:
-                for row in reader:
-                    if not any(row):
-                        continue
-                    if n_left:
-                        n_left -= 1
-                        continue
-                    yield lines.number, row
+            with text as file:
+                filled = ((number, row) for row in self._cells(lines_with_cells(file)) if any(row))
+                yield from islice(filled, self.n_above, None)
         except csv.Error as error:
-            raise TableError(f"{self.path}, line {lines.number}: this cannot be read as CSV: {error}.") from None
+            raise TableError(f"{self.path}, line {number}: this cannot be read as CSV: {error}.") from None
         except _DAMAGED as error:
             if not self.packed:
                 raise
@@ -266,31 +270,6 @@ class TextTable:
             lines = (line.strip()[1:-1] for line in lines)
         for row in csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True):
             yield [cell.strip() for cell in row]
-
-
-class _Lines:
-    """The lines of a file that hold cells; `number` is that of the last one."""
-
-    def __init__(self, table: TextTable) -> None:
-        self.table, self.number = table, 0
-        errors = "kompakt-western" if table.encoding.startswith("utf-8") else "replace"
-        self.file = io.TextIOWrapper(unpacked(table.path), table.encoding, errors, newline="")
-
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
-
-    def __iter__(self) -> Iterator[str]:
-        drawn = self.table.delimiter in "| "
-        for line in self.file:
-            self.number += 1
-            if self.table.comments and line.lstrip().startswith("#"):
-                continue
-            if drawn and _RULE.match(line.strip()):
-                continue
-            yield line
 
 
 def beginning(path: str) -> tuple[bytes, bool]:

@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -145,7 +145,14 @@ def read(
     """
     header, entries, body = _read(file, actual_size, keep=True)
     check(header)
-    return header, dict(_arrays(body, entries))
+    arrays = {}
+    for entry in entries:  # parts of `body`, in native byte order; their sizes have been checked against it
+        end = entry.offset + math.prod(entry.shape) * entry.dtype.itemsize
+        values = body[entry.offset : end].view(entry.dtype).reshape(entry.shape)
+        truths = entry.dtype.kind != "b" or np.all(values.view(np.uint8) <= 1)
+        require(truths, f"array {entry.name!r} holds bytes that are neither true nor false.")
+        arrays[entry.name] = values.astype(entry.dtype.newbyteorder("="), copy=False)
+    return header, arrays
 
 
 def _read(file: BinaryIO, actual_size: int, keep: bool) -> tuple[dict[str, Any], list[Entry], np.ndarray]:
@@ -231,13 +238,3 @@ def _check_table(table: Any, available: int) -> list[Entry]:
     require(end == available, f"the arrays end at byte {end}, but the file has {available}.")
     require(len({entry.name for entry in entries}) == len(entries), "two arrays have the same name.")
     return entries
-
-
-def _arrays(body: np.ndarray, entries: list[Entry]) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays in native byte order, parts of `body`; their sizes have been checked against it."""
-    for entry in entries:
-        end = entry.offset + math.prod(entry.shape) * entry.dtype.itemsize
-        values = body[entry.offset : end].view(entry.dtype).reshape(entry.shape)
-        truths = entry.dtype.kind != "b" or np.all(values.view(np.uint8) <= 1)
-        require(truths, f"array {entry.name!r} holds bytes that are neither true nor false.")
-        yield entry.name, values.astype(entry.dtype.newbyteorder("="), copy=False)

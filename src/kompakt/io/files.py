@@ -57,14 +57,20 @@ def check_writable(path: PathLike) -> None:
         raise OSError(f"cannot write {os.fspath(path)}: it is {kind}, not a regular file. Give another name.")
 
 
+def _unlink(*paths: str) -> None:
+    """Remove what can be removed."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
 @contextlib.contextmanager
 def _held(name: str, descriptor: int) -> Iterator[None]:
     """A lock that is held; the file that stands for it is gone afterwards."""
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+        _unlink(name)
         os.close(descriptor)
 
 
@@ -136,17 +142,13 @@ def write_together(files: Mapping[PathLike, Iterable[bytes | memoryview]]) -> No
                 except OSError:  # a file system without second names: its old files cannot come back
                     pass
     except BaseException:
-        for target in new:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
+        _unlink(*new)
         for target, second in old.items():
             with contextlib.suppress(OSError):
                 os.replace(second, target)
         raise
     finally:
-        for second in old.values():
-            with contextlib.suppress(OSError):
-                os.unlink(second)
+        _unlink(*old.values())
 
 
 @contextlib.contextmanager
@@ -176,8 +178,7 @@ def replacing(path: PathLike) -> Iterator[BinaryIO]:
         if fcntl is None:
             os.replace(temporary, target)  # Windows moves no open file
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        _unlink(temporary)
         raise
     _sync_folder(folder)
 

@@ -30,6 +30,9 @@ from kompakt.io.files import opened
 from kompakt.kernels import RBF, Linear, Polynomial, from_spec
 from kompakt.model import Model
 
+#: the values on each line
+Lines = Iterator[list[bytes]]
+
 CLASSIFIERS = ("c_svc", "nu_svc")
 REGRESSORS = ("epsilon_svr", "nu_svr")
 SVM_TYPES = (*CLASSIFIERS, *REGRESSORS, "one_class")
@@ -144,33 +147,28 @@ def parse_libsvm(text: Iterable[bytes], first: int = 1) -> LibsvmModel:
     return LibsvmModel(vectors=vectors, coef=coef, **fields)
 
 
-class _Lines(Iterator[list[bytes]]):
-    """The values on each line, and the number of the line that was read last."""
-
-    def __init__(self, lines: Iterable[bytes]) -> None:
-        self.number, self._lines = 0, iter(lines)
-
-    def __next__(self) -> list[bytes]:
-        line = next(self._lines)
-        self.number += 1
-        return line.split()
-
-
 @contextlib.contextmanager
-def _numbered(lines: Iterable[bytes]) -> Iterator[_Lines]:
-    """Lines to read: a ValueError inside is one of the line that was read last."""
-    reader = _Lines(lines)
+def _numbered(lines: Iterable[bytes]) -> Iterator[Lines]:
+    """The values on each line: a ValueError inside is one of the line that was read last."""
+    number = 0
+
+    def values() -> Lines:
+        nonlocal number
+        for line in lines:
+            number += 1
+            yield line.split()
+
     try:
-        yield reader
+        yield values()
     except ModelFileError:
         raise
     except ValueError as error:
-        raise ModelFileError(f"line {reader.number}: {error}.") from None
+        raise ModelFileError(f"line {number}: {error}.") from None
 
 
 def _shown(text: bytes) -> str:
     """A piece of an unknown file, short and printable."""
-    return repr(text[:60].decode("ascii", "backslashreplace"))
+    return repr(_name(text))
 
 
 def _parsed(token: bytes, kind: Callable[[bytes], Any]) -> Any:
@@ -211,7 +209,7 @@ LISTS = {
 }  # fmt: skip
 
 
-def _read_header(lines: _Lines) -> dict[str, Any]:
+def _read_header(lines: Lines) -> dict[str, Any]:
     header: dict[str, Any] = {}
     for tokens in filter(None, lines):
         key = tokens[0].decode("ascii", "replace")
@@ -251,12 +249,11 @@ def _check_header(header: dict[str, Any]) -> None:
         require(key in header, f"a {svm_type} model with a {kernel} kernel needs {key} in the header.")
     require(classes >= 1 and header["total_sv"] >= 0, "nr_class must be at least 1 and total_sv at least 0.")
     pairs = classes * (classes - 1) // 2
-    lengths: dict[str, int | None] = {"rho": 1, "prob_density_marks": None}
+    lengths: dict[str, int | None] = {"rho": 1, "probA": 1}
+    if svm_type == "one_class":
+        lengths = {"rho": 1, "prob_density_marks": None}
     if classifier:
         lengths = {"rho": pairs, "label": classes, "nr_sv": classes, "probA": pairs, "probB": pairs}
-    elif svm_type in REGRESSORS:
-        lengths = {"rho": 1, "probA": 1}
-    if classifier:
         require(("probA" in header) == ("probB" in header), "probA and probB of a classifier belong together.")
     else:
         require(classes == 2, f"{svm_type} is written with nr_class 2; got {classes}.")
@@ -270,7 +267,7 @@ def _check_header(header: dict[str, Any]) -> None:
         require(counted, f"nr_sv must count the {header['total_sv']} vectors of total_sv.")
 
 
-def _read_vectors(lines: _Lines, header: dict[str, Any], first: int) -> tuple[np.ndarray, sparse.csr_matrix]:
+def _read_vectors(lines: Lines, header: dict[str, Any], first: int) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Coefficients (nr_class - 1, total_sv) and the support vectors, as sparse as the file."""
     width, total = header["nr_class"] - 1, header["total_sv"]
     coef: list[list[float]] = []
@@ -676,6 +673,13 @@ def parse_range(file: BinaryIO) -> RangeFile:
     return RangeFile(lower, upper, np.array(index, dtype=np.int64), low, high, target)
 
 
+def format_range(ranges: RangeFile) -> str:
+    """The text of a range file; numbers are written so that they read back exactly."""
+    extents = zip((ranges.index + 1).tolist(), ranges.minimum.tolist(), ranges.maximum.tolist(), strict=True)
+    lines = [f"{number} {low!r} {high!r}\n" for number, low, high in extents]
+    return "".join([f"x\n{ranges.lower!r} {ranges.upper!r}\n", *lines])
+
+
 def range_text(model: Model) -> str:
     """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
     shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
@@ -692,5 +696,4 @@ def range_text(model: Model) -> str:
             "a feature's shift is so large beside its scale that a range file of minimum and maximum loses it. "
             "Centre the data before fitting."
         )
-    lines = [f"{i} {a!r} {b!r}\n" for i, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True), 1)]
-    return "".join(["x\n0 1\n", *lines])
+    return format_range(RangeFile(0, 1, np.arange(model.n_features), low, high))
