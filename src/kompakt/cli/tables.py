@@ -458,7 +458,7 @@ def open_table(
             console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
         else:
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
-    missing, decimal = tuple(options.na), options.decimal
+    missing = tuple(options.na)
     if model is not None and model.schema is not None:
         return _table_for_schema(options, file, model, model.schema)
     if model is not None:
@@ -472,12 +472,14 @@ def open_table(
         first = next(file.blocks(SCHEMA_ROWS), None)
         if first is None:
             raise DataError(f"{path} has a header and no rows.")
-        inferred = TableSchema.infer(first, missing=missing, decimal=decimal)
+        inferred = TableSchema.infer(first, missing=missing, decimal=options.decimal)
         target = _target_column(options, console, file, first, inferred)
         features = _feature_columns(options, file, target, None)
         reader = TableSchema(tuple(one for one in inferred.columns if one.name in features), missing)
         if not reader.n_features:  # a column that counts the rows may be all there is
-            reader = TableSchema.infer({name: first[name] for name in features}, missing=missing, decimal=decimal)
+            reader = TableSchema.infer(
+                {name: first[name] for name in features}, missing=missing, decimal=options.decimal
+            )
         numeric = all(isinstance(column, Number) for column in reader.columns)
         coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
         impute = options.impute is not None
@@ -494,6 +496,7 @@ def open_table(
         style = {} if file.text is None else {"delimiter": file.text.delimiter, "header": file.header}
         source = file.source(target=target, columns=list(features), scale=scale, **style)
         return Table(file, source, target, features)
+    decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
 
 
@@ -548,7 +551,18 @@ def _table_for_schema(options: Namespace, file: RowFile, model: Model, schema: T
     _refuse_absent(file, used)
     missing = (*schema.missing, *options.na)
     reader = TableSchema(schema.columns, missing)
-    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, options.decimal)
+    decimal = _decimal_of_target(options, file, target, missing)
+    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
+
+
+def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
+    """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
+    said: str | None = options.decimal
+    first = None if said or target is None else next(file.blocks(PART_ROWS), None)
+    if first is None:
+        return said
+    columns = TableSchema.infer(first, missing=missing).columns
+    return next((one.decimal for one in columns if one.name == target and isinstance(one, Number)), None)
 
 
 def _refuse_absent(file: RowFile, wanted: list[str]) -> None:

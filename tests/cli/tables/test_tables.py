@@ -11,7 +11,7 @@ import pytest
 from tests.cli.tables.files import CASES, PLAIN, customer_rows, joined
 
 import kompakt
-from kompakt.cli import train
+from kompakt.cli import tables, train
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +147,15 @@ def test_a_model_of_numbers_reads_packed_and_spaced_files(run, tmp_path):
     (tmp_path / "spaced").write_text(PLAIN.replace(",", "   "))
     for name in ("packed", "spaced"):
         assert run("predict", name, "m.kompakt").out == expected
+
+
+def test_the_decimal_sign_of_a_target_is_that_of_the_table(run, tmp_path, monkeypatch):
+    """Cells like 1,234 could be thousands: other columns say that they are not, for training and in every part."""
+    monkeypatch.setattr(tables, "PART_ROWS", 100)
+    x = np.random.default_rng(0).uniform(0.1, 0.9, 300)
+    rows = [f"{a:.4f};{b:.3f}".replace(".", ",") for a, b in zip(x, 1 + x, strict=True)]
+    (tmp_path / "train.csv").write_text("\n".join(["x;y", *rows[:250]]))
+    (tmp_path / "new.csv").write_text("\n".join(["x;y", *rows[:250], *(row[:-1] for row in rows[250:])]))
+    assert run("train", "train.csv", "m.kompakt", "--target", "y", "-n", 5, "-q").code == 0
+    assert 1.4 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 1.6
+    assert run("predict", "new.csv", "m.kompakt", "--json").json["r2"] > 0.99
