@@ -156,7 +156,7 @@ class GreedyProjection(
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, *, keep_features: bool = False) -> Array | None:
         """Choose the basis; the coordinates of the rows where they were kept, and all rows count."""
-        self._check()
+        check_parameters(self)
         X, _ = check_rows(self, X)
         every, weights, kept = X, None, None
         if sample_weight is not None:
@@ -208,7 +208,7 @@ class GreedyProjection(
             self.fit(X)
             self.basis_indices_ = None
             return self
-        self._check()
+        check_parameters(self)
         X, _ = check_rows(self, X, reset=False)
         if isinstance(self.kernel_, Precomputed):
             raise TypeError("partial_fit is not possible with kernel='precomputed': its matrix is of one fixed set.")
@@ -253,9 +253,6 @@ class GreedyProjection(
         return result
 
     # -- parts ---------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        check_parameters(self)
 
     def _selector(self) -> ProjectionSelector:
         return ProjectionSelector(float(self.max_error), self.pivot, self.first, self.batch, self.memory_budget)

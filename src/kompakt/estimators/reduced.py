@@ -55,7 +55,15 @@ from kompakt.reduce.local_sampling import INTENSITY, last_step, support_position
 from kompakt.run import Run
 from kompakt.search.widths import width_and_cost
 from kompakt.spec import Data
-from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma, with_columns
+from kompakt.train.data import (
+    Array,
+    check_rows,
+    checked_weights,
+    fit_on_sample,
+    refuse_one_class,
+    resolve_gamma,
+    with_columns,
+)
 from kompakt.train.running import running
 from kompakt.validation import holdout
 
@@ -158,42 +166,13 @@ class _Reduced(ClassPredictor):
     estimator_: Any
     support_: Array
 
-    def decision_function(self, X: Any) -> Array:
-        """Decision values of the rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
-            In the order of ``classes_``; the largest wins.
-        """
+    def _predicted(self, method: str, X: Any) -> Array:
         check_is_fitted(self, "estimator_")
         if self.model_ is not None:
-            return super().decision_function(X)
+            return super()._predicted(method, X)
         X, _ = check_rows(self, X, reset=False)
-        scores: Array = self.estimator_.decision_function(X)
-        return scores
-
-    def predict(self, X: Any) -> Array:
-        """Predicted labels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self, "estimator_")
-        if self.model_ is not None:
-            return super().predict(X)
-        X, _ = check_rows(self, X, reset=False)
-        labels: Array = self.estimator_.predict(X)
-        return labels
+        values: Array = getattr(self.estimator_, method)(X)
+        return values
 
     def overlap_with(self, full: Any) -> float:
         """Share of the full problem's support vectors that this machine has as well.
@@ -324,11 +303,7 @@ class ReducedSVC(
             weights = None if np.all(weights == 1.0) else weights
         centre = None if sparse.issparse(X) else centre_of(X, weights)
         self.classes_ = np.unique(y[pool])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
-                f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
-            )
+        refuse_one_class(self.classes_)
         return _Problem(X, y, self._make_svm(X, y, pool, weights, centre, run), pool, weights, centre)
 
     def _make_svm(self, X: Any, y: Array, pool: Array, weights: Array | None, centre: Array | None, run: Run) -> Any:

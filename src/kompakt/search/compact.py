@@ -270,8 +270,8 @@ class _Fold:
         size = max(1, min(n_basis, len(train) // 2))
         self.vectors = RandomSelector().select(self.part, spec, size, Run(key=key)).vectors.astype(np.float64)
         self.before: list[Array] | None = None  # distances or products of both against the vectors, for all widths
-        self.targets, weights = self.rest.in_memory.targets, self.rest.in_memory.weights
-        self.test_weights = np.ones(len(held)) if weights is None else weights.reshape(len(held), -1).max(axis=1)
+        self.targets, weights = self.rest.in_memory.targets, self.rest.row_weights
+        self.test_weights = np.ones(len(held)) if weights is None else weights
         self.constant = 1.0
         self.constant = self.error(self._constant()) or 1.0
 
@@ -283,10 +283,10 @@ class _Fold:
 
     def _constant(self) -> Array:
         """Outputs that do not depend on the row: the most frequent class, the mean, the median or the quantile."""
-        targets, weights = self.part.in_memory.targets, self.part.in_memory.weights
+        targets, weights = self.part.in_memory.targets, self.part.row_weights
         assert targets is not None
         assert self.targets is not None
-        s = np.ones(len(targets)) if weights is None else weights.reshape(len(targets), -1).max(axis=1)
+        s = np.ones(len(targets)) if weights is None else weights
         if self.part.classifier:
             index = int(np.argmax(np.bincount(self.spec.decode(targets), s)))
             one = targets[self.spec.decode(targets) == index][0]

@@ -411,8 +411,8 @@ class CrossValidation:
         whole = Design(rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
         outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
         wrong = self.spec.decode(outputs[counted]) != labels[counted]
-        row_weights = None if rows.weights is None else rows.weights.max(axis=1)[counted]
-        return float(np.average(wrong, weights=row_weights))
+        weights = self.data.row_weights
+        return float(np.average(wrong, weights=None if weights is None else weights[counted]))
 
 
 def spread_order(kernel: Kernel, vectors: Array) -> Array:
@@ -428,7 +428,6 @@ logger = logging.getLogger("kompakt.search")
 #: powers of ten around the kernel's own width that a search may reach, and powers of ten of C
 WIDTHS = (-4.0, 4.0)
 COSTS = (-6.0, 8.0)
-STRATEGIES = ("profile", "anneal", "grid", "random")
 _COARSE_WIDTHS = np.arange(-3.0, 2.5)  # from 1/1000 of the width's start to 100 times it
 _COARSE_COSTS = np.arange(-3.0, 8.5)
 _NEAR_COSTS = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])

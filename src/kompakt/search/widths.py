@@ -114,8 +114,7 @@ def width_and_cost(
     if n < LEAST_ROWS:
         return WidthAndCost(kernel, 1.0 if C is None else C)
     of_sample, place = place < n, place[place < n]
-    s = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-    s = (s if s.ndim == 1 else s.max(axis=1))[of_sample]
+    s = (np.ones(rows.n_rows) if data.row_weights is None else data.row_weights)[of_sample]
     mass = np.bincount(place, s, n)
     if data.labels is None:
         assert rows.targets is not None

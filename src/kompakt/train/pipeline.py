@@ -158,8 +158,7 @@ def _calibration(fit: Fit) -> dict[str, Array]:
     assert machine is not None
     index, outputs = unseen_outputs(data, machine, fit.plan, fit.run)
     scores = get_coding(fit.spec.coding).scores(outputs, len(data.classes))
-    weights = data.rows.weights
-    w = None if weights is None else (weights if weights.ndim == 1 else weights.max(axis=1))[index]
+    w = None if data.row_weights is None else data.row_weights[index]
     columns = scores[:, None] if scores.ndim == 1 else scores
     a, b = np.empty(columns.shape[1]), np.empty(columns.shape[1])
     for column in range(columns.shape[1]):
