@@ -231,7 +231,7 @@ class KernelMachine(Predictor):
             bool(self.fit_intercept),
             bool(self.penalize_intercept),
             getattr(self, "coding", "one_vs_rest"),
-            0 if data.classes is None else len(data.classes),
+            data.n_classes,
         )
 
     def _plan(self, data: Data, run: Run) -> Plan:
@@ -282,8 +282,6 @@ class KernelMachine(Predictor):
 
     def _publish(self, fit: Fit) -> None:
         """Set the fitted attributes, and remove those of an earlier fit."""
-        assert fit.model is not None
-        assert fit.machine is not None
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
         unfit(self, keep=("n_features_in_", "feature_names_in_", "schema_"))
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
@@ -338,7 +336,6 @@ class KernelMachine(Predictor):
 
     def _report(self, fit: Fit) -> None:
         """Warn and log what a user must know of the fit."""
-        assert fit.machine is not None
         solution = fit.machine.solution
         if fit.machine.interrupted:
             missing = ", without calibration" if getattr(self, "calibrate", False) else ""

@@ -84,8 +84,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     priors: Any = "empirical"
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
-        assert data.classes is not None
-        return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=len(data.classes))
+        return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=data.n_classes)
 
     def _plan(self, data: Data, run: Run) -> Plan:
         return Plan(refine=False)
@@ -209,22 +208,20 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
 
     def _priors(self, data: Data, weights: Array | None) -> Array | None:
         given: Any = self.priors
-        assert data.classes is not None
         if given is None:
             return None
-        n_classes = len(data.classes)
         if isinstance(given, str):
             if given != "empirical":
                 raise ValueError(f"priors must be None (equal), 'empirical' or one number per class; got {given!r}.")
             mass = data.mass_of
             if mass is None or not data.rows.streamed:
                 assert data.labels is not None
-                mass = np.bincount(data.labels, weights=weights, minlength=n_classes)
+                mass = np.bincount(data.labels, weights=weights, minlength=data.n_classes)
             return np.asarray(mass / mass.sum())
         priors = np.asarray(given, dtype=np.float64)
-        if priors.shape != (n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
+        if priors.shape != (data.n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
             raise ValueError(
-                f"priors must hold {n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
+                f"priors must hold {data.n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
             )
         return np.asarray(priors / priors.sum())
 

@@ -123,8 +123,8 @@ class _Partial(KernelMachine):
             objective = float(np.sum(solution.objective))
             state.history.append({"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective})
             machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
-            fit = Fit(data, state.spec, replace(run, history=list(state.history)), machine=machine)
-            fit.model = model_of(data, machine)
+            fit = Fit(data, state.spec, replace(run, history=list(state.history)))
+            fit.machine, fit.model = machine, model_of(data, machine)
             fit.attributes["n_rows_seen_"] = state.n_rows
             self._publish(fit)
         self._running = state

@@ -97,6 +97,11 @@ class _Problem:
     weights: Array | None
     centre: Array | None  # of dense rows: distances do not change when rows are centred, their rounding does
 
+    @property
+    def class_counts(self) -> Array:
+        """Rows of every class that may be trained on."""
+        return np.unique(self.y[self.pool], return_counts=True)[1]
+
     def hold_out(self, fraction: float, key: int) -> Array:
         """Rows for validation, taken from the pool; none of a class with a single row."""
         y = self.y
@@ -143,8 +148,8 @@ class _Problem:
 
     def margins(self, machine: Any, rows: Array) -> Array:
         """How far the decision value of each row's class lies above that of the next one; below 0 it is wrong."""
-        model, place = _model_of(machine), np.searchsorted(machine.classes_, self.y[rows])
-        values = np.asarray((machine if model is None else model).decision_function(self.X[rows]), dtype=np.float64)
+        place = np.searchsorted(machine.classes_, self.y[rows])
+        values = np.asarray((_model_of(machine) or machine).decision_function(self.X[rows]), dtype=np.float64)
         if values.ndim == 1:
             return np.where(place == 1, values, -values)
         own = values[np.arange(len(rows)), place]
@@ -153,9 +158,8 @@ class _Problem:
 
     def error(self, machine: Any, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
-        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
-        labels = machine.predict(self.X[held]) if model is None else model.predict(self.X[held])
-        wrong = labels != self.y[held]
+        # the model computes by blocks of BLAS, where LIBSVM goes row by row
+        wrong = (_model_of(machine) or machine).predict(self.X[held]) != self.y[held]
         return float(np.average(wrong, weights=None if self.weights is None else self.weights[held]))
 
 
@@ -568,7 +572,7 @@ class LocalSamplingSVC(ReducedSVC):
         else:
             held = problem.hold_out(self._share(), run.key) if beta is None else None
             plan = plan_subsamples(
-                np.unique(y[problem.pool], return_counts=True)[1],
+                problem.class_counts,
                 X.shape[1],
                 delta=self.delta,
                 n_subsamples=self.n_subsamples,
@@ -611,8 +615,7 @@ class LocalSamplingSVC(ReducedSVC):
         """Rows by their margins under an SVM on random rows, each with the number of rows that it stands for."""
         assert max_train is not None
         y, pool = problem.y, problem.pool
-        counts = np.unique(y[pool], return_counts=True)[1]
-        plan = plan_subsamples(counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
+        plan = plan_subsamples(problem.class_counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
         size = min(max(plan.size, max_train // 2), len(pool))
         sample = margin_sampling(
             problem.X,
@@ -696,8 +699,7 @@ class CGLQSVC(ReducedSVC):
             held, delta, fresh, max_iter = problem.pool, 1.0, 0.0, 0
         else:
             held = problem.hold_out(self._share(), run.key)
-            counts = np.unique(y[problem.pool], return_counts=True)[1]
-            delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
+            delta = plan_subsamples(problem.class_counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
             if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
                 delta = max(delta, 1_000 / len(problem.pool))
             fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)
