@@ -14,34 +14,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kompakt.basis.fee import FEESelector
-    from kompakt.basis.forward import GrowthSelector
-    from kompakt.basis.gram import GramSelector
-    from kompakt.basis.projection import ProjectionSelector
-    from kompakt.basis.random import RandomSelector
-    from kompakt.basis.refine import Refinement
-    from kompakt.basis.renyi import RenyiSelector
-    from kompakt.data.opening import open_rows
-    from kompakt.estimators.compact import CompactSVC, CompactSVR
-    from kompakt.estimators.compression import compress
-    from kompakt.estimators.fee import FEESVC, FEESVR
-    from kompakt.estimators.fisher import KernelFisher, ProjectedKernelFisher
-    from kompakt.estimators.fixed_size import FixedSizeLSSVC, FixedSizeLSSVR
-    from kompakt.estimators.projected import GreedyProjection, ProjectedSVC
-    from kompakt.estimators.reduced import CGLQSVC, LocalSamplingSVC
-    from kompakt.estimators.spsvc import SpSVC
-    from kompakt.export import to_c, to_libsvm, to_numpy, to_onnx
-    from kompakt.io import load, save
-    from kompakt.model import Model
-    from kompakt.reduce import indecision_probability
-    from kompakt.reporting import report
-    from kompakt.search.fee import TwoGrids
-    from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
-    from kompakt.validation import AutoSize
+    from kompakt.basis.fee import FEESelector as FEESelector
+    from kompakt.basis.forward import GrowthSelector as GrowthSelector
+    from kompakt.basis.gram import GramSelector as GramSelector
+    from kompakt.basis.projection import ProjectionSelector as ProjectionSelector
+    from kompakt.basis.random import RandomSelector as RandomSelector
+    from kompakt.basis.refine import Refinement as Refinement
+    from kompakt.basis.renyi import RenyiSelector as RenyiSelector
+    from kompakt.data.opening import open_rows as open_rows
+    from kompakt.estimators.compact import CompactSVC as CompactSVC
+    from kompakt.estimators.compact import CompactSVR as CompactSVR
+    from kompakt.estimators.compression import compress as compress
+    from kompakt.estimators.fee import FEESVC as FEESVC
+    from kompakt.estimators.fee import FEESVR as FEESVR
+    from kompakt.estimators.fisher import KernelFisher as KernelFisher
+    from kompakt.estimators.fisher import ProjectedKernelFisher as ProjectedKernelFisher
+    from kompakt.estimators.fixed_size import FixedSizeLSSVC as FixedSizeLSSVC
+    from kompakt.estimators.fixed_size import FixedSizeLSSVR as FixedSizeLSSVR
+    from kompakt.estimators.projected import GreedyProjection as GreedyProjection
+    from kompakt.estimators.projected import ProjectedSVC as ProjectedSVC
+    from kompakt.estimators.reduced import CGLQSVC as CGLQSVC
+    from kompakt.estimators.reduced import LocalSamplingSVC as LocalSamplingSVC
+    from kompakt.estimators.spsvc import SpSVC as SpSVC
+    from kompakt.export import to_c as to_c
+    from kompakt.export import to_libsvm as to_libsvm
+    from kompakt.export import to_numpy as to_numpy
+    from kompakt.export import to_onnx as to_onnx
+    from kompakt.io import load as load
+    from kompakt.io import save as save
+    from kompakt.model import Model as Model
+    from kompakt.reduce import indecision_probability as indecision_probability
+    from kompakt.reporting import report as report
+    from kompakt.search.fee import TwoGrids as TwoGrids
+    from kompakt.search.strategies import Annealing as Annealing
+    from kompakt.search.strategies import GridSearch as GridSearch
+    from kompakt.search.strategies import RandomSearch as RandomSearch
+    from kompakt.validation import AutoSize as AutoSize
 
 __version__ = "0.1.0"
 
-# Where each public name lives; a new name is added here, under TYPE_CHECKING above, and in __all__.
+# Where each public name lives; a new name is added here and under TYPE_CHECKING above.
 _HOME = {
     "Annealing": "kompakt.search.strategies",
     "AutoSize": "kompakt.validation",
@@ -81,45 +93,7 @@ _HOME = {
     "to_onnx": "kompakt.export",
 }
 
-__all__ = [
-    "CGLQSVC",
-    "FEESVC",
-    "FEESVR",
-    "Annealing",
-    "AutoSize",
-    "CompactSVC",
-    "CompactSVR",
-    "FEESelector",
-    "FixedSizeLSSVC",
-    "FixedSizeLSSVR",
-    "GramSelector",
-    "GreedyProjection",
-    "GridSearch",
-    "GrowthSelector",
-    "KernelFisher",
-    "LocalSamplingSVC",
-    "Model",
-    "ProjectedKernelFisher",
-    "ProjectedSVC",
-    "ProjectionSelector",
-    "RandomSearch",
-    "RandomSelector",
-    "Refinement",
-    "RenyiSelector",
-    "SpSVC",
-    "TwoGrids",
-    "__version__",
-    "compress",
-    "indecision_probability",
-    "load",
-    "open_rows",
-    "report",
-    "save",
-    "to_c",
-    "to_libsvm",
-    "to_numpy",
-    "to_onnx",
-]
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

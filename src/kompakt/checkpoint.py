@@ -257,7 +257,7 @@ def checkpointing(path: Any, identity: dict[str, Any]) -> Iterator[Checkpoint | 
 _KNOWN_CODE = ("kompakt", "sklearn", "numpy", "scipy", "pandas", "builtins")
 
 
-def fingerprint(value: Any, own_code: Callable[[Any], Any] | None = None) -> str:
+def fingerprint(value: Any) -> str:
     """A digest of a parameter's content: equal for equal values in every process, and, for arrays, of every byte.
 
     The text that `repr` gives is no identity: it leaves out the middle of long arrays, digits of numbers in arrays, and
@@ -267,9 +267,7 @@ def fingerprint(value: Any, own_code: Callable[[Any], Any] | None = None) -> str
     ----------
     value : object
         Numbers, strings, arrays, sequences and mappings of them, and objects of known packages with such attributes.
-    own_code : callable, optional
-        What to take for functions and objects of other code; None refuses them with a TypeError, since their code may
-        change without a trace.
+        Functions and objects of other code are refused with a TypeError, since it may change without a trace.
 
     Examples
     --------
@@ -280,10 +278,10 @@ def fingerprint(value: Any, own_code: Callable[[Any], Any] | None = None) -> str
     >>> repr(one) == repr(other), fingerprint(one) == fingerprint(other)
     (True, False)
     """
-    return _digest(value, own_code).hex()[:16]
+    return _digest(value).hex()[:16]
 
 
-def _digest(value: Any, own_code: Callable[[Any], Any] | None) -> bytes:
+def _digest(value: Any) -> bytes:
     """Digest of the kind and the content of a value; a content is bytes, or the digests of parts."""
 
     def made(kind: str, *content: bytes) -> bytes:
@@ -293,7 +291,7 @@ def _digest(value: Any, own_code: Callable[[Any], Any] | None) -> bytes:
         return result.digest()
 
     def each(values: Iterable[Any]) -> list[bytes]:
-        return [_digest(item, own_code) for item in values]
+        return [_digest(item) for item in values]
 
     def listed(*values: Any) -> bytes:
         return made("sequence", *each(values))
@@ -320,7 +318,7 @@ def _digest(value: Any, own_code: Callable[[Any], Any] | None) -> bytes:
     if isinstance(value, np.random.Generator):
         return listed("Generator", value.bit_generator.state)
     if hasattr(value, "__array__"):  # a table or a column
-        return _digest(np.asarray(value), own_code)
+        return _digest(np.asarray(value))
     if isinstance(value, types.MethodType):
         return listed("method", value.__func__, value.__self__)
     if isinstance(value, functools.partial):
@@ -331,9 +329,7 @@ def _digest(value: Any, own_code: Callable[[Any], Any] | None) -> bytes:
     if named is not value:
         state = _fields_of(value) if is_dataclass(value) else getattr(value, "__dict__", None)
     if state is None or str(getattr(named, "__module__", None)).split(".")[0] not in _KNOWN_CODE:
-        if own_code is None:
-            raise TypeError(f"{named.__module__}.{named.__qualname__}")
-        return _digest(own_code(value), None)
+        raise TypeError(f"{named.__module__}.{named.__qualname__}")
     return listed("object" if named is not value else "code", f"{named.__module__}.{named.__qualname__}", state)
 
 

@@ -108,8 +108,7 @@ class Design:
 
     def _store(self, block: RowBlock) -> None:
         """Compute the values of a block, and keep them."""
-        K = self.kernel.block(block.X, self.basis)
-        self.matrix[block.start : block.stop] = K if self._inverse is None else multiply_upper(K, self._inverse)
+        self.matrix[block.start : block.stop] = values_of(self.kernel, self.basis, self._inverse, block.X)
 
     # -- shape and conversions -----------------------------------------------------------------------
 
@@ -179,8 +178,7 @@ class Design:
         if self._values is not None:
             return np.asarray(self._values[index])
         self.n_kernel_evals += len(index) * self.n_basis
-        K = self.kernel.block(self.rows.take(index), self.basis)
-        return K if self._inverse is None else multiply_upper(K, self._inverse)
+        return values_of(self.kernel, self.basis, self._inverse, self.rows.take(index))
 
     def rmatvec(self, R: Array) -> Array:
         """Values' times R (n, L): (m, L)."""
@@ -188,17 +186,16 @@ class Design:
         return self.map_reduce(lambda K, block: (K.T @ R[block.start : block.stop],))[0]
 
 
-def compute_block(kernel: Kernel, basis: Array, inverse: Array | None, block: RowBlock) -> Array:
-    """Values of a block, whitened by R^-1 if it is given."""
-    K = kernel.block(block.X, basis)
+def values_of(kernel: Kernel, basis: Array, inverse: Array | None, X: Any) -> Array:
+    """Values of rows against a basis, whitened by R^-1 if it is given."""
+    K = kernel.block(X, basis)
     return K if inverse is None else multiply_upper(K, inverse)
 
 
 def _of_computed_values(
     function: Callable[[Array, RowBlock], Any], kernel: Kernel, basis: Array, inverse: Array | None, block: RowBlock
 ) -> Any:
-    K = kernel.block(block.X, basis)
-    return function(K if inverse is None else multiply_upper(K, inverse), block)
+    return function(values_of(kernel, basis, inverse, block.X), block)
 
 
 def weighted_gram(K: Array, d: Array) -> Array:

@@ -330,8 +330,7 @@ class Model:
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from the stored calibration, (n, n_classes)."""
-        with block_threads():
-            return self.collect(X, lambda F: self.probabilities(self.scores(F)))
+        return self.collect(X, lambda F: self.probabilities(self.scores(F)))
 
     def probabilities(self, scores: Array) -> Array:
         """Class probabilities from decision values."""

@@ -55,6 +55,23 @@ class Data:
         return self.classes is not None
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes, 0 in regression."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def targets(self) -> Array:
+        """Targets of rows in memory, (n, L)."""
+        assert self.in_memory.targets is not None
+        return self.in_memory.targets
+
+    @property
+    def row_weights(self) -> Array | None:
+        """One weight per row, also where some rows take no part in some outputs (one-vs-one)."""
+        weights = self.rows.weights
+        return weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
+
+    @property
     def single(self) -> bool:
         """Whether predictions are (n,)."""
         return self.y is None or self.y.ndim == 1 if self.one_target is None else self.one_target

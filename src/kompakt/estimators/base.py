@@ -45,7 +45,6 @@ def lazily(estimator: Predictor, method: str, X: Any) -> Any:
 
     An array gives an array, a DataFrame a Series (a DataFrame for several columns) with its index.
     """
-    check_is_fitted(estimator, "model_")
     model = estimator.model_
     if hasattr(X, "columns"):
         return _of_frame(estimator, model, method, X)
@@ -53,14 +52,14 @@ def lazily(estimator: Predictor, method: str, X: Any) -> Any:
         raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} expects {model.n_features} features.")
     if X.numblocks[1] != 1:
         X = X.rechunk({1: -1})
-    like = _predicted(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
-    function = partial(_predicted, model, method)
+    like = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
+    function = partial(_of_block, model, method)
     if like.ndim == 1:
         return X.map_blocks(function, dtype=like.dtype, drop_axis=1, meta=like[:0])
     return X.map_blocks(function, dtype=like.dtype, chunks=(X.chunks[0], (like.shape[1],)), meta=like[:0])
 
 
-def _predicted(model: Model, method: str, X: Any) -> Array:
+def _of_block(model: Model, method: str, X: Any) -> Array:
     refuse_non_finite(X, lambda row: f"row {row} of a partition")
     values: Array = getattr(model, method)(X)
     return values
@@ -77,7 +76,7 @@ def _of_frame(estimator: Predictor, model: Model, method: str, X: Any) -> Any:
         )
     if len(found) != model.n_features:
         raise ValueError(f"X has {len(found)} columns, but {type(estimator).__name__} expects {model.n_features}.")
-    like = _predicted(model, method, np.zeros((1, model.n_features)))
+    like = _of_block(model, method, np.zeros((1, model.n_features)))
     meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
     if like.ndim == 2:
         labels = [str(one) for one in (range(like.shape[1]) if model.classes is None else model.classes)]
@@ -88,7 +87,7 @@ def _of_frame(estimator: Predictor, model: Model, method: str, X: Any) -> Any:
 def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
     kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
     X = frame.to_numpy(dtype=kind, na_value=np.nan)
-    values = _predicted(model, method, X) if len(frame) else np.asarray(meta)[:0]
+    values = _of_block(model, method, X) if len(frame) else np.asarray(meta)[:0]
     if values.ndim == 1:
         return type(meta)(values, index=frame.index, name=meta.name, dtype=meta.dtype)
     return type(meta)(values, index=frame.index, columns=meta.columns)
@@ -121,36 +120,37 @@ class offered_if:
 
 
 class Predictor(CallbackSupportMixin, BaseEstimator):
-    """Predictions by a fitted model, for rows in memory and streamed ones."""
+    """Predictions by a fitted model, for rows in memory, streamed ones and Dask collections."""
 
     model_: Model
 
-    def _collected(self, X: Any, finish: Callable[[Model, Array], Array]) -> Array:
-        """`finish(model, outputs)` of the fitted model for validated rows, block by block; see `Model.collect`."""
+    def _predicted(self, method: str, X: Any) -> Array:
+        """What a method of the fitted model, such as "predict", gives for rows that are checked here."""
         check_is_fitted(self, "model_")
-        of_model = partial(finish, self.model_)
-        if isinstance(X, Source):
-            return self._collected_streamed(X, of_model)
-        X, _ = check_rows(self, X, reset=False)
+        of_model: Callable[[Any], Array] = getattr(self.model_, method)
+        if is_dask(X):
+            lazy: Array = lazily(self, method, X)
+            return lazy
         with block_threads(getattr(self, "n_jobs", None)):
-            return self.model_.collect(X, of_model)
+            return (
+                self._streamed(of_model, X) if isinstance(X, Source) else of_model(check_rows(self, X, reset=False)[0])
+            )
 
-    def _collected_streamed(self, source: Source, finish: Callable[[Array], Array]) -> Array:
+    def _streamed(self, of_model: Callable[[Any], Array], source: Source) -> Array:
         """The same of rows that are read some thousand at a time."""
         known = getattr(self, "feature_names_in_", None)
         if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
             raise ValueError(
                 f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
             )
-        entry = finish(np.zeros((1, self.model_.weights.shape[1])))
-        collected = np.empty((source.n_rows, *entry.shape[1:]), entry.dtype)
-        with block_threads(getattr(self, "n_jobs", None)):
-            for start in range(0, source.n_rows, 8 * READ_ROWS):
-                stop = min(start + 8 * READ_ROWS, source.n_rows)
-                X = source.read(start, stop).X
-                refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
-                collected[start:stop] = self.model_.collect(X, finish)
-        return collected
+        like = of_model(np.zeros((1, self.model_.n_features)))
+        found = np.empty((source.n_rows, *like.shape[1:]), like.dtype)
+        for start in range(0, source.n_rows, 8 * READ_ROWS):
+            stop = min(start + 8 * READ_ROWS, source.n_rows)
+            X = source.read(start, stop).X
+            refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
+            found[start:stop] = of_model(X)
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -231,7 +231,7 @@ class KernelMachine(Predictor):
             bool(self.fit_intercept),
             bool(self.penalize_intercept),
             getattr(self, "coding", "one_vs_rest"),
-            0 if data.classes is None else len(data.classes),
+            data.n_classes,
         )
 
     def _plan(self, data: Data, run: Run) -> Plan:
@@ -282,8 +282,6 @@ class KernelMachine(Predictor):
 
     def _publish(self, fit: Fit) -> None:
         """Set the fitted attributes, and remove those of an earlier fit."""
-        assert fit.model is not None
-        assert fit.machine is not None
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
         unfit(self, keep=("n_features_in_", "feature_names_in_", "schema_"))
         data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
@@ -319,7 +317,7 @@ class KernelMachine(Predictor):
             self.classes_ = data.classes
         each = np.ndim(model.widths) == 1 or learned_widths(self) in ("each", "full", "grow")
         if each and isinstance(data.rows, ArrayRows):
-            self.feature_importances_ = importances(model, data.rows)
+            self.feature_importances_ = importances(model, data)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
         if model.kernel.name == "linear":
@@ -338,7 +336,6 @@ class KernelMachine(Predictor):
 
     def _report(self, fit: Fit) -> None:
         """Warn and log what a user must know of the fit."""
-        assert fit.machine is not None
         solution = fit.machine.solution
         if fit.machine.interrupted:
             missing = ", without calibration" if getattr(self, "calibrate", False) else ""
@@ -379,10 +376,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
             In the order of ``classes_``; the largest wins.
         """
-        if is_dask(X):
-            lazy: Array = lazily(self, "decision_function", X)
-            return lazy
-        return self._collected(X, Model.scores)
+        return self._predicted("decision_function", X)
 
     def predict(self, X: Any) -> Array:
         """Predicted labels.
@@ -395,10 +389,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         -------
         ndarray of shape (n_samples,)
         """
-        if is_dask(X):
-            lazy: Array = lazily(self, "predict", X)
-            return lazy
-        return self._collected(X, lambda model, F: model.labels(model.scores(F)))
+        return self._predicted("predict", X)
 
 
 class MachineClassifier(ClassPredictor, KernelMachine):
@@ -423,10 +414,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        if is_dask(X):
-            lazy: Array = lazily(self, "predict", X)
-            return lazy
-        return self._collected(X, Model.scores)
+        return self._predicted("predict", X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -435,15 +423,14 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         return tags
 
 
-def importances(model: Model, rows: ArrayRows) -> Array:
+def importances(model: Model, data: Data) -> Array:
     """Share of every feature in the kernel's squared distances: its gamma times its variance, summing to 1 (d,).
 
     With a map A of the inputs, gamma is the diagonal of A'A.  Of more than 100,000 rows, evenly spaced ones are read.
     """
-    part = slice(None, None, max(1, rows.n_rows // 100_000))
-    weights = rows.weights if rows.weights is None or rows.weights.ndim == 1 else rows.weights.max(axis=1)
+    part, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
     scaler = StandardScaler(with_mean=False)
-    scaler.fit(rows.X[part], sample_weight=None if weights is None else weights[part])
+    scaler.fit(data.in_memory.X[part], sample_weight=None if weights is None else weights[part])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))
 

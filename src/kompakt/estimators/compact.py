@@ -10,14 +10,7 @@ import numpy as np
 
 from kompakt.basis.build import Array, Machine, Plan, choose, weigh
 from kompakt.basis.path import size_path
-from kompakt.data.dask import is_dask
-from kompakt.estimators.base import (
-    KernelMachine,
-    MachineClassifier,
-    MachineRegressor,
-    lazily,
-    offered_if,
-)
+from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import (
     COST,
     SWITCH,
@@ -256,10 +249,7 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        if is_dask(X):
-            lazy: Array = lazily(self, "predict_proba", X)
-            return lazy
-        return self._collected(X, lambda model, F: model.probabilities(model.scores(F)))
+        return self._predicted("predict_proba", X)
 
 
 @estimator

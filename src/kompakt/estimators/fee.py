@@ -46,7 +46,7 @@ from kompakt.solve import Problem, solve
 from kompakt.spec import Basis
 from kompakt.train.data import prepare, splits_of
 from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, Split, holdout
+from kompakt.validation import AutoSize, holdout
 
 Array = np.ndarray
 
@@ -144,12 +144,6 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         data, spec, key = fit.data, fit.spec, fit.run.key
         plan = self._growth_plan(fit)
         stream = CandidateStream.of(hash_rows(data.in_memory.X, key), key)
-
-        def grown(
-            plan: FeePlan, split: Split, watch: Observer | None = None
-        ) -> tuple[SemiparametricMachine, FeeGrowth]:
-            return grow_on(data, spec, plan, stream, split, observe=watch)
-
         share = 0.2 if self.validation_fraction is None else float(self.validation_fraction)
         cv = self.cv
         if cv is None and self.validation_fraction is None and data.rows.n_rows <= _FEW_ROWS:
@@ -160,7 +154,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
             target = data.y if data.labels is None else data.labels
             assert target is not None
             train, held = holdout(target, share, classifier=data.classifier, random_state=key)
-            machine, growth = grown(plan, (train, held), observe)
+            machine, growth = grow_on(data, spec, plan, stream, (train, held), observe=observe)
             fit.attributes["history_"] = growth.records
             return machine, growth, train
         history: list[Record] = []
@@ -168,7 +162,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         if cv is not None and not self.tune:
             inner, sizes, errors = replace(plan, run=fit.run.inner()), [], []
             for number, split in enumerate(splits_of(data, cv, key)):
-                machine, growth = grown(inner, split)
+                machine, growth = grow_on(data, spec, inner, stream, split)
                 history += [{"fold": number, **record} for record in growth.records]
                 n_evals += machine.columns.n_evals
                 sizes.append(growth.size)
@@ -177,7 +171,8 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
             plan = replace(plan, n_basis=max(1, round(float(np.mean(sizes)))))
         train = np.arange(data.rows.n_rows)
         everything = train, np.empty(0, dtype=np.intp)
-        machine, growth = grown(replace(plan, patience=None), everything, observe)
+        plan = replace(plan, patience=None)
+        machine, growth = grow_on(data, spec, plan, stream, everything, observe=observe)
         machine.columns.n_evals += n_evals
         fit.attributes["history_"] = history + growth.records
         return machine, growth, train

@@ -84,8 +84,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     priors: Any = "empirical"
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
-        assert data.classes is not None
-        return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=len(data.classes))
+        return Spec(kernel, C=_DEFAULT_C, coding=self.coding, n_classes=data.n_classes)
 
     def _plan(self, data: Data, run: Run) -> Plan:
         return Plan(refine=False)
@@ -125,7 +124,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     ) -> tuple[Array, Array]:
         """Held-out shares of wrong labels (n_C,), and those of the folds (n_C, n_folds)."""
         run, n_classes = fit.run, fit.spec.n_classes
-        rows, labels, weights = data.rows, data.labels, _row_weights(data)
+        rows, labels, weights = data.rows, data.labels, data.row_weights
         assert labels is not None
         codes = get_coding(self.coding).codes(n_classes)
         spec = replace(fit.spec, kernel=kernel)
@@ -179,10 +178,10 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
     def _choose_basis(self, fit: Fit) -> Machine:
         """The basis on the rows in memory, and the discriminants of all rows."""
         data, spec, run = fit.data, fit.spec, fit.run
-        basis, basis_mass = self._basis(data, spec, _row_weights(data), run)
+        basis, basis_mass = self._basis(data, spec, data.row_weights, run)
         if data.whole or basis_mass is not None:
             rows: Rows = data.rows
-            labels, weights, mass = data.labels, _row_weights(data), None
+            labels, weights, mass = data.labels, data.row_weights, None
         else:  # the basis is that of a sample; now all rows, by passes
             data = data.everything
             rows, labels, weights, mass = labelled_rows(data), None, None, data.mass_of
@@ -209,30 +208,22 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
 
     def _priors(self, data: Data, weights: Array | None) -> Array | None:
         given: Any = self.priors
-        assert data.classes is not None
         if given is None:
             return None
-        n_classes = len(data.classes)
         if isinstance(given, str):
             if given != "empirical":
                 raise ValueError(f"priors must be None (equal), 'empirical' or one number per class; got {given!r}.")
             mass = data.mass_of
             if mass is None or not data.rows.streamed:
                 assert data.labels is not None
-                mass = np.bincount(data.labels, weights=weights, minlength=n_classes)
+                mass = np.bincount(data.labels, weights=weights, minlength=data.n_classes)
             return np.asarray(mass / mass.sum())
         priors = np.asarray(given, dtype=np.float64)
-        if priors.shape != (n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
+        if priors.shape != (data.n_classes,) or not np.all(priors > 0) or not np.all(np.isfinite(priors)):
             raise ValueError(
-                f"priors must hold {n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
+                f"priors must hold {data.n_classes} positive numbers, in the order of the sorted labels; got {given!r}."
             )
         return np.asarray(priors / priors.sum())
-
-
-def _row_weights(data: Data) -> Array | None:
-    """One weight per row, also where some rows take no part in some outputs (one-vs-one)."""
-    weights = data.rows.weights
-    return weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
 
 
 @estimator

@@ -189,7 +189,6 @@ class _FixedSize(MachineParameters, KernelMachine):
         self, fit: Fit, folds: int | Array, anew: list[Basis] | None, among: Array | None = None
     ) -> CrossValidation:
         """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
-        assert fit.basis is not None
         drop, own = self.cv_prototypes == "drop", not getattr(self, "shared_basis", True)
         parts = make_parts(fit.data, fit.basis, folds, fit.run.key, own=own, drop=drop, anew=anew, among=among)
         absolute = not isinstance(fit.spec.loss, LeastSquares)
@@ -225,7 +224,6 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _coarse_rows(self, fit: Fit, folds: int | Array) -> Array | None:
         """A random part of very many rows, enough to see where the good widths lie; None where all rows are used."""
-        assert fit.basis is not None
         n_rows, labels = fit.data.rows.n_rows, fit.data.labels
         enough = max(_COARSE_ROWS, 20 * fit.basis.n_basis)
         if n_rows < 2 * enough or not isinstance(folds, int):
@@ -238,7 +236,6 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _tune_size(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> list[Basis] | None:
         """Pick the number of prototypes on a path of nested sets, all from one set of features; `anew` cut to it."""
-        assert fit.basis is not None
         spec = fit.spec
         if spec.kernel.name != "precomputed":
             fit.basis = fit.basis.take(spread_order(spec.kernel, fit.basis.vectors))
@@ -263,14 +260,12 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     def _hold_out(self, fit: Fit, validation: CrossValidation) -> None:
         """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
-        assert fit.basis is not None
         data, spec = fit.data, fit.spec
         values = [held_out(part, spec, np.array([spec.C]), validation.settings)[0] for part in validation.parts]
         fit.n_kernel_evals += validation.n_kernel_evals
         if isinstance(self.fit_intercept, str):  # the thresholds for a fold are those of the other rows
             for part, value in zip(validation.parts, values, strict=True):
-                assert part.rows.targets is not None
-                targets, weights, before = part.rows.targets, part.rows.weights, value[0].copy()
+                targets, weights, before = part.targets, part.rows.weights, value[0].copy()
                 for v in range(int(part.fold.max()) + 1):
                     others = (part.fold >= 0) & (part.fold != v)
                     known = None if weights is None else weights[others]
@@ -299,22 +294,19 @@ class _FixedSize(MachineParameters, KernelMachine):
         solution, evaluations = solve_parts(data.rows, spec, basis.vectors, columns, settings)
         if isinstance(self.fit_intercept, str):
             rows = fit.data.rows
-            assert rows.targets is not None
             design = Design(rows, spec.kernel, basis.vectors)
             outputs = design.matvec(solution.weights) + solution.intercept
-            moved = solution.intercept + fewest_errors(outputs, rows.targets, rows.weights)
+            moved = solution.intercept + fewest_errors(outputs, fit.data.targets, rows.weights)
             solution, evaluations = replace(solution, intercept=moved), evaluations + design.n_kernel_evals
         return solution, evaluations
 
     def _choose_basis(self, fit: Fit) -> Machine:
-        assert fit.basis is not None
         solution, evaluations = self._weights(fit, fit.data, fit.spec, fit.basis)
         fit.run.note("weights", objective=float(np.sum(solution.objective)))
         machine = Machine(fit.spec, fit.basis, solution, fit.basis.n_kernel_evals + evaluations)
         return self._finished(machine)
 
     def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
-        assert fit.basis is not None
         basis = machine.basis if fit.plan.refine else fit.basis
         solution, evaluations = self._weights(fit, data, machine.spec, basis)
         fit.run.note("weights on all rows", n_rows=data.rows.n_rows, objective=float(np.sum(solution.objective)))

@@ -10,7 +10,6 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import column_or_1d
 
 from kompakt.basis.build import Machine
-from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
@@ -21,7 +20,7 @@ from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import check_rows, checked_weights, class_factors, resolve_kernel
+from kompakt.train.data import ClassEncoder, check_rows, checked_weights, class_factors, resolve_kernel
 from kompakt.train.pipeline import Fit, model_of
 from kompakt.train.running import running
 
@@ -124,8 +123,8 @@ class _Partial(KernelMachine):
             objective = float(np.sum(solution.objective))
             state.history.append({"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective})
             machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
-            fit = Fit(data, state.spec, replace(run, history=list(state.history)), machine=machine)
-            fit.model = model_of(data, machine)
+            fit = Fit(data, state.spec, replace(run, history=list(state.history)))
+            fit.machine, fit.model = machine, model_of(data, machine)
             fit.attributes["n_rows_seen_"] = state.n_rows
             self._publish(fit)
         self._running = state
@@ -207,12 +206,7 @@ class PartialClassifier(_Partial):
             raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
         labels = np.asarray(np.searchsorted(known, y))
         factors = class_factors(self.class_weight, known, np.bincount(labels, weights, len(known)))
-        if factors is not None:
-            weights = factors[labels] if weights is None else weights * factors[labels]
-        coding = get_coding(self.coding)
-        targets = coding.encode(labels, len(known))
-        if np.any(coding.codes(len(known)) == 0):
-            weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
+        targets, weights = ClassEncoder(known, self.coding, factors).targets(labels, weights)
         self._update(X, targets, weights, known, labels)
         return self
 

@@ -156,7 +156,7 @@ class GreedyProjection(
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, *, keep_features: bool = False) -> Array | None:
         """Choose the basis; the coordinates of the rows where they were kept, and all rows count."""
-        self._check()
+        check_parameters(self)
         X, _ = check_rows(self, X)
         every, weights, kept = X, None, None
         if sample_weight is not None:
@@ -208,7 +208,7 @@ class GreedyProjection(
             self.fit(X)
             self.basis_indices_ = None
             return self
-        self._check()
+        check_parameters(self)
         X, _ = check_rows(self, X, reset=False)
         if isinstance(self.kernel_, Precomputed):
             raise TypeError("partial_fit is not possible with kernel='precomputed': its matrix is of one fixed set.")
@@ -253,9 +253,6 @@ class GreedyProjection(
         return result
 
     # -- parts ---------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        check_parameters(self)
 
     def _selector(self) -> ProjectionSelector:
         return ProjectionSelector(float(self.max_error), self.pivot, self.first, self.batch, self.memory_budget)
@@ -358,9 +355,8 @@ class ProjectedSVC(
     max_iter: int = 1_000_000
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
-        assert data.classes is not None
         C = 1.0 if self.C is None else float(self.C)
-        return Spec(kernel, Hinge(), C, coding=self.coding, n_classes=len(data.classes))
+        return Spec(kernel, Hinge(), C, coding=self.coding, n_classes=data.n_classes)
 
     def _plan(self, data: Data, run: Run) -> Plan:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
@@ -422,19 +418,18 @@ class ProjectedSVC(
 
     def _train(self, fit: Fit, features: Array) -> tuple[Solution, Array]:
         """A linear SVM per output, and the signed multipliers of the rows, (n, L): zero for no support vectors."""
-        rows = fit.data.in_memory
-        assert rows.targets is not None
-        n, L = rows.targets.shape
+        rows, y = fit.data.in_memory, fit.data.targets
+        n, L = y.shape
         if self.solver == "primal":
-            design = FeatureDesign(features, rows.targets, rows.weights)
+            design = FeatureDesign(features, y, rows.weights)
             found = solve(Problem.of(design, fit.spec), None, fit.plan.settings(fit.run))
             w, intercept, n_iter, converged = found.coordinates[:-1], found.intercept, found.n_iter, found.converged
-            multipliers = self._multipliers(rows, features, w, intercept, fit.spec.C)
+            multipliers = self._multipliers(fit.data, features, w, intercept, fit.spec.C)
         else:
-            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(rows, features, fit.spec.C)
+            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(fit.data, features, fit.spec.C)
             converged = n_iter < self.max_iter
         f = features @ w.astype(features.dtype) + intercept
-        losses = np.sum(block_weights(rows.weights, n, np.arange(L)) * Hinge().value(rows.targets, f), axis=0)
+        losses = np.sum(block_weights(rows.weights, n, np.arange(L)) * Hinge().value(y, f), axis=0)
         solution = Solution(
             weights=w,
             intercept=intercept,
@@ -447,16 +442,15 @@ class ProjectedSVC(
         )
         return solution, multipliers
 
-    def _train_by_scikit_learn(self, rows: ArrayRows, features: Array, C: float) -> tuple[Array, Array, Array, int]:
+    def _train_by_scikit_learn(self, data: Data, features: Array, C: float) -> tuple[Array, Array, Array, int]:
         """Weights, intercepts, multipliers and iterations; rows of weight 0 in an output (one-vs-one) are left out."""
-        assert rows.targets is not None
-        n, L = rows.targets.shape
+        n, L = data.targets.shape
         w, intercept, multipliers = np.zeros((features.shape[1], L)), np.zeros(L), np.zeros((n, L))
         n_iter = 0
         for output in range(L):
-            s = np.broadcast_to(block_weights(rows.weights, n, np.array([output]))[:, 0], n)
+            s = np.broadcast_to(block_weights(data.rows.weights, n, np.array([output]))[:, 0], n)
             index = np.flatnonzero(s > 0)
-            Phi, t, s = features[index], rows.targets[index, output], s[index]
+            Phi, t, s = features[index], data.targets[index, output], s[index]
             if self.solver == "libsvm":
                 machine = SVC(C=C, kernel="linear", tol=self.tol, max_iter=self.max_iter, cache_size=400)
                 machine.fit(Phi, t, sample_weight=s)
@@ -470,15 +464,14 @@ class ProjectedSVC(
                 n_iter = max(n_iter, int(machine.n_iter_))
             intercept[output] = machine.intercept_[0]
         if self.solver == "liblinear":
-            multipliers = self._multipliers(rows, features, w, intercept, C)
+            multipliers = self._multipliers(data, features, w, intercept, C)
         return w, intercept, multipliers, n_iter
 
-    def _multipliers(self, rows: ArrayRows, features: Array, w: Array, intercept: Array, C: float) -> Array:
+    def _multipliers(self, data: Data, features: Array, w: Array, intercept: Array, C: float) -> Array:
         """Multipliers of a primal solution: C s y inside the margin, on it what explains the rest of w."""
-        assert rows.targets is not None
-        n, L = rows.targets.shape
-        y, f = rows.targets, features @ w.astype(features.dtype) + intercept
-        s = np.broadcast_to(block_weights(rows.weights, n, np.arange(L)), (n, L))
+        y, f = data.targets, features @ w.astype(features.dtype) + intercept
+        n, L = y.shape
+        s = np.broadcast_to(block_weights(data.rows.weights, n, np.arange(L)), (n, L))
         shortfall = 1.0 - y * f
         on_margin = 1e-4 if features.dtype == np.float64 else 1e-2
         inside = shortfall > on_margin

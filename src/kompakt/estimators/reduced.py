@@ -55,7 +55,15 @@ from kompakt.reduce.local_sampling import INTENSITY, last_step, support_position
 from kompakt.run import Run
 from kompakt.search.widths import width_and_cost
 from kompakt.spec import Data
-from kompakt.train.data import Array, check_rows, checked_weights, fit_on_sample, resolve_gamma, with_columns
+from kompakt.train.data import (
+    Array,
+    check_rows,
+    checked_weights,
+    fit_on_sample,
+    refuse_one_class,
+    resolve_gamma,
+    with_columns,
+)
 from kompakt.train.running import running
 from kompakt.validation import holdout
 
@@ -88,6 +96,11 @@ class _Problem:
     pool: Array  # numbers of the rows that may be trained on
     weights: Array | None
     centre: Array | None  # of dense rows: distances do not change when rows are centred, their rounding does
+
+    @property
+    def class_counts(self) -> Array:
+        """Rows of every class that may be trained on."""
+        return np.unique(self.y[self.pool], return_counts=True)[1]
 
     def hold_out(self, fraction: float, key: int) -> Array:
         """Rows for validation, taken from the pool; none of a class with a single row."""
@@ -135,8 +148,8 @@ class _Problem:
 
     def margins(self, machine: Any, rows: Array) -> Array:
         """How far the decision value of each row's class lies above that of the next one; below 0 it is wrong."""
-        model, place = _model_of(machine), np.searchsorted(machine.classes_, self.y[rows])
-        values = np.asarray((machine if model is None else model).decision_function(self.X[rows]), dtype=np.float64)
+        place = np.searchsorted(machine.classes_, self.y[rows])
+        values = np.asarray((_model_of(machine) or machine).decision_function(self.X[rows]), dtype=np.float64)
         if values.ndim == 1:
             return np.where(place == 1, values, -values)
         own = values[np.arange(len(rows)), place]
@@ -145,9 +158,8 @@ class _Problem:
 
     def error(self, machine: Any, held: Array) -> float:
         """Share of the validation rows, by weight, that a machine gets wrong."""
-        model = _model_of(machine)  # blocks of BLAS, where LIBSVM goes row by row
-        labels = machine.predict(self.X[held]) if model is None else model.predict(self.X[held])
-        wrong = labels != self.y[held]
+        # the model computes by blocks of BLAS, where LIBSVM goes row by row
+        wrong = (_model_of(machine) or machine).predict(self.X[held]) != self.y[held]
         return float(np.average(wrong, weights=None if self.weights is None else self.weights[held]))
 
 
@@ -158,42 +170,13 @@ class _Reduced(ClassPredictor):
     estimator_: Any
     support_: Array
 
-    def decision_function(self, X: Any) -> Array:
-        """Decision values of the rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
-            In the order of ``classes_``; the largest wins.
-        """
+    def _predicted(self, method: str, X: Any) -> Array:
         check_is_fitted(self, "estimator_")
         if self.model_ is not None:
-            return super().decision_function(X)
+            return super()._predicted(method, X)
         X, _ = check_rows(self, X, reset=False)
-        scores: Array = self.estimator_.decision_function(X)
-        return scores
-
-    def predict(self, X: Any) -> Array:
-        """Predicted labels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self, "estimator_")
-        if self.model_ is not None:
-            return super().predict(X)
-        X, _ = check_rows(self, X, reset=False)
-        labels: Array = self.estimator_.predict(X)
-        return labels
+        values: Array = getattr(self.estimator_, method)(X)
+        return values
 
     def overlap_with(self, full: Any) -> float:
         """Share of the full problem's support vectors that this machine has as well.
@@ -324,11 +307,7 @@ class ReducedSVC(
             weights = None if np.all(weights == 1.0) else weights
         centre = None if sparse.issparse(X) else centre_of(X, weights)
         self.classes_ = np.unique(y[pool])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(self.classes_)} class: "
-                f"{self.classes_[:1]}. Give rows of at least two classes (with positive weight)."
-            )
+        refuse_one_class(self.classes_)
         return _Problem(X, y, self._make_svm(X, y, pool, weights, centre, run), pool, weights, centre)
 
     def _make_svm(self, X: Any, y: Array, pool: Array, weights: Array | None, centre: Array | None, run: Run) -> Any:
@@ -593,7 +572,7 @@ class LocalSamplingSVC(ReducedSVC):
         else:
             held = problem.hold_out(self._share(), run.key) if beta is None else None
             plan = plan_subsamples(
-                np.unique(y[problem.pool], return_counts=True)[1],
+                problem.class_counts,
                 X.shape[1],
                 delta=self.delta,
                 n_subsamples=self.n_subsamples,
@@ -636,8 +615,7 @@ class LocalSamplingSVC(ReducedSVC):
         """Rows by their margins under an SVM on random rows, each with the number of rows that it stands for."""
         assert max_train is not None
         y, pool = problem.y, problem.pool
-        counts = np.unique(y[pool], return_counts=True)[1]
-        plan = plan_subsamples(counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
+        plan = plan_subsamples(problem.class_counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
         size = min(max(plan.size, max_train // 2), len(pool))
         sample = margin_sampling(
             problem.X,
@@ -721,8 +699,7 @@ class CGLQSVC(ReducedSVC):
             held, delta, fresh, max_iter = problem.pool, 1.0, 0.0, 0
         else:
             held = problem.hold_out(self._share(), run.key)
-            counts = np.unique(y[problem.pool], return_counts=True)[1]
-            delta = plan_subsamples(counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
+            delta = plan_subsamples(problem.class_counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
             if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
                 delta = max(delta, 1_000 / len(problem.pool))
             fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)

@@ -135,9 +135,8 @@ class SpSVC(
                 f"loss={self.loss!r}. Leave loss=None, or use 'sp2' ('sp1'), the same methods on other losses."
             )
         intercept = bool(self.fit_intercept) and not self.plus_one
-        n_classes = 0 if data.classes is None else len(data.classes)
         C = 1.0 if self.C is None else float(self.C)
-        return Spec(kernel, loss, C, intercept, bool(self.penalize_intercept), self.coding, n_classes)
+        return Spec(kernel, loss, C, intercept, bool(self.penalize_intercept), self.coding, data.n_classes)
 
     def _selector(self) -> GrowthSelector:
         return GrowthSelector(self.selection) if isinstance(self.selection, str) else self.selection

@@ -270,8 +270,8 @@ class _Fold:
         size = max(1, min(n_basis, len(train) // 2))
         self.vectors = RandomSelector().select(self.part, spec, size, Run(key=key)).vectors.astype(np.float64)
         self.before: list[Array] | None = None  # distances or products of both against the vectors, for all widths
-        self.targets, weights = self.rest.in_memory.targets, self.rest.in_memory.weights
-        self.test_weights = np.ones(len(held)) if weights is None else weights.reshape(len(held), -1).max(axis=1)
+        weights = self.rest.row_weights
+        self.test_weights = np.ones(len(held)) if weights is None else weights
         self.constant = 1.0
         self.constant = self.error(self._constant()) or 1.0
 
@@ -283,10 +283,8 @@ class _Fold:
 
     def _constant(self) -> Array:
         """Outputs that do not depend on the row: the most frequent class, the mean, the median or the quantile."""
-        targets, weights = self.part.in_memory.targets, self.part.in_memory.weights
-        assert targets is not None
-        assert self.targets is not None
-        s = np.ones(len(targets)) if weights is None else weights.reshape(len(targets), -1).max(axis=1)
+        targets, weights = self.part.targets, self.part.row_weights
+        s = np.ones(len(targets)) if weights is None else weights
         if self.part.classifier:
             index = int(np.argmax(np.bincount(self.spec.decode(targets), s)))
             one = targets[self.spec.decode(targets) == index][0]
@@ -294,7 +292,7 @@ class _Fold:
             one = np.average(targets, axis=0, weights=s)
         else:
             one = np.quantile(targets, getattr(self.spec.loss, "q", 0.5), axis=0)
-        return np.broadcast_to(one, self.targets.shape)
+        return np.broadcast_to(one, self.rest.targets.shape)
 
     def errors(self, specs: list[Spec], costs: Any) -> tuple[Array, int]:
         """Errors of every spec (they differ in the loss alone) at every cost, and the kernel evaluations they took."""
@@ -322,8 +320,7 @@ class _Fold:
 
     def _outputs(self, train: Array, test: Array, spec: Spec, costs: Array) -> Iterator[Array]:
         """Outputs on the rows to test on for every cost, from features of both parts."""
-        y, s = self.part.in_memory.targets, self.part.in_memory.weights
-        assert y is not None
+        y, s = self.part.targets, self.part.rows.weights
         if is_quick(spec.loss):
             path = _ridge_path if isinstance(spec.loss, LeastSquares) else _squared_hinge_path
             if s is not None and s.ndim == 2:
@@ -341,8 +338,7 @@ class _Fold:
 
     def error(self, outputs: Array) -> float:
         """Share of wrong rows; for regression, of the error that a constant makes, in a loss without epsilon."""
-        loss, targets = self.spec.loss, self.targets
-        assert targets is not None
+        loss, targets = self.spec.loss, self.rest.targets
         if self.rest.classifier:
             wrong = self.spec.decode(outputs) != self.spec.decode(targets)
             return float(np.average(wrong, weights=self.test_weights))

@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgWarning, lapack
 from kompakt.basis.build import solved
 from kompakt.codings import class_pairs
 from kompakt.data import ArrayRows, RowBlock, Rows
-from kompakt.design import Design, FeatureDesign, choose_block_rows, compute_block
+from kompakt.design import Design, FeatureDesign, choose_block_rows, values_of
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
 from kompakt.losses import LeastSquares, PiecewiseLinear
@@ -74,6 +74,12 @@ class Part:
     home: Array | None = None
     first: int = 0
 
+    @property
+    def targets(self) -> Array:
+        """Targets of the rows, (n, L)."""
+        assert self.rows.targets is not None
+        return self.rows.targets
+
 
 def columns_of(basis: Basis, labels: Array | None, pair: Array) -> Array:
     """Basis vectors that are rows of the two classes of a pair; all where there are none, or without labels."""
@@ -124,8 +130,7 @@ def make_parts(
     twins = np.unique(rows.hashes(0), return_inverse=True)[1] if drop and basis.indices is not None else None
     pairs: list[Array | None] = [None]
     if rows.weight_columns > 1:
-        assert data.classes is not None
-        pairs = list(class_pairs(len(data.classes)))
+        pairs = list(class_pairs(data.n_classes))
     parts = []
     for number, pair in enumerate(pairs):
         index, columns, outputs, of_part = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs), rows
@@ -251,7 +256,7 @@ def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Seque
     if exact and sizes is None and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
 
         def block(start: int) -> Array:
-            Phi = compute_block(kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)))
+            Phi = values_of(kernel, vectors, inverse, rows.block(start, min(start + step, rows.n_rows)).X)
             return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
 
         # features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)
@@ -283,8 +288,7 @@ def _ridge_path(
     budget: float = np.inf,
 ) -> Array:
     """All folds and C from shared factorisations."""
-    targets, weights = part.rows.targets, part.rows.weights
-    assert targets is not None
+    targets, weights = part.targets, part.rows.weights
     # De Brabanter et al. 2010, eq. 7, has a penalty for the intercept too
     unit = np.append(np.ones(len(inverse)), [float(spec.penalize_intercept)] * spec.fit_intercept)
     constraints = None  # that keep the weights of the vectors that a fold leaves out at zero
@@ -307,8 +311,7 @@ def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec
     Held-out errors need no exact solution of a piecewise linear loss: its kinks are rounded over a few per cent of the
     targets' spread, which Newton's method solves at a fraction of the cost.
     """
-    targets, weights = part.rows.targets, part.rows.weights
-    assert targets is not None
+    targets, weights = part.targets, part.rows.weights
     if isinstance(spec.loss, PiecewiseLinear):
         spread = 1.0 if spec.loss.for_classes else float(np.median(np.abs(targets - np.median(targets, axis=0))))
         spec = replace(spec, loss=Rounded(spec.loss, _ROUNDING * spread if spread > 0 else _ROUNDING))
@@ -375,13 +378,12 @@ class CrossValidation:
 
     def _row_losses(self, part: Part, outputs: Array) -> tuple[Array, Array]:
         """Loss and tie-breaker of every row, (n_C, n) each."""
-        assert part.rows.targets is not None
-        residual = outputs - part.rows.targets
+        residual = outputs - part.targets
         squares = np.mean(residual**2, axis=2)
         if self.data.labels is None:
             return (np.mean(np.abs(residual), axis=2) if self.absolute else squares), squares
         if len(part.outputs) == 1:
-            return (outputs[:, :, 0] * part.rows.targets[:, 0] <= 0).astype(np.float64), squares
+            return (outputs[:, :, 0] * part.targets[:, 0] <= 0).astype(np.float64), squares
         used = part.fold >= 0
         wrong = np.zeros(squares.shape)
         for k in range(len(outputs)):
@@ -405,14 +407,13 @@ class CrossValidation:
         """
         rows, labels = self.data.rows, self.data.labels
         assert labels is not None
-        assert rows.targets is not None
         absent = np.isnan(outputs)
-        counted = ~np.any(absent & (rows.targets != 0), axis=1)
+        counted = ~np.any(absent & (self.data.targets != 0), axis=1)
         whole = Design(rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
         outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
         wrong = self.spec.decode(outputs[counted]) != labels[counted]
-        row_weights = None if rows.weights is None else rows.weights.max(axis=1)[counted]
-        return float(np.average(wrong, weights=row_weights))
+        weights = self.data.row_weights
+        return float(np.average(wrong, weights=None if weights is None else weights[counted]))
 
 
 def spread_order(kernel: Kernel, vectors: Array) -> Array:
@@ -428,7 +429,6 @@ logger = logging.getLogger("kompakt.search")
 #: powers of ten around the kernel's own width that a search may reach, and powers of ten of C
 WIDTHS = (-4.0, 4.0)
 COSTS = (-6.0, 8.0)
-STRATEGIES = ("profile", "anneal", "grid", "random")
 _COARSE_WIDTHS = np.arange(-3.0, 2.5)  # from 1/1000 of the width's start to 100 times it
 _COARSE_COSTS = np.arange(-3.0, 8.5)
 _NEAR_COSTS = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])

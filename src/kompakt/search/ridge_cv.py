@@ -178,6 +178,14 @@ class _Folds:
         """Values of some rows times the square roots of their weights."""
         return values if self.root is None else values * self.root[rows]
 
+    def refitted(self, fold: int, features: FloatArray, penalty: FloatArray) -> FloatArray:
+        """Residuals of a fold that all but determines a direction alone: by a fit to all other rows."""
+        logger.debug("fold %d all but determines a direction alone: refitted to all other rows", fold)
+        own = self.of(fold)
+        rest, targets = (np.delete(self.scaled(values), own, axis=0) for values in (features, self.targets))
+        weights = _refitted(rest.T @ rest, rest.T @ targets, penalty, self.constraints[fold], fold)
+        return self.targets[own] - features[own] @ weights
+
 
 class _Normal:
     """A normal matrix A = R'R of rows and penalty, in which constraints G w = 0 are directions forbidden to R w.
@@ -331,11 +339,7 @@ def _from_hat(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: Fl
             directions = [None if found is None else found[at] for found in forbidden]
             residuals[k], bad = _hat(turned, F, normal, right, directions)
             for v in bad:
-                logger.debug("fold %d all but determines a direction alone: refitted to all other rows", v)
-                own = folds.of(v)
-                rest, targets = np.delete(Z, own, axis=0), np.delete(T, own, axis=0)
-                refitted = _refitted(rest.T @ rest, rest.T @ targets, penalty, turned.constraints[v], v)
-                residuals[k, own] = folds.targets[own] - F[own] @ refitted
+                residuals[k, folds.of(v)] = turned.refitted(v, F, penalty)
     residuals[:, : folds.starts[0]] = residuals[:, folds.starts[-1] :] = np.nan
     return residuals
 
@@ -462,11 +466,7 @@ def _iterated(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: Fl
         outputs = outputs.reshape(-1, n_amounts, n_outputs).swapaxes(0, 1)
         residuals[:, own] = folds.targets[own] - outputs
     for v, k in np.argwhere((weak | going).any(axis=(2, 3))):
-        logger.debug("fold %d all but determines a direction alone: refitted to all other rows", v)
-        own = parts[v]
-        rest, targets = np.delete(Z, own, axis=0), np.delete(T, own, axis=0)
-        refitted = _refitted(rest.T @ rest, rest.T @ targets, amounts[k] * unit, folds.constraints[v], int(v))
-        residuals[k, own] = folds.targets[own] - features[own] @ refitted
+        residuals[k, parts[v]] = folds.refitted(int(v), features, amounts[k] * unit)
     return residuals
 
 

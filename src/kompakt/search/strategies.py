@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,12 +110,14 @@ class Evaluator:
             raise SearchStopped("budget")
         if self.points and self._run.late:
             raise SearchStopped("deadline")
-        error = self.trials.measure(self.space.params(unit), self._evaluate, phase=self._phase)
+        params, started = self.space.params(unit), time.perf_counter()
+        error = self._evaluate(dict(params))
+        self.trials.add(params, error, seconds=time.perf_counter() - started, phase=self._phase)
         self.points.append(np.array(unit, dtype=np.float64))
         self._left -= 1
         if self._step():
             raise SearchStopped("deadline")  # a listener asks to stop, which is what a deadline does
-        return error
+        return self.trials.rows[-1].error
 
 
 def _reported(trials: Trials) -> Trials:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,13 +83,6 @@ class Trials:
         level = logging.DEBUG if more.get("model") == "plain" else logging.INFO
         logger.log(level, "search: %s: held-out error %.4g", setting or more.get("model", ""), error)
         logger.debug("trial %d: %s", len(self.rows), more)
-
-    def measure(self, params: Mapping[str, Any], evaluate: Callable[..., float], *args: Any, **more: Any) -> float:
-        """Append a row of `evaluate(params, *args)` and its time; returns the error."""
-        started = time.perf_counter()
-        value = evaluate(dict(params), *args)
-        self.add(params, value, seconds=time.perf_counter() - started, **more)
-        return self.rows[-1].error
 
     def __len__(self) -> int:
         return len(self.rows)

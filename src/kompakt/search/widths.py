@@ -114,12 +114,10 @@ def width_and_cost(
     if n < LEAST_ROWS:
         return WidthAndCost(kernel, 1.0 if C is None else C)
     of_sample, place = place < n, place[place < n]
-    s = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-    s = (s if s.ndim == 1 else s.max(axis=1))[of_sample]
+    s = (np.ones(rows.n_rows) if data.row_weights is None else data.row_weights)[of_sample]
     mass = np.bincount(place, s, n)
     if data.labels is None:
-        assert rows.targets is not None
-        each = np.asarray(rows.targets, dtype=np.float64)[of_sample]
+        each = np.asarray(data.targets, dtype=np.float64)[of_sample]
     else:
         labels = data.labels[of_sample]
         each = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
@@ -199,7 +197,6 @@ class Widths:
     C: float  # of the least-squares machine on all rows of the sample
     error_before: float  # leave-one-out mean squared error of one width for all features
     error: float
-    n_evaluations: int
     n_kernel_evals: int
 
 
@@ -275,12 +272,10 @@ def leave_one_out_widths(rows: ArrayRows, gamma: float, C: float, *, key: int, m
     bounds = [(value - _RANGE, value + _RANGE) for value in start]
     found = minimize(priced, start, (X, Y, s), "L-BFGS-B", True, bounds=bounds, options={"maxiter": max_iter})
     best = found.x if found.fun < before else start
-    evaluations = int(found.nfev) + 2
     return Widths(
         np.exp(best[:-1]),
         float(np.exp(best[-1])),
         before,
         leave_one_out(best, X, Y, s)[0],
-        evaluations,
-        evaluations * len(X) ** 2,
+        (int(found.nfev) + 2) * len(X) ** 2,
     )

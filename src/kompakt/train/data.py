@@ -114,12 +114,8 @@ def check_rows(
         raise
     if schema is not None and reset:
         estimator.schema_ = schema
-        estimator.n_features_in_ = len(schema.names)
         names = list(getattr(table, "column_names", None) or table.columns)
-        if all(isinstance(name, str) for name in names):
-            estimator.feature_names_in_ = np.asarray(names, dtype=object)
-        elif hasattr(estimator, "feature_names_in_"):
-            del estimator.feature_names_in_
+        set_features(estimator, len(schema.names), names if all(isinstance(name, str) for name in names) else None)
     if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
         refuse_extremes(_largest(X), X.dtype, sparse.issparse(X))
     if reset and not sparse.issparse(X):
@@ -541,7 +537,7 @@ def first_pass(
         raise ValueError(f"requires y to be passed, but {source.name} has no target. Give open_rows(..., target=...).")
     if classifier and source.n_targets > 1:
         raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
-    set_features(estimator, source)
+    set_features(estimator, source.n_features, source.feature_names)
     rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes, run))
     facts = list(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS))
     if not sum(fact.weight for fact in facts):
@@ -632,11 +628,11 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
 
 
-def set_features(estimator: BaseEstimator, source: Source) -> None:
+def set_features(estimator: BaseEstimator, n_features: int, names: Sequence[str] | None) -> None:
     """The attributes that scikit-learn's validation would set."""
-    estimator.n_features_in_ = source.n_features
-    if source.feature_names is not None:
-        estimator.feature_names_in_ = np.asarray(source.feature_names, dtype=object)
+    estimator.n_features_in_ = n_features
+    if names is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
 
@@ -761,7 +757,7 @@ def fit_on_sample(
     numbers = part.numbers
     assert numbers is not None
     estimator._fit(part.X, part.y if needs_target else None, part.w, run)
-    set_features(estimator, source)
+    set_features(estimator, source.n_features, source.feature_names)
     estimator.n_passes_ = rows.passes.count
     for name in ("training_indices_", "support_", "initial_support_", "basis_indices_"):
         found = getattr(estimator, name, None)

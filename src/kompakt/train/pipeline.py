@@ -35,9 +35,9 @@ class Fit:
     plan: Plan = field(default_factory=Plan)
     n_basis: int | None = None  # None where the size is still to be chosen
     start: Array | None = None  # vectors to begin with instead of choosing some
-    basis: Basis | None = None  # chosen before the search, by a method whose search needs it
-    machine: Machine | None = None  # basis and weights
-    model: Model | None = None
+    basis: Basis = field(init=False)  # chosen before the search, by a method whose search needs it
+    machine: Machine = field(init=False)  # basis and weights
+    model: Model = field(init=False)
     n_kernel_evals: int = 0  # spent before the machine was built
     attributes: dict[str, Any] = field(default_factory=dict)  # fitted attributes of the method's own
     why: str = ""  # why the search chose as it did, for the record of the training
@@ -97,7 +97,7 @@ def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
 
     Every other loss makes each output a problem of its own.
     """
-    n_outputs, n_classes = data.rows.n_outputs, 0 if data.classes is None else len(data.classes)
+    n_outputs, n_classes = data.rows.n_outputs, data.n_classes
     if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.name == "least_squares" or run.deadline:
         return
     fewer = get_coding("minimum_output").n_outputs(n_classes)
@@ -154,12 +154,9 @@ def _calibration(fit: Fit) -> dict[str, Array]:
 
     data, machine = fit.data, fit.machine
     assert data.labels is not None
-    assert data.classes is not None
-    assert machine is not None
     index, outputs = unseen_outputs(data, machine, fit.plan, fit.run)
-    scores = get_coding(fit.spec.coding).scores(outputs, len(data.classes))
-    weights = data.rows.weights
-    w = None if weights is None else (weights if weights.ndim == 1 else weights.max(axis=1))[index]
+    scores = get_coding(fit.spec.coding).scores(outputs, data.n_classes)
+    w = None if data.row_weights is None else data.row_weights[index]
     columns = scores[:, None] if scores.ndim == 1 else scores
     a, b = np.empty(columns.shape[1]), np.empty(columns.shape[1])
     for column in range(columns.shape[1]):

@@ -209,7 +209,6 @@ def _identity(estimator: BaseEstimator, data: Data) -> dict[str, Any]:
     return identity
 
 
-_FIT_WITHOUT = "Fit without checkpoint."
 _REMEDY = {
     "cv": "Give the splits themselves: cv=list(splitter.split(X, y)).",
     "selection": "Give the vectors that it selects, as an array, or fit without checkpoint.",
@@ -226,7 +225,7 @@ def _text(name: str, value: Any) -> str:
     except TypeError as error:
         raise TypeError(
             f"a fit with {name}={type(value).__name__} cannot have a checkpoint: nobody can tell whether the code of "
-            f"{error} is still the same when the fit goes on. {_REMEDY.get(name, _FIT_WITHOUT)}"
+            f"{error} is still the same when the fit goes on. {_REMEDY.get(name, 'Fit without checkpoint.')}"
         ) from None
     if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
         array = np.asarray(value)
