@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
@@ -44,10 +45,6 @@ from kompakt.model import Model
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
 _DATE_OPSET, _DATE_IR_VERSION = 20, 9  # the first with operators that take texts apart: onnxruntime 1.17
-_ESTIMATORS = (
-    "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
-    "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
-)  # fmt: skip
 #: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
 _OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
 _INT64, _BOOL, _FLOAT64 = 7, 9, 11  # element types of tensors
@@ -155,11 +152,11 @@ def _used(schema: TableSchema) -> dict[str, str]:
 
 def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]:
     """The inputs of an ONNX model for a table."""
-    cells, feeds = columns_of(table), {}
+    cells, names, feeds = columns_of(table), _used(schema), {}
     for column in schema.columns:
         if isinstance(column, Number):
             whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
-            feeds[column.name] = whole.encode({column.name: cells[column.name]}).astype(dtype)
+            feeds[names[column.name]] = whole.encode({column.name: cells[column.name]}).astype(dtype)
         elif not isinstance(column, Unused):
             given = cells[column.name]
             if isinstance(column, Date) and (given.dtype.kind == "M" or any(hasattr(cell, "year") for cell in given)):
@@ -167,9 +164,8 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
                 given = np.array([None if one != one else _written(column, one) for one in seconds], dtype=object)
             gaps = [is_missing(cell, frozenset(schema.missing)) for cell in given]
             texts = ["" if gap else str(cell).strip() for cell, gap in zip(given, gaps, strict=True)]
-            feeds[column.name] = np.array(texts, dtype=object)[:, None]
-    names = _used(schema)
-    return {names[name]: values for name, values in feeds.items()}
+            feeds[names[column.name]] = np.array(texts, dtype=object)[:, None]
+    return feeds
 
 
 def _written(column: Date, seconds: float) -> str:
@@ -190,10 +186,8 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
             found[column.name] = rng.choice(np.array([*column.levels, "", "a word of no row"], dtype=object), len(rows))
         elif isinstance(column, Date):
             days = np.clip(np.round(rows[:, place] * 24) / 24, -10_000, 10_000)
-            seconds = np.clip(
-                column.first + days * 86_400, 0, 3e9
-            ).tolist()  # 1970 to 2065: years of two digits are clear
-            texts = [_written(column, one) for one in seconds]
+            seconds = np.clip(column.first + days * 86_400, 0, 3e9)  # 1970 to 2065: years of two digits are clear
+            texts = [_written(column, one) for one in seconds.tolist()]
             found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", np.array(texts, dtype=object))
         place += len(column.features)
     return found
@@ -204,7 +198,7 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     from onnx import helper
 
     graph = Graph(model, dtype, "" if schema is None else "kompakt_")
-    element = graph.element
+    element, text = graph.element, helper.np_dtype_to_tensor_dtype(np.dtype(object))
     X = "X" if schema is None else graph.features(schema)
     scores = graph.scores(graph.outputs(X))
     n_scores, is_flat = decision_shape(model)
@@ -218,9 +212,8 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph.nodes += [helper.make_node("Identity", [made[0]], [name], name=name) for name, made in results.items()]
     inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
     if schema is not None:
-        text, names = helper.np_dtype_to_tensor_dtype(np.dtype(object)), _used(schema)
         kinds = {one.name: element if isinstance(one, Number) else text for one in schema.columns}
-        inputs = [helper.make_tensor_value_info(names[name], kinds[name], ["n", 1]) for name in names]
+        inputs = [helper.make_tensor_value_info(given, kinds[name], ["n", 1]) for name, given in _used(schema).items()]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
     dates = schema is not None and any(isinstance(column, Date) for column in schema.columns)
     opset, ir_version = (_DATE_OPSET, _DATE_IR_VERSION) if dates else (_OPSET, _IR_VERSION)
@@ -246,8 +239,7 @@ def _run(raw: bytes, feeds: dict[str, Array], kind: str) -> tuple[Array | None, 
     session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
     if kind == "regressor":
         return None, session.run(["value"], feeds)[0]
-    labels, scores = session.run(["label", "scores"], feeds)
-    return labels, scores
+    return tuple(session.run(["label", "scores"], feeds))
 
 
 # -- the graph -------------------------------------------------------------------------------------------
@@ -638,10 +630,10 @@ def register_skl2onnx() -> None:
             "converting with skl2onnx needs skl2onnx, which is not installed. "
             'Install the extra: pip install "kompakt[onnx]".'
         ) from error
-    for name in _ESTIMATORS:
-        update_registered_converter(
-            getattr(kompakt, name), f"Kompakt{name}", _shapes, _convert, parser=_parse, options=_OPTIONS
-        )
+    for found in (getattr(kompakt, name) for name in kompakt.__all__):
+        if isinstance(found, type) and issubclass(found, BaseEstimator):
+            alias = f"Kompakt{found.__name__}"
+            update_registered_converter(found, alias, _shapes, _convert, parser=_parse, options=_OPTIONS)
 
 
 def _estimator_model(estimator: Any) -> Model:
