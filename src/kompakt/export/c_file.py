@@ -25,6 +25,7 @@ from kompakt.export.common import (
     expect,
     feature_lines,
     folded,
+    in_single,
     votes,
     write_exported,
 )
@@ -129,7 +130,7 @@ def to_c(
     about = f"kernel {type(model.kernel).__name__}, dtype {dtype}"
     text, data_bytes, work_bytes = c_source(stored, name, levels, single, about)
     rows = check_rows_for(model, check_rows)
-    rows = rows.astype(np.float32).astype(np.float64) if single else rows
+    rows = in_single(rows) if single else rows
     limit = _TOLERANCE[dtype] if tolerance is None else tolerance
     original, rounded = expect(model, rows, limit), expect(stored, rows, limit)
     scores, labels, difference, relative = rounded.scores, rounded.labels, float("nan"), float("nan")
@@ -164,8 +165,10 @@ def to_c(
 
 def _accuracy(truth: Array | None, scores: Array, labels: Array | None) -> float | None:
     """Share of right labels, or R squared of a regressor."""
-    if truth is None or labels is not None:
-        return None if truth is None else float(np.mean(labels == truth))
+    if truth is None:
+        return None
+    if labels is not None:
+        return float(np.mean(labels == truth))
     truth = truth.reshape(len(truth), -1)
     spread = float(np.square(truth - truth.mean(axis=0)).sum()) or 1.0
     return 1.0 - float(np.square(truth - scores).sum()) / spread
@@ -199,24 +202,19 @@ def _run(text: str, name: str, rows: Array, compiler: str) -> Array:
 def eight_bits(basis: Array) -> tuple[Array, Array, Array]:
     """(levels, zero, step) with basis_jf ~ zero_f + step_f * levels_jf, and levels from -127 to 127."""
     low, high = basis.min(axis=0), basis.max(axis=0)
-    zero = _single(0.5 * (low + high))
-    step = _single(np.maximum(high - zero, zero - low) / _LEVELS)
+    zero = in_single(0.5 * (low + high))
+    step = in_single(np.maximum(high - zero, zero - low) / _LEVELS)
     levels = np.rint((basis - zero) / np.where(step > 0, step, 1.0))
     return np.clip(levels, -_LEVELS, _LEVELS).astype(np.int8), zero, step
-
-
-def _single(values: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32).astype(np.float64)
 
 
 def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
     """The model with the numbers that the C file will hold, in float64."""
     names = ("basis", "weights", "intercept", "input_fill", "input_shift", "input_map")
-    fields: dict[str, Any] = {name: _single(values) for name in names if (values := getattr(model, name)) is not None}
+    fields: dict[str, Any] = {name: in_single(values) for name in names if (values := getattr(model, name)) is not None}
     if model.input_scale is not None:
         with np.errstate(divide="ignore"):
-            fields["input_scale"] = 1.0 / _single(1.0 / model.input_scale)
+            fields["input_scale"] = 1.0 / in_single(1.0 / model.input_scale)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
     if model.storage is not None:

@@ -85,12 +85,12 @@ class ExportReport:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{self.path}: {self.n_bytes} bytes; " + ("" if self.n_rows else "unchecked")
+        checked = "unchecked"
         if self.n_rows:
-            text += f"{self.n_rows} rows checked, largest difference {self.max_difference:.2g}"
-        if self.label_agreement is not None and self.n_rows:
-            text += f", equal labels {100 * self.label_agreement:.4g} %"
-        return "; ".join([text, *self.notes])
+            checked = f"{self.n_rows} rows checked, largest difference {self.max_difference:.2g}"
+            if self.label_agreement is not None:
+                checked += f", equal labels {100 * self.label_agreement:.4g} %"
+        return "; ".join([f"{self.path}: {self.n_bytes} bytes", checked, *self.notes])
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,6 @@ class Expected:
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
     scores : ndarray of shape (n, n_scores)
     labels : ndarray of shape (n,), or None for a regressor
     decided : ndarray of bool of shape (n,)
@@ -138,7 +137,6 @@ class Expected:
         Largest difference that passes.
     """
 
-    rows: Array
     scores: Array
     labels: Array | None
     decided: Array
@@ -160,8 +158,7 @@ def check_rows_for(model: Model, given: Any) -> Array:
     basis = np.asarray(model.basis_vectors_, dtype=np.float64)
     if not len(basis):
         basis = np.zeros((1, model.n_features)) if model.input_shift is None else np.array([model.input_shift])
-    rng = np.random.default_rng(0)
-    spread = basis.std(axis=0) if len(basis) > 1 else np.zeros(model.n_features)
+    rng, spread = np.random.default_rng(0), basis.std(axis=0)
     width = 1.0 if model.input_scale is None else np.abs(np.asarray(model.input_scale, dtype=np.float64))
     spread = np.where(spread > 0, spread, width)
     most = max(1, min(_MAX_ROWS, _MAX_BYTES // (8 * model.n_features)))
@@ -189,7 +186,7 @@ def expect(model: Model, rows: Array, tolerance: float) -> Expected:
     scores = model.scores(outputs)
     labels = None if model.kind == "regressor" else model.labels(scores)
     decided = np.ones(len(rows), dtype=bool) if votes(model) is None else np.abs(outputs).min(axis=1) > limit
-    return Expected(rows, scores.reshape(len(rows), -1), labels, decided, limit)
+    return Expected(scores.reshape(len(rows), -1), labels, decided, limit)
 
 
 def compare(expected: Expected, scores: Array | None, labels: Array | None, what: str) -> tuple[float, float, Any]:
@@ -202,7 +199,7 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
         difference = float(gaps.max(initial=0.0))
         if not difference <= expected.limit:  # NaN is a failure too
             raise ParityError(
-                f"{what} differs from the machine by {difference:.3g} on {len(expected.rows)} rows; expected at most "
+                f"{what} differs from the machine by {difference:.3g} on {len(expected.scores)} rows; expected at most "
                 f"{expected.limit:.3g} (largest decision value {largest:.3g}). Nothing was written. Where weights are "
                 "large and cancel, single precision is not enough: export in double precision, or raise `tolerance`."
             )
@@ -307,7 +304,7 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
         if rounded is not None and np.any(scale != 1):
             rounded = replace(rounded, map_steps=None)
         input_map, scale = _f8(model.input_map) / scale, np.ones(model.n_features)
-        moved = shift.astype(np.float32).astype(np.float64) if single and rounded is None else shift
+        moved = in_single(shift) if single and rounded is None else shift
         basis, shift = basis - input_map @ (moved - shift), moved
     elif rounded is not None:
         centre = None
@@ -315,7 +312,7 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
         centre = basis.mean(axis=0) if centred else None
     if centre is not None:
         moved = shift + _f8(centre) * scale
-        moved = moved.astype(np.float32).astype(np.float64) if single else moved
+        moved = in_single(moved) if single else moved
         # The rounded shift is what the rows will meet, so the basis is moved by exactly that much.
         basis, shift = basis - (moved - shift) / scale, moved
     if isinstance(kernel, RBF) and isinstance(kernel.gamma, np.ndarray):
@@ -405,6 +402,12 @@ def _plain_classes(classes: Array) -> Array:
     if labels.dtype.kind == "u" and np.any(labels > np.uint64(2**63 - 1)):
         raise UnsupportedModelError("a label is beyond the 64-bit integers of the other side.")
     return labels
+
+
+def in_single(values: Array) -> Array:
+    """Numbers as float32 holds them, in float64."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
 
 
 def _f8(values: Any) -> Array:

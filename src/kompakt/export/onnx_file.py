@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
@@ -44,12 +45,9 @@ from kompakt.model import Model
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
 _DATE_OPSET, _DATE_IR_VERSION = 20, 9  # the first with operators that take texts apart: onnxruntime 1.17
-_ESTIMATORS = (
-    "CGLQSVC", "CompactSVC", "CompactSVR", "FEESVC", "FEESVR", "FixedSizeLSSVC", "FixedSizeLSSVR", "GreedyProjection",
-    "KernelFisher", "LocalSamplingSVC", "ProjectedKernelFisher", "ProjectedSVC", "SpSVC",
-)  # fmt: skip
 #: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
 _OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
+_INT64, _BOOL, _FLOAT64 = 7, 9, 11  # element types of tensors
 _LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
 
@@ -154,11 +152,11 @@ def _used(schema: TableSchema) -> dict[str, str]:
 
 def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]:
     """The inputs of an ONNX model for a table."""
-    cells, feeds = columns_of(table), {}
+    cells, names, feeds = columns_of(table), _used(schema), {}
     for column in schema.columns:
         if isinstance(column, Number):
             whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
-            feeds[column.name] = whole.encode({column.name: cells[column.name]}).astype(dtype)
+            feeds[names[column.name]] = whole.encode({column.name: cells[column.name]}).astype(dtype)
         elif not isinstance(column, Unused):
             given = cells[column.name]
             if isinstance(column, Date) and (given.dtype.kind == "M" or any(hasattr(cell, "year") for cell in given)):
@@ -166,9 +164,8 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
                 given = np.array([None if one != one else _written(column, one) for one in seconds], dtype=object)
             gaps = [is_missing(cell, frozenset(schema.missing)) for cell in given]
             texts = ["" if gap else str(cell).strip() for cell, gap in zip(given, gaps, strict=True)]
-            feeds[column.name] = np.array(texts, dtype=object)[:, None]
-    names = _used(schema)
-    return {names[name]: values for name, values in feeds.items()}
+            feeds[names[column.name]] = np.array(texts, dtype=object)[:, None]
+    return feeds
 
 
 def _written(column: Date, seconds: float) -> str:
@@ -189,10 +186,8 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
             found[column.name] = rng.choice(np.array([*column.levels, "", "a word of no row"], dtype=object), len(rows))
         elif isinstance(column, Date):
             days = np.clip(np.round(rows[:, place] * 24) / 24, -10_000, 10_000)
-            seconds = np.clip(
-                column.first + days * 86_400, 0, 3e9
-            ).tolist()  # 1970 to 2065: years of two digits are clear
-            texts = [_written(column, one) for one in seconds]
+            seconds = np.clip(column.first + days * 86_400, 0, 3e9)  # 1970 to 2065: years of two digits are clear
+            texts = [_written(column, one) for one in seconds.tolist()]
             found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", np.array(texts, dtype=object))
         place += len(column.features)
     return found
@@ -203,7 +198,7 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     from onnx import helper
 
     graph = Graph(model, dtype, "" if schema is None else "kompakt_")
-    element = helper.np_dtype_to_tensor_dtype(dtype)
+    element, text = graph.element, helper.np_dtype_to_tensor_dtype(np.dtype(object))
     X = "X" if schema is None else graph.features(schema)
     scores = graph.scores(graph.outputs(X))
     n_scores, is_flat = decision_shape(model)
@@ -217,9 +212,8 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph.nodes += [helper.make_node("Identity", [made[0]], [name], name=name) for name, made in results.items()]
     inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
     if schema is not None:
-        text, names = helper.np_dtype_to_tensor_dtype(np.dtype(object)), _used(schema)
         kinds = {one.name: element if isinstance(one, Number) else text for one in schema.columns}
-        inputs = [helper.make_tensor_value_info(names[name], kinds[name], ["n", 1]) for name in names]
+        inputs = [helper.make_tensor_value_info(given, kinds[name], ["n", 1]) for name, given in _used(schema).items()]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
     dates = schema is not None and any(isinstance(column, Date) for column in schema.columns)
     opset, ir_version = (_DATE_OPSET, _DATE_IR_VERSION) if dates else (_OPSET, _IR_VERSION)
@@ -245,8 +239,7 @@ def _run(raw: bytes, feeds: dict[str, Array], kind: str) -> tuple[Array | None, 
     session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
     if kind == "regressor":
         return None, session.run(["value"], feeds)[0]
-    labels, scores = session.run(["label", "scores"], feeds)
-    return labels, scores
+    return tuple(session.run(["label", "scores"], feeds))
 
 
 # -- the graph -------------------------------------------------------------------------------------------
@@ -269,16 +262,20 @@ class Graph:
     """
 
     def __init__(self, model: Model, dtype: Any, prefix: str = "") -> None:
+        from onnx import helper
+
         self.model, self.dtype, self.prefix = model, np.dtype(dtype), prefix
+        self.element = helper.np_dtype_to_tensor_dtype(self.dtype)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
+        """Add a node and return the name of its output, the first where there are two."""
         from onnx import helper
 
         name = f"{self.prefix}{op.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
+        outputs = [name, f"{name}_count"] if op == "StringSplit" else [name]
+        self.nodes.append(helper.make_node(op, list(inputs), outputs, name=name, **attributes))
         return name
 
     def constant(self, values: Any, dtype: Any = None) -> str:
@@ -291,34 +288,23 @@ class Graph:
 
     def features(self, schema: TableSchema) -> str:
         """The encoded features, (n, d), of one input per column."""
-        from onnx import helper
-
-        add, element, parts = self.add, helper.np_dtype_to_tensor_dtype(self.dtype), []
-        names = _used(schema)
+        add, element, names, parts = self.add, self.element, _used(schema), []
         # the usual ways to write a missing value; ONNX compares letter by letter
-        texts = [form(text) for text in sorted(MISSING) for form in (str.lower, str.upper, str.capitalize)]
-        missing = list(dict.fromkeys([*texts, "NaN", "NaT", *schema.missing]))
+        usual = [form(text) for text in sorted(MISSING) for form in (str.lower, str.upper, str.capitalize)]
+        missing = [*usual, "NaN", "NaT", *schema.missing]
         for column in schema.columns:
             if isinstance(column, Number):
                 gap = add("IsNaN", names[column.name])
                 parts.append(add("Where", gap, self.constant(column.fill), names[column.name]))
                 parts += [add("Cast", gap, to=element)] * column.indicator
             elif isinstance(column, Category):
-                levels = [level for level in column.levels if level not in missing]
-                keys, codes = [*levels, *missing], [column.levels.index(level) for level in levels]
-                codes += [column.levels.index(column.fill)] * len(missing)
-
-                def encode(values: list[int], default: int, keys: list[str] = keys, name: str = column.name) -> str:
-                    return add(
-                        "LabelEncoder", names[name], domain="ai.onnx.ml", keys_strings=keys, values_int64s=values,
-                        default_int64=default,
-                    )  # fmt: skip
-
-                n_levels = len(column.levels)
+                n_levels, texts = len(column.levels), names[column.name]
+                codes = {level: code for code, level in enumerate(column.levels)}
+                codes |= dict.fromkeys(missing, codes[column.fill])
                 numbers = self.constant(np.arange(n_levels + column.other)[None], np.int64)
-                parts.append(add("Cast", add("Equal", encode(codes, n_levels), numbers), to=element))
+                parts.append(add("Cast", add("Equal", self._looked_up(texts, codes, n_levels), numbers), to=element))
                 if column.indicator:
-                    parts.append(add("Cast", encode([0] * len(levels) + [1] * len(missing), 0), to=element))
+                    parts.append(add("Cast", self._looked_up(texts, dict.fromkeys(missing, 1), 0), to=element))
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
         X = add("Concat", *parts, axis=1)
@@ -331,33 +317,11 @@ class Graph:
 
         Years, days and seconds are whole numbers in float64, which is exact.
         """
-        from onnx import helper
+        add = self.add
 
-        add, element = self.add, helper.np_dtype_to_tensor_dtype(self.dtype)
-
-        def number(value: float) -> str:
-            return self.constant(value, np.float64)
-
-        def plus(first: str, *others: str) -> str:
-            for other in others:
-                first = add("Add", first, other)
-            return first
-
-        def times(factor: float, value: str) -> str:
-            return add("Mul", value, number(factor))
-
-        def whole(value: str, divisor: float) -> str:
-            return add("Floor", add("Div", value, number(divisor)))
-
-        def rest(value: str, divisor: float) -> str:
-            return plus(value, times(-divisor, whole(value, divisor)))
-
-        def as_number(digits: str, before: str = "0") -> str:
+        def as_number(digits: str, before: str = "0") -> _Number:
             digits, _ = self._cut(add("StringConcat", digits, self._text(" 0 .")), " ")  # no digits are 0
-            return add("Cast", add("StringConcat", self._text(before), digits), to=11)  # float64
-
-        def flag(condition: str) -> str:
-            return add("Cast", condition, to=11)
+            return self.number(add("StringConcat", self._text(before), digits))
 
         names = {
             form(written[place]): place
@@ -381,16 +345,12 @@ class Graph:
         )
         good = add("RegexFullMatch", texts, pattern=rf"\s*{pattern}{patterns['Z'] if with_clock else ''}\s*")
         if missing:  # a date may stand for a gap
-            gap = add(
-                "LabelEncoder", texts, domain="ai.onnx.ml", keys_strings=list(missing),
-                values_int64s=[1] * len(missing), default_int64=0,
-            )  # fmt: skip
-            good = add("And", good, add("Equal", gap, self.constant(0, np.int64)))
+            good = add("And", good, add("Cast", self._looked_up(texts, dict.fromkeys(missing, 0), 1), to=_BOOL))
         # from here on every text has the form, so that each cut finds its separator; one more, were there no row
         example = _written(column, column.first)
         left = add("Where", good, texts, self._text(example))
         left = add("Concat", left, self.constant(np.array([[example]], dtype=object), object), axis=0)
-        read, offset = {}, number(0.0)
+        read, shifts = {}, []  # of the time zone
         for part, separator in parts[:-1]:
             read[part], left = self._cut(left, separator)
         if with_clock:
@@ -398,95 +358,81 @@ class Graph:
             for sign, side in (("+", -1.0), ("-", 1.0)):
                 left, zone = self._cut(left, sign, optional=True)
                 hours, minutes = self._cut(zone, ":", optional=True)
-                joined = add("RegexFullMatch", hours, pattern=r"\d{4}")
-                hours, minutes = as_number(hours), as_number(minutes)
-                minutes = add("Where", joined, rest(hours, 100.0), minutes)
-                hours = add("Where", joined, whole(hours, 100.0), hours)
-                offset = plus(offset, times(3600.0 * side, hours), times(60.0 * side, minutes))
+                joined = self.number(add("RegexFullMatch", hours, pattern=r"\d{4}"))  # as in +0230
+                hour = as_number(hours)
+                minute = as_number(minutes) + hour % 100.0 * joined
+                shifts += [hour // (joined * 99.0 + 1.0) * (3600.0 * side), minute * (60.0 * side)]
         read[parts[-1][0]], _ = self._cut(add("StringConcat", left, self._text(" .")), " ")
 
         year = as_number(read["Y"] if "Y" in read else read["y"])
         if "y" in read:  # as strptime: 69 is 1969, 68 is 2068
-            year = plus(year, add("Where", add("Less", year, number(69.0)), number(2000.0), number(1900.0)))
-        if "m" in read:
-            month = as_number(read["m"])
-        else:
-            month = add(
-                "LabelEncoder", read["b" if "b" in read else "B"], domain="ai.onnx.ml", keys_strings=list(names),
-                values_int64s=list(names.values()), default_int64=1,
-            )  # fmt: skip
-        which, month = add("Cast", month, to=7), add("Cast", month, to=11)  # int64, float64
-        day = as_number(read["d"])
+            year = year + 1900.0 + year.compared("Less", 69.0) * 100.0
+        word = read.get("b") or read.get("B")
+        month = as_number(read["m"]) if word is None else self.number(self._looked_up(word, names, 1))
+        which, day = add("Cast", month.name, to=_INT64), as_number(read["d"])
         # days since 1970 by years that begin in March, where the leap day is the last
-        before = plus(year, times(-1.0, flag(add("Less", month, number(3.0)))))
+        before = year - month.compared("Less", 3.0)
         months_before = [0, 306, 337, *((153 * place + 2) // 5 for place in range(10))]
-        days = plus(
-            times(365.0, before), whole(before, 4.0), times(-1.0, whole(before, 100.0)), whole(before, 400.0),
-            add("Gather", self.constant(months_before, np.float64), which), day, number(-719_469.0),
-        )  # fmt: skip
-        seconds = plus(times(86_400.0, days), offset)
-        if "H" in read or "I" in read:
+        before_month = _Number(self, add("Gather", self.constant(months_before, np.float64), which))
+        days = before * 365.0 + before // 4.0 - before // 100.0 + before // 400.0 + before_month + day - 719_469.0
+        seconds = days * 86_400.0
+        for shift in shifts:
+            seconds = seconds + shift
+        if with_clock:
             hour = as_number(read["H"] if "H" in read else read["I"])
             if "p" in read:
-                after = flag(add("RegexFullMatch", read["p"], pattern="PM|pm"))
-                hour = plus(rest(hour, 12.0), times(12.0, after))
-            seconds = plus(seconds, times(3600.0, hour), times(60.0, as_number(read["M"])))
-        if "S" in read:
-            seconds = plus(seconds, as_number(read["S"]))
-        if "f" in read:
-            seconds = plus(seconds, as_number(read["f"], "0."))
-        length = add("Gather", self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64), which)
-        is_leap = plus(
-            *(
-                times(sign, flag(add("Equal", rest(year, n), number(0.0))))
-                for sign, n in ((1.0, 4.0), (-1.0, 100.0), (1.0, 400.0))
-            )
-        )
-        length = plus(length, add("Mul", is_leap, flag(add("Equal", month, number(2.0)))))
+                hour = hour % 12.0 + self.number(add("RegexFullMatch", read["p"], pattern="PM|pm")) * 12.0
+            seconds = seconds + hour * 3600.0 + as_number(read["M"]) * 60.0
+        for part, start in (("S", "0"), ("f", "0.")):
+            if part in read:
+                seconds = seconds + as_number(read[part], start)
+        leap_days = [(year % n).compared("Equal", 0.0) for n in (4.0, 100.0, 400.0)]
+        lengths = self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64)
+        length = _Number(self, add("Gather", lengths, which))
+        length = length + (leap_days[0] - leap_days[1] + leap_days[2]) * month.compared("Equal", 2.0)
         first, last = self.constant([0], np.int64), self.constant([-1], np.int64)
-        exists, seconds = (add("Slice", one, first, last) for one in (add("LessOrEqual", day, length), seconds))
-        good = add("And", good, exists)
-        seconds = add("Where", good, seconds, number(column.fill))
+        good = add("And", good, add("Slice", add("LessOrEqual", day.name, length.name), first, last))
+        known = add("Slice", seconds.name, first, last)
+        seconds = _Number(self, add("Where", good, known, self.constant(column.fill, np.float64)))
 
-        days = whole(seconds, 86_400.0)
+        days = seconds // 86_400.0
         # and back: days since March of the year 0, in periods of 400 years
-        since = plus(days, number(719_468.0))
-        period, of_period = whole(since, 146_097.0), rest(since, 146_097.0)
-        corrected = plus(
-            of_period, times(-1.0, whole(of_period, 1460.0)), whole(of_period, 36_524.0),
-            times(-1.0, whole(of_period, 146_096.0)),
-        )  # fmt: skip
-        year = whole(corrected, 365.0)
-        of_year = plus(of_period, times(-365.0, year), times(-1.0, whole(year, 4.0)), whole(year, 100.0))
-        month = plus(whole(plus(times(5.0, of_year), number(2.0)), 153.0), number(3.0))  # 3 to 14
-        late = flag(add("Greater", month, number(12.0)))
+        since = days + 719_468.0
+        period, of_period = since // 146_097.0, since % 146_097.0
+        year = (of_period - of_period // 1460.0 + of_period // 36_524.0 - of_period // 146_096.0) // 365.0
+        of_year = of_period - year * 365.0 - year // 4.0 + year // 100.0
+        month = (of_year * 5.0 + 2.0) // 153.0 + 3.0  # 3 to 14
+        late = month.compared("Greater", 12.0)
         features = [
-            add("Div", plus(seconds, number(-column.first)), number(86_400.0)),
-            plus(year, times(400.0, period), late),
-            plus(month, times(-12.0, late)),
-            rest(plus(days, number(3.0)), 7.0),
+            (seconds - column.first) / 86_400.0,
+            year + period * 400.0 + late,
+            month - late * 12.0,
+            (days + 3.0) % 7.0,
         ]
         if column.hours:
-            features.append(whole(rest(seconds, 86_400.0), 3600.0))
-        if column.indicator:
-            features.append(add("Not", good))
-        return [add("Cast", feature, to=element) for feature in features]
+            features.append(seconds % 86_400.0 // 3600.0)
+        made = [feature.name for feature in features] + [add("Not", good)] * column.indicator
+        return [add("Cast", name, to=self.element) for name in made]
 
     def _text(self, text: str) -> str:
         return self.constant(np.array(text, dtype=object), object)
 
+    def number(self, name: str) -> _Number:
+        """A tensor of texts, whole numbers or truth values as float64, to calculate with."""
+        return _Number(self, self.add("Cast", name, to=_FLOAT64))
+
+    def _looked_up(self, texts: str, codes: dict[str, int], default: int) -> str:
+        """The whole number of every text, `default` for one that has none."""
+        table = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": default}
+        return self.add("LabelEncoder", texts, domain="ai.onnx.ml", **table)
+
     def _cut(self, texts: str, separator: str, optional: bool = False) -> tuple[str, str]:
         """What stands before the first separator and after it; texts may lack an optional one, which occurs once."""
-        from onnx import helper
-
         if optional:
             texts = self.add("StringConcat", texts, self._text(separator))
-        name = f"{self.prefix}split_{len(self.nodes)}"
-        how: dict[str, Any] = {} if separator == " " else {"delimiter": separator}  # without one: any number of spaces
-        if not optional:
-            how["maxsplit"] = 1
-        self.nodes.append(helper.make_node("StringSplit", [texts], [name, f"{name}_count"], name=name, **how))
-        before, after = (self.add("Gather", name, self.constant(place, np.int64), axis=-1) for place in (0, 1))
+        delimiter = None if separator == " " else separator  # None: any number of spaces
+        cut = self.add("StringSplit", texts, delimiter=delimiter, maxsplit=None if optional else 1)
+        before, after = (self.add("Gather", cut, self.constant(place, np.int64), axis=-1) for place in (0, 1))
         return before, after
 
     def outputs(self, X: str) -> str:
@@ -522,7 +468,7 @@ class Graph:
         add, model = self.add, self.model
         if decision_shape(model)[0] == 1:
             above = "GreaterOrEqual" if model.kind == "outlier" else "Greater"
-            best = add("Cast", add(above, self.flat(scores), self.constant(0.0)), to=7)  # int64
+            best = add("Cast", add(above, self.flat(scores), self.constant(0.0)), to=_INT64)
         else:
             best = add("ArgMax", scores, axis=1, keepdims=0)
         labels = _label_array(model.classes)
@@ -602,6 +548,39 @@ class Graph:
         return result
 
 
+class _Number:
+    """A float64 tensor of a graph; its operators add nodes."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph, self.name = graph, name
+
+    def _node(self, op: str, other: _Number | float) -> _Number:
+        right = other.name if isinstance(other, _Number) else self.graph.constant(other, np.float64)
+        return _Number(self.graph, self.graph.add(op, self.name, right))
+
+    def __add__(self, other: _Number | float) -> _Number:
+        return self._node("Add", other)
+
+    def __sub__(self, other: _Number | float) -> _Number:
+        return self._node("Sub", other)
+
+    def __mul__(self, other: _Number | float) -> _Number:
+        return self._node("Mul", other)
+
+    def __truediv__(self, other: _Number | float) -> _Number:
+        return self._node("Div", other)
+
+    def __floordiv__(self, other: _Number | float) -> _Number:
+        return _Number(self.graph, self.graph.add("Floor", (self / other).name))
+
+    def __mod__(self, other: float) -> _Number:
+        return self - self // other * other
+
+    def compared(self, op: str, other: float) -> _Number:
+        """1 where a comparison such as "Less" holds, else 0."""
+        return self.graph.number(self._node(op, other).name)
+
+
 def _label_array(classes: Array | None) -> Array:
     """Labels in a type that ONNX has: text, int64 (also of an outlier detector), float64 or bool."""
     if classes is None:
@@ -651,10 +630,10 @@ def register_skl2onnx() -> None:
             "converting with skl2onnx needs skl2onnx, which is not installed. "
             'Install the extra: pip install "kompakt[onnx]".'
         ) from error
-    for name in _ESTIMATORS:
-        update_registered_converter(
-            getattr(kompakt, name), f"Kompakt{name}", _shapes, _convert, parser=_parse, options=_OPTIONS
-        )
+    for found in (getattr(kompakt, name) for name in kompakt.__all__):
+        if isinstance(found, type) and issubclass(found, BaseEstimator):
+            alias = f"Kompakt{found.__name__}"
+            update_registered_converter(found, alias, _shapes, _convert, parser=_parse, options=_OPTIONS)
 
 
 def _estimator_model(estimator: Any) -> Model:

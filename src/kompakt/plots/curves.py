@@ -392,8 +392,7 @@ class ParetoDisplay:
             own = drawn & (np.array(self.families) == family)
             style = {"color": colour(number), "marker": marker(number), "s": 42, "zorder": 2, **marker_options}
             self.points_[family] = ax.scatter(self.x[own], self.y[own], label=family, **style)
-        low = self.x[drawn].min() if drawn.any() else 1.0
-        if low > 0 and drawn.any() and self.x[drawn].max() > 10 * low:
+        if drawn.any() and 0 < 10 * self.x[drawn].min() < self.x[drawn].max():
             ax.set_xscale("log")
         ax.set(xlabel=self.x_name, ylabel=self.y_name)
         ax.grid(alpha=0.3)

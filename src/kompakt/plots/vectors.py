@@ -231,14 +231,9 @@ class BasisVectorsDisplay:
 
     def _heatmap(self, ax: Any, options: dict[str, Any]) -> list[Any]:
         """A column for each vector, those of one side together; a row for each feature, the most relevant on top."""
-        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
-        values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
+        values, apart = self._standardised()
         m, d = values.shape
-        relevance = self.relevance
-        if relevance is None:  # where the sides differ most
-            apart = [np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)]
-            relevance = np.max(apart, axis=0) if m else np.zeros(d)
-        shown = np.argsort(-relevance, kind="stable")[:_MOST_SHOWN]
+        shown = np.argsort(-(apart if self.relevance is None else self.relevance), kind="stable")[:_MOST_SHOWN]
         # a vector may be far away along what the kernel ignores: its colour is then that of the edge
         edge = float(np.clip(np.quantile(np.abs(values[:, shown]), 0.98), 1.0, 4.0))
         look = {"cmap": "RdBu_r", "vmin": -edge, "vmax": edge, "aspect": "auto", "interpolation": "none", **options}
@@ -267,13 +262,9 @@ class BasisVectorsDisplay:
         return artists
 
     def _lines(self, ax: Any, options: dict[str, Any]) -> list[Any]:
-        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
-        values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
+        values, apart = self._standardised()
         d = values.shape[1]
-        shown = np.arange(d)
-        if d > _MOST_FEATURES:  # where the two sides differ most
-            apart = np.max([np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)], axis=0)
-            shown = np.sort(np.argsort(-apart, kind="stable")[:_MOST_FEATURES])
+        shown = np.sort(np.argsort(-apart, kind="stable")[:_MOST_FEATURES])
         artists: list[Any] = []
         of_side: dict[int, Any] = {}
         for vector, side, share in zip(values[:, shown], self.sides, self._shares(), strict=True):
@@ -290,6 +281,13 @@ class BasisVectorsDisplay:
         ax.grid(axis="x", alpha=0.3)
         ax.legend(handles=[of_side[side] for side in sorted(of_side)], fontsize="small")
         return artists
+
+    def _standardised(self) -> tuple[Array, Array]:
+        """The vectors in standard deviations from the mean, and how far apart the sides are in each feature."""
+        middle, spread = self.moments or (self.vectors.mean(axis=0), self.vectors.std(axis=0))
+        values = (self.vectors - middle) / np.where(spread > 0, spread, 1.0)
+        means = [np.abs(values[self.sides == side].mean(axis=0)) for side in np.unique(self.sides)]
+        return values, np.max([np.zeros(values.shape[1]), *means], axis=0)
 
     def _shares(self) -> Array:
         """Sizes of the weights, relative to the largest."""

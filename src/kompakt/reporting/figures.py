@@ -16,10 +16,11 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from kompakt.kernels.base import dense
 from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
-from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, dense, moments_of
+from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
 
@@ -90,8 +91,7 @@ def draw_figures(
         if regression and size_errors is not None:
             figure, ax = _new()
             SizePathDisplay(size_errors.sizes, size_errors.errors, model.n_basis_).plot(ax=ax)
-            ax.set(ylabel="mean loss")
-            ax.set_ylim(bottom=0.0)
+            ax.set(ylabel="mean loss", ylim=(0.0, None))
             said = "Loss recorded during the fit against the number of vectors"
             figures["losses"] = inline_svg(figure, "losses", said)
         if search is not None:
@@ -105,12 +105,11 @@ def draw_figures(
         figures["calibration"] = _calibration(reliability, subject)
         if by_class is not None and by_class.roc:
             names = [shortened(one, 16) for one in subject.classes]
-            axes = "false alarms (% of the other rows)", "recall (%)"
-            figures["roc"] = _curves("roc", by_class.roc, by_class.roc_area, names, axes)
-            axes = "recall (%)", "precision (%)"
-            figures["precision"] = _curves(
-                "precision", by_class.precision_recall, by_class.average_precision, names, axes
-            )
+            for name, curves, areas, axes in (
+                ("roc", by_class.roc, by_class.roc_area, ("false alarms (% of the other rows)", "recall (%)")),
+                ("precision", by_class.precision_recall, by_class.average_precision, ("recall (%)", "precision (%)")),
+            ):
+                figures[name] = _curves(name, curves, areas, names, axes)
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
             figures["vectors"] = _vectors(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
@@ -184,11 +183,11 @@ def _new(height: float = 3.5) -> tuple[Figure, Any]:
     return figure, figure.subplots()
 
 
-def _places(ax: Any, x: Array, y: Array) -> tuple[list[Any], list[Any]]:
-    """Where points are on a drawing that was written."""
+def _places(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
+    """Where points are on a drawing that was written, by the names that the script knows: x and y after a prefix."""
     across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
-    down = ax.figure.get_figheight() * ax.figure.dpi - up
-    return np.round(across, 1).reshape(x.shape).tolist(), np.round(down, 1).reshape(x.shape).tolist()
+    found = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
+    return {prefix + name: np.round(values, 1).reshape(x.shape).tolist() for name, values in found.items()}
 
 
 def _log_axis(ax: Any, which: str, values: Array) -> None:
@@ -226,8 +225,7 @@ def _errors(measured: Measurements, recorded: SizeErrors | None, regression: boo
     ax.set_ylim(bottom=0.0)
     titles = [f"{number(int(size))} vectors: {number(value)}" for size, value in zip(sizes, values, strict=True)]
     said = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
-    svg = inline_svg(figure, "errors", said, [(dots, titles, None)])
-    return svg, dict(zip(("x", "y"), _places(ax, sizes, values), strict=True))
+    return inline_svg(figure, "errors", said, [(dots, titles, None)]), _places(ax, "", sizes, values)
 
 
 def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
@@ -243,8 +241,7 @@ def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[s
     ax.set(xlim=(low - pad, high + pad), ylim=(-1.05 * edge, 1.05 * edge))
     ax.axhline(0.0, color=_SOFT, linestyle="--", linewidth=1)
     ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
-    svg = inline_svg(figure, "residuals-figure", "Residuals against predictions")
-    return svg, dict(zip(("rx", "ry"), _places(ax, x, y), strict=True))
+    return inline_svg(figure, "residuals-figure", "Residuals against predictions"), _places(ax, "r", x, y)
 
 
 def _search(search: Search) -> Markup:

@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import lstsq
 from sklearn.metrics import (
     auc,
     average_precision_score,
-    mean_absolute_error,
     mean_squared_error,
     precision_recall_curve,
     precision_recall_fscore_support,
@@ -30,6 +28,7 @@ from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.table import is_table
 from kompakt.design import Design
 from kompakt.io.fitted import model_of
+from kompakt.kernels.base import dense
 from kompakt.model import Model
 from kompakt.reporting.text import printable
 
@@ -211,14 +210,8 @@ def seems_trained_on(subject: Subject) -> bool:
     vectors = getattr(subject.estimator, "basis_vectors_", None)
     if subject.n_rows < subject.n_given or indices is None or vectors is None:
         return False
-    if not len(indices) or max(indices) >= subject.n_rows:
-        return False
-    return bool(np.array_equal(dense(subject.X[indices]), vectors))
-
-
-def dense(X: Any) -> Array:
-    """Rows as a dense array."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X)
+    found = len(indices) > 0 and max(indices) < subject.n_rows
+    return found and np.array_equal(dense(subject.X[indices]), vectors)
 
 
 # -- smaller models inside the given one -----------------------------------------------------------------------
@@ -386,11 +379,6 @@ def class_errors(subject: Subject, outputs: Array, most_curves: int = 4, most_po
     drawn = [1] if K == 2 and 1 in roc else sorted(sorted(roc, key=lambda k: area[k])[:most_curves])
     curves = {k: roc[k] for k in drawn}, {k: recalled[k] for k in drawn}
     return ClassErrors(precisions, recalls, f1, rows, area, average, *curves)
-
-
-def absolute_error(subject: Subject, outputs: Array) -> float:
-    """Mean absolute error of a regressor."""
-    return float(mean_absolute_error(subject.y, outputs))
 
 
 def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[int, Any, Any, float]]:

@@ -18,15 +18,17 @@ import numpy as np
 import scipy
 import sklearn
 from scipy import sparse
+from sklearn.metrics import mean_absolute_error
 
 import kompakt
 from kompakt.estimators.records import seconds_of
 from kompakt.io.files import write_atomically
+from kompakt.kernels.base import dense
 from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
 from kompakt.record import TrainingRecord
 from kompakt.reporting import measure, text, training
-from kompakt.reporting.measure import MOMENT_ROWS, Subject, dense
+from kompakt.reporting.measure import MOMENT_ROWS, Subject
 
 Array = np.ndarray
 
@@ -34,8 +36,6 @@ Array = np.ndarray
 MOST_BYTES = 2_000_000
 #: features and classes that are listed, features that are ranked, vectors of the table
 _MOST_FEATURES, _MOST_CLASSES, _MOST_RANKED, _MOST_VECTORS = 30, 30, 20, 25
-#: the kinds of models that a search tries
-_MODELS = {"plain": "unrefined", "larger": "twice the vectors"}
 #: features shown of a direction of the map
 _MOST_LOADINGS = 6
 
@@ -145,24 +145,18 @@ def report(
     if measured.confusion is not None:
         confusion = _confusion(subject.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
-    gamma = model.widths
     page = _template().render(
         title=title or f"{subject.name}: report",
         data=data,
-        now=now,
         error_text=error_text,
         subject=subject,
         model=model,
-        gamma=np.asarray(gamma).tolist(),
+        gamma=np.asarray(model.widths).tolist(),
         estimator=fitted,
         type_name=type(fitted).__name__,
         parameters=training.parameters_of(fitted) if hasattr(fitted, "get_params") else [],
         fit_seconds=[(name, value, text.seconds(value)) for name, value in _fit_seconds(subject).items()],
-        record=model.record,
         settings_text=_settings_text(model.record),
-        kinds=_MODELS,
-        with_epsilon=model.record is not None and any("epsilon" in one.setting for one in model.record.tried),
-        measured_text=text.measured,
         overfitted=_overfitted(subject, measured.errors[-1]),
         search=search,
         size_errors=size_errors,
@@ -183,7 +177,7 @@ def report(
         confusion=confusion,
         reliability=reliability,
         by_class=[] if by_class is None else _class_table(subject, by_class),
-        absolute_error=None if subject.classes else measure.absolute_error(subject, measured.outputs),
+        absolute_error=None if subject.classes else mean_absolute_error(subject.y, measured.outputs),
         worst=measure.worst_rows(subject, measured.outputs),
         figures=figures,
         vectors=_vector_table(subject, order),
