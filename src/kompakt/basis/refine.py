@@ -459,7 +459,9 @@ def refine(
     basis: Array,
     run: Run,
     *,
-    learn_width: bool = False,
+    learn: str | None = None,
+    rank: int | None = None,
+    like: ArrayRows | None = None,
     max_iter: int = 100,
     sample_rows: int | None = None,
     watch: Watch | None = None,
@@ -467,6 +469,9 @@ def refine(
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
     With a `watch` it returns the point with the lowest loss on the held-out rows instead.
+
+    What of the kernel is learned, and the rank of its map, are those of `with_metric`, where the principal directions
+    are those of the rows `like` (None: the rows themselves); None keeps the kernel as it is.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
     rows, or on as many as fit the memory budget with their kernel values and features; for least squares, on three
@@ -487,11 +492,11 @@ def refine(
             last_rows = min(last_rows, _LAST_ROWS * first_rows)
         sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
     plan = [(*subset(rows, spec, count), budget) for count, budget in sizes]
-    kernel, total = spec.kernel, None
+    kernel, total = with_metric(spec.kernel, learn, rows if like is None else like, rank), None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
     with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
         for part, part_spec, budget in plan:
-            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
+            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn is not None)
             descent = partial(descend, objective, kernel, basis, budget, run, step, watch)
             found = run.step("descent", descent, Refined, complete=lambda found: found.interrupted is None)
             kernel, basis, total = found.kernel, found.basis, found.after(total)
