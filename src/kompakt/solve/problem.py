@@ -1,4 +1,4 @@
-"""One output of a problem with several, sharing its rows and values."""
+"""What a solver is given (`Problem`), when it stops (`Settings`), and what it returns (`Solution`)."""
 
 from __future__ import annotations
 
