@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from kompakt.basis.columns import row_weights
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
@@ -185,8 +186,8 @@ class Watch:
         X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
         values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
         outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
-        losses, row_weights = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
-        loss = float(np.average(losses, weights=row_weights))
+        losses, weights_of_rows = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
+        loss = float(np.average(losses, weights=weights_of_rows))
         loss = loss if np.isfinite(loss) else np.inf
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
@@ -217,15 +218,11 @@ def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> A
 
 def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
     """Mean loss over the outputs of every row, (n,), and the rows' weights."""
-    targets, weights = rows.targets, rows.weights
+    targets = rows.targets
     assert targets is not None
     taking_part = (targets != 0) if classifier else np.ones(targets.shape)
     losses = np.sum(taking_part * loss.value(targets, outputs), axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
-    if weights is None:
-        weights = np.ones(rows.n_rows)
-    elif weights.ndim > 1:
-        weights = weights.max(axis=1)
-    return losses, weights
+    return losses, row_weights(rows)
 
 
 def require_derivatives(kernel: Kernel) -> None:
