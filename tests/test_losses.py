@@ -20,7 +20,7 @@ from kompakt.losses import (
     SquaredHinge,
     make_loss,
 )
-from kompakt.solve.kinks import Followed, Rounded
+from kompakt.solve.kinks import Rounded
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.choice([-1.0, 1.0], 300)
@@ -87,7 +87,7 @@ def test_rounded_losses(loss, width):
 @pytest.mark.parametrize("loss", [loss for loss in LINEAR if len(loss.kinks) == 1], ids=repr)
 def test_following_keeps_multipliers(loss):
     """A row in the old window has, at the distance shrunk with the width, its old slope."""
-    old, new = Rounded(loss, 1.0), Followed(loss, 0.1, 1.0)
+    old, new = Rounded(loss, 1.0), Rounded(loss, 0.1, 1.0)
     r = loss.kinks[0] + np.linspace(-0.049, 0.049, 11)
     np.testing.assert_allclose(new.slope(r), old.slope(loss.kinks[0] + 10 * (r - loss.kinks[0])))
 

@@ -453,7 +453,7 @@ def test_a_bad_beginning_is_repaired(monkeypatch, coarse, tol):
 def test_a_followed_rounding_is_a_line_over_the_wider_window(loss):
     """Rows of the window before keep to one line through the kink, on which their multipliers shrink with them."""
     width, window = 0.03, 0.3
-    followed, narrow = rounded.Followed(loss, width, window), rounded.Rounded(loss, width)
+    followed, narrow = rounded.Rounded(loss, width, window), rounded.Rounded(loss, width)
     y = np.where(np.arange(401) % 2, 1.0, -1.0)[:, None]
     f = np.linspace(-3.0, 3.0, 401)[:, None]
     gaps = np.abs(loss.residual(y, f)[..., None] - loss.kinks)
@@ -466,7 +466,7 @@ def test_a_followed_rounding_is_a_line_over_the_wider_window(loss):
         expected = low + (high - low) * (r / width + 0.5)
         np.testing.assert_allclose(followed.slope(loss.residual(y, f))[~far], expected, rtol=1e-12)
         np.testing.assert_allclose(followed.curvature(y, f)[~far], (high - low) / width, rtol=1e-14)
-    several = rounded.Followed(loss, np.array([0.1, 0.2]), np.array([1.0, 2.0])).take_outputs(np.array([1]))
+    several = rounded.Rounded(loss, np.array([0.1, 0.2]), np.array([1.0, 2.0])).take_outputs(np.array([1]))
     assert (several.width.tolist(), several.window.tolist()) == ([0.2], [2.0])
     assert followed.take_outputs(np.array([0])) is followed
 

@@ -18,17 +18,7 @@ import numpy as np
 
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import (
-    Refined,
-    Watch,
-    best_seen,
-    mean_curve,
-    principal_map,
-    refine,
-    row_losses,
-    subset,
-    with_metric,
-)
+from kompakt.basis.refine import Refined, Watch, best_seen, mean_curve, principal_map, refine, row_losses, subset
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
@@ -37,7 +27,7 @@ from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.validation import holdout, mean_and_error, shuffled_folds
+from kompakt.validation import Split, holdout, mean_and_error, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -173,6 +163,15 @@ def solved(
     return solve(Problem.of(design, spec), theta, settings), design.n_kernel_evals
 
 
+def unseen_losses(
+    part: Rows, other: ArrayRows, spec: Spec, vectors: Array, settings: Settings, *, classifier: bool
+) -> tuple[Array, Array, Array, int]:
+    """Outputs, losses and weights of other rows, and the kernel evaluations that the weights took, solved on `part`."""
+    solution, evaluations = solved(part, spec, vectors, settings)
+    outputs = Design(other, spec.kernel, vectors, store=False).matvec(solution.weights) + solution.intercept
+    return outputs, *row_losses(other, spec.loss, outputs, classifier=classifier), evaluations
+
+
 def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> Array:
     """`n_basis` vectors that begin with those of `start`; random rows come after them."""
     if len(start) >= n_basis:
@@ -191,13 +190,14 @@ class Descent:
     n_kernel_evals: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     unseen: tuple[Array, Array] | None = None
-    interrupted: bool = False
+    interrupted: bool = False  # in a descent whose result is not taken
     #: rows to train on, rows held out, and the kernel and vectors where the descent on them ended
     ends: list[tuple[ArrayRows, ArrayRows, Kernel, Array]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        if self.result is not None and not self.n_kernel_evals:
-            self.n_kernel_evals = self.result.n_kernel_evals
+    @property
+    def stopped(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.interrupted or (self.result is not None and self.result.interrupted is not None)
 
 
 def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
@@ -212,25 +212,24 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
     for share in _SMALLER_COSTS if len(splits) == 1 else _SMALLER_COSTS[:1]:  # folds take longer
         curve = last.facts.get("validation_curve", [])
         turned_early = int(np.argmin(curve or [0])) < min(_patience(plan), len(curve) - 1)
-        if not turned_early or run.late or found.interrupted or (found.result and found.result.interrupted):
+        if not turned_early or run.late or found.stopped:
             break
         last = _descended(data, replace(plain, spec=replace(spec, C=share * spec.C)), plan, splits, run)
         found.n_kernel_evals += last.n_kernel_evals
-        interrupted = last.interrupted or (last.result is not None and last.result.interrupted is not None)
-        outputs, losses = [], []
+        stopped, outputs, losses = last.stopped, [], []
+        settings = Settings(1e-6, 100, run.unhurried())
         try:
-            for part, other, kernel, basis in last.ends if last.result is not None and not interrupted else []:
-                settings = Settings(1e-6, 100, run.unhurried())
-                solution, spent = solved(part, replace(spec, kernel=kernel), basis, settings)
-                outputs.append(Design(other, kernel, basis, store=False).matvec(solution.weights) + solution.intercept)
-                own, weights = row_losses(other, spec.loss, outputs[-1], classifier=data.classifier)
-                losses.append(float(np.average(own, weights=weights)))
-                found.n_kernel_evals += spent
+            for part, other, kernel, basis in last.ends if last.result is not None and not stopped else []:
+                own_spec = replace(spec, kernel=kernel)
+                own = unseen_losses(part, other, own_spec, basis, settings, classifier=data.classifier)
+                outputs.append(own[0])
+                losses.append(float(np.average(own[1], weights=own[2])))
+                found.n_kernel_evals += own[3]
         except KeyboardInterrupt:
             if not run.keeps_on_interrupt():
                 raise
-            interrupted = True
-        if interrupted:
+            stopped = True
+        if stopped:
             found.interrupted = True
             if found.result is not None:
                 found.result = replace(found.result, interrupted=found.result.weights)
@@ -250,7 +249,7 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
     return found
 
 
-def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
+def _descended(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: Run) -> Descent:
     """The same with one cost."""
     spec = plain.spec
     if len(splits) > 1:
@@ -258,14 +257,9 @@ def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array,
     if not splits:
         part = light(data.in_memory, spec, run)
         learn = plan.phases(part, watched=False)[0][0]
-        return Descent(refine(
-            part,
-            replace(spec, kernel=with_metric(spec.kernel, learn, part, plan.rank)),
-            plain.basis.vectors,
-            run,
-            learn_width=learn is not None,
-            max_iter=plan.refine_iter,
-        ))  # fmt: skip
+        vectors, most = plain.basis.vectors, plan.refine_iter
+        found = refine(part, spec, vectors, run, learn=learn, rank=plan.rank, max_iter=most)
+        return Descent(found, found.n_kernel_evals)
     (train, held), total = splits[0], Descent()
     part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
     kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
@@ -284,8 +278,8 @@ def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array,
         few, few_spec = subset(part, spec, max(_RACE_ROWS, _RACE_ROWS_PER_VECTOR * len(basis)))
         ends = []
         for learn in ("full", "each"):
-            start = replace(few_spec, kernel=with_metric(kernel, learn, part, plan.rank))
-            tried = refine(few, start, basis, run, learn_width=True, max_iter=_RACE, watch=watch)
+            start = replace(few_spec, kernel=kernel)
+            tried = refine(few, start, basis, run, learn=learn, rank=plan.rank, like=part, max_iter=_RACE, watch=watch)
             total.n_kernel_evals += tried.n_kernel_evals
             ends.append(min(point["loss"] for point in tried.seen))
             if tried.interrupted is not None:  # that is where this fit ends
@@ -295,15 +289,8 @@ def _descended(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array,
         if phases and len(ends) == 2 and ends[1] < ends[0]:
             phases = _WIDTHS_FIRST
     for learn, share in phases:
-        found = refine(
-            part,
-            replace(spec, kernel=with_metric(kernel, learn, part, plan.rank)),
-            basis,
-            run,
-            learn_width=learn is not None,
-            max_iter=max(1, int(share * left)),
-            watch=watch,
-        )
+        start, most = replace(spec, kernel=kernel), max(1, int(share * left))
+        found = refine(part, start, basis, run, learn=learn, rank=plan.rank, max_iter=most, watch=watch)
         total.n_kernel_evals += found.n_kernel_evals
         best = best_seen(found.seen)
         pays = best > 0 and found.seen[best]["loss"] < min(curve, default=np.inf)
@@ -349,16 +336,15 @@ def leading_directions(
     sample = part.subset(np.arange(0, part.n_rows, -(-part.n_rows // _ROWS_FOR_RANK)))
     C = spec.C * part.mass / sample.mass
     tried: list[tuple[MappedRBF | None, Array]] = []
-    weights = None
+    weights, settings = None, Settings(1e-4, 50, run.unhurried())
     for rank in [*ranks, part.n_features]:
         space = MappedRBF(directions[:rank]) if rank < part.n_features else None
         rows, unseen, kernel, vectors = sample, other, spec.kernel, basis
         if space is not None:
             rows, unseen, kernel = in_space(sample, space), in_space(other, space), RBF(1.0)
             vectors = space.mapped(basis.astype(np.float64))
-        solution, _ = solved(rows, replace(spec, kernel=kernel, C=C), vectors, Settings(1e-4, 50, run.unhurried()))
-        outputs = Design(unseen, kernel, vectors, store=False).matvec(solution.weights) + solution.intercept
-        losses, weights = row_losses(unseen, spec.loss, outputs, classifier=data.classifier)
+        own = replace(spec, kernel=kernel, C=C)
+        _, losses, weights, _ = unseen_losses(rows, unseen, own, vectors, settings, classifier=data.classifier)
         tried.append((space, losses))
     assert weights is not None
     means = [float(np.average(losses, weights=weights)) for _, losses in tried]
@@ -378,7 +364,7 @@ def in_space(rows: ArrayRows, space: MappedRBF) -> ArrayRows:
     return ArrayRows(mapped, rows.targets, rows.weights)
 
 
-def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, Array]], run: Run) -> Descent:
+def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: Run) -> Descent:
     """Descend in every fold, average the losses of the held-out rows, and go to the lowest mean on all rows."""
     rows, spec, total = data.rows, plain.spec, Descent()
     parts = [[light(rows.subset(index), spec, run) for index in split] for split in splits]
@@ -399,12 +385,15 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         most = max(1, int(share * left))
         for (part, other), point in zip(parts, points, strict=True):
             watch = Watch(other, spec, classifier=data.classifier, patience=_FOLD_PATIENCE, others=losses.copy())
+            start = replace(spec, kernel=point["kernel"])
             found = refine(
                 part,
-                replace(spec, kernel=with_metric(point["kernel"], learn, whole, plan.rank)),
+                start,
                 point["basis"],
                 hurried,
-                learn_width=learn is not None,
+                learn=learn,
+                rank=plan.rank,
+                like=whole,
                 max_iter=most,
                 watch=watch,
             )
@@ -422,20 +411,14 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[tuple[Array, 
         curve += means[1:].tolist() if curve else means.tolist()
         if best > 0:
             points = [own[min(best, len(own) - 1)] for own in seen]
-            found = refine(
-                whole,
-                replace(spec, kernel=with_metric(kernel, learn, whole, plan.rank)),
-                basis,
-                run,
-                learn_width=learn is not None,
-                max_iter=best,
-            )
+            start = replace(spec, kernel=kernel)
+            found = refine(whole, start, basis, run, learn=learn, rank=plan.rank, max_iter=best)
             left -= best
             kernel, basis = found.kernel, found.basis
             total.result = replace(found.after(total.result), seen=[])
             total.n_kernel_evals += found.n_kernel_evals
             total.facts["metric"] = learn
-        if left < 1 or run.late or (total.result is not None and total.result.interrupted is not None):
+        if left < 1 or run.late or total.stopped:
             break
         if best < len(means) - 1 and 2 * best < most:
             break  # overfitted before half of the way: more parameters would do so sooner
@@ -539,10 +522,10 @@ def _shortened(data: Data, machine: Machine, plan: Plan, run: Run) -> Spec:
     left_out /= max(float(left_out[-1]), np.finfo(np.float64).tiny)
     turned = directions[:, ::-1].T @ kernel.map
     ranks = [kernel.rank - int(np.sum(left_out <= share)) for share in (0.2, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)]
-    train, held = hold_out(data, plan, run)
-    if train is None or held is None:
+    split = hold_out(data, plan, run)
+    if split is None:
         return replace(spec, kernel=MappedRBF(turned[: ranks[-1]]))
-    part, other = data.subset(train), data.subset(held)
+    part, other = (data.subset(index) for index in split)
 
     def losses(spec: Spec) -> tuple[Array, Array]:
         outputs = held_out(part, other, spec, machine.basis.vectors, plan, run).outputs
@@ -562,16 +545,16 @@ def _patience(plan: Plan) -> int:
     return max(5, plan.refine_iter // 5)
 
 
-def _splits(data: Data, plan: Plan, run: Run) -> list[tuple[Array, Array]]:
+def _splits(data: Data, plan: Plan, run: Run) -> list[Split]:
     """Rows to train on and rows to hold out: folds of few rows, one part of many; none where they are too few."""
-    train, held = hold_out(data, plan, run)
-    if train is None or held is None:
+    split = hold_out(data, plan, run)
+    if split is None:
         return []
     n_rows = data.rows.n_rows
     folds = _FOLDS if data.classifier else _FOLDS_OF_NUMBERS
     n_folds = next((count for limit, count in folds if n_rows < limit), 1)
     if n_folds == 1:
-        return [(train, held)]
+        return [split]
     fold = shuffled_folds(n_rows, n_folds, labels=data.labels, random_state=run.key % 2**31)
     return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
 
@@ -627,11 +610,12 @@ class HeldOut:
 
 def held_out(part: Data, other: Data, spec: Spec, basis: Array, plan: Plan, run: Run) -> HeldOut:
     """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
-    solution, _ = solved(part.rows, spec, basis, replace(plan.settings(run.unhurried()), tol=1e-6))
-    outputs = Design(other.rows, spec.kernel, basis, store=False).matvec(solution.weights) + solution.intercept
-    losses, weights = row_losses(other.in_memory, spec.loss, outputs, classifier=other.classifier)
+    settings, classifier = replace(plan.settings(run.unhurried()), tol=1e-6), other.classifier
+    outputs, losses, weights, _ = unseen_losses(
+        part.rows, other.in_memory, spec, basis, settings, classifier=classifier
+    )
     errors = losses
-    if other.classifier:
+    if classifier:
         assert other.rows.targets is not None
         errors = (spec.decode(outputs) != spec.decode(other.rows.targets)).astype(np.float64)
     return HeldOut(errors, weights, float(np.average(losses, weights=weights)), outputs)
@@ -641,14 +625,14 @@ def unseen_outputs(data: Data, machine: Machine, plan: Plan, run: Run) -> tuple[
     """Rows and their outputs under a machine whose weights never saw them: what calibration needs."""
     if machine.unseen is not None:
         return machine.unseen
-    train, other = hold_out(data, plan, run)
-    if train is None or other is None:
+    split = hold_out(data, plan, run)
+    if split is None:
         raise ValueError(
             f"calibrate=True holds out rows, which needs at least {_LEAST_ROWS_TO_HOLD_OUT} rows, two of every class "
             f"and validation_fraction > 0; got {data.rows.n_rows} rows. Use CalibratedClassifierCV instead."
         )
-    result = held_out(data.subset(train), data.subset(other), machine.spec, machine.basis.vectors, plan, run)
-    return other, result.outputs
+    part, other = (data.subset(index) for index in split)
+    return split[1], held_out(part, other, machine.spec, machine.basis.vectors, plan, run).outputs
 
 
 def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:
@@ -668,16 +652,16 @@ def light(rows: ArrayRows, spec: Spec, run: Run) -> ArrayRows:
     return ArrayRows((X.toarray() if rows.is_sparse else X).astype(np.float32), rows.targets, rows.weights)
 
 
-def hold_out(data: Data, plan: Plan, run: Run) -> tuple[Array | None, Array | None]:
-    """Rows to train on and rows to hold out; None, None where there are too few rows to spare some."""
+def hold_out(data: Data, plan: Plan, run: Run) -> Split | None:
+    """Rows to train on and rows to hold out; None where there are too few rows to spare some."""
     n_rows, labels = data.rows.n_rows, data.labels
     if plan.validation_fraction <= 0 or n_rows < _LEAST_ROWS_TO_HOLD_OUT:
-        return None, None
+        return None
     fraction = min(plan.validation_fraction, 5000 / n_rows)
     if labels is not None:
         counts = np.bincount(labels)
         if np.min(counts) < 2 or np.ceil(fraction * n_rows) < len(counts):  # both parts must hold every class
-            return None, None
+            return None
     target = np.zeros(n_rows) if labels is None else labels
     return holdout(target, fraction, classifier=labels is not None, random_state=run.key % 2**31)
 

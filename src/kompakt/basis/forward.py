@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns
+from kompakt.basis.columns import KernelColumns, row_weights
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
 from kompakt.data import ArrayRows, hash_rows
@@ -123,25 +123,25 @@ class CandidateStream:
 
     def draw_active(self, step: int, count: int, active: Array, taken: set[int]) -> Array:
         """Up to `count` of the rows `active`, or rows equal to them, that are not taken: a random set of this step."""
-        free = np.zeros(len(self.rows), dtype=bool)
-        known = self.distinct[active]
-        free[known[known < len(free)]] = True  # a pool has fewer rows
-        used = self.distinct[list(taken)]
-        free[used[used < len(free)]] = False
-        places = np.flatnonzero(free & (self.rows >= 0))
+        places = np.flatnonzero(self._free(active, taken))
         if len(places) > count:
             places = np.random.default_rng([self.key, step, 1]).choice(places, count, replace=False)
         return self.rows[places]
 
     def draw_among(self, step: int, count: int, among: Array, taken: set[int]) -> Array:
         """Up to `count` row numbers at a step that are not taken, and equal to one of the rows `among`."""
-        free = np.zeros(len(self.rows), dtype=bool)
-        free[self.distinct[among]] = True
-        free[self.distinct[list(taken)]] = False
         order = self.orders.get(step)
         if order is None:
             order = self.orders[step] = np.random.default_rng([self.key, step]).permutation(len(self.rows))
-        return self.rows[order[(free & (self.rows >= 0))[order]][:count]]
+        return np.asarray(self.rows[order[self._free(among, taken)[order]][:count]])
+
+    def _free(self, among: Array, taken: set[int]) -> Array:
+        """Which positions hold a row that equals one of the rows `among` and none that is taken."""
+        free = np.zeros(len(self.rows), dtype=bool)
+        for rows, value in ((among, True), (list(taken), False)):
+            positions = self.distinct[rows]
+            free[positions[positions < len(free)]] = value  # a pool has fewer positions
+        return free & (self.rows >= 0)
 
 
 # -- schedules ----------------------------------------------------------------------------------------------
@@ -557,12 +557,6 @@ def training_weights(rows: ArrayRows, train: Array) -> Array:
     weights = np.zeros((rows.n_rows,) if given is None else given.shape)
     weights[train] = 1.0 if given is None else given[train]
     return weights
-
-
-def row_weights(rows: ArrayRows) -> Array:
-    """Weight of every row, (n,); where each output has its own, 0 for rows that it does not see, the largest."""
-    given = rows.weights
-    return np.ones(rows.n_rows) if given is None else given if given.ndim == 1 else np.max(given, axis=1)
 
 
 @dataclass(frozen=True)

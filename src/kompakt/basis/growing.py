@@ -87,7 +87,7 @@ def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
     """
     base = np.zeros((n_outputs, 2))
     if isinstance(loss, Rounded):
-        if type(loss) is not Rounded or type(loss.loss) not in _ROUNDED:
+        if loss.window is not None or type(loss.loss) not in _ROUNDED:
             return None
         kinks, slopes, width = loss.loss.kinks, loss.loss.slopes, np.reshape(loss.width, (-1, 1))
         base[:] = slopes[0], kinks[0]

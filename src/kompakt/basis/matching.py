@@ -512,8 +512,8 @@ def relative_error(f: Array, g: Array) -> float:
     return float(np.sqrt(np.mean(np.square(f - g)))) / max(spread, 1e-300)
 
 
-def path_sizes(largest: int, smallest: int = 8, ratio: float = 1.4) -> list[int]:
-    """Sizes that grow by a constant factor, the last one `largest`.
+def path_sizes(largest: int) -> list[int]:
+    """Sizes from 8 on, each 1.4 times the one before, the last one `largest`.
 
     Examples
     --------
@@ -522,10 +522,10 @@ def path_sizes(largest: int, smallest: int = 8, ratio: float = 1.4) -> list[int]
     [8, 12, 16, 22, 31, 40]
     """
     sizes = []
-    size = float(min(smallest, largest))
+    size = float(min(8, largest))
     while size < largest:
         sizes.append(int(np.ceil(size)))
-        size *= ratio
+        size *= 1.4
     return [s for s in sizes if s < largest] + [largest]
 
 

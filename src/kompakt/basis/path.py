@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light
-from kompakt.basis.refine import refine, with_metric
+from kompakt.basis.refine import refine
 from kompakt.kernels import Kernel
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
@@ -123,14 +123,8 @@ class _Split:
         self.basis = np.concatenate([self.basis, more.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
             learn = plan.phases(rows, watched=False)[0][0]
-            result = refine(
-                self.light,
-                replace(self.spec, kernel=with_metric(self.spec.kernel, learn, self.light, plan.rank)),
-                self.basis,
-                self.run,
-                learn_width=learn is not None,
-                max_iter=max(10, plan.refine_iter // 3),
-            )
+            most = max(10, plan.refine_iter // 3)
+            result = refine(self.light, self.spec, self.basis, self.run, learn=learn, rank=plan.rank, max_iter=most)
             self.spec = replace(self.spec, kernel=result.kernel)
             self.basis = result.basis.astype(rows.dtype)
             self.n_kernel_evals += result.n_kernel_evals

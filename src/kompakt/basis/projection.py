@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.basis.columns import row_weights
 from kompakt.data import ArrayRows, RowBlock, hash_rows
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
@@ -143,8 +144,7 @@ class _State:
         self.errors = np.asarray(row_diagonal(rows, kernel), dtype=np.float64).copy()
         if not np.all(np.isfinite(self.errors)):
             raise ValueError("k(x, x) is not finite for some rows: scale the inputs, for example with StandardScaler.")
-        weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
-        self.weights = weights if weights.ndim == 1 else weights.max(axis=1)  # a row counts as its largest weight
+        self.weights = row_weights(rows)
         eps = float(np.finfo(rows.dtype).eps)
         scale = float(self.errors.max(initial=0.0))
         # below this an error is rounding: the row is spanned; the quantum is what two roundings of one error may differ

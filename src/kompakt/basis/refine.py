@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from kompakt.basis.columns import row_weights
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
@@ -185,8 +186,8 @@ class Watch:
         X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
         values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
         outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
-        losses, row_weights = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
-        loss = float(np.average(losses, weights=row_weights))
+        losses, weights_of_rows = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
+        loss = float(np.average(losses, weights=weights_of_rows))
         loss = loss if np.isfinite(loss) else np.inf
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
@@ -217,15 +218,11 @@ def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> A
 
 def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
     """Mean loss over the outputs of every row, (n,), and the rows' weights."""
-    targets, weights = rows.targets, rows.weights
+    targets = rows.targets
     assert targets is not None
     taking_part = (targets != 0) if classifier else np.ones(targets.shape)
     losses = np.sum(taking_part * loss.value(targets, outputs), axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
-    if weights is None:
-        weights = np.ones(rows.n_rows)
-    elif weights.ndim > 1:
-        weights = weights.max(axis=1)
-    return losses, weights
+    return losses, row_weights(rows)
 
 
 def require_derivatives(kernel: Kernel) -> None:
@@ -459,7 +456,9 @@ def refine(
     basis: Array,
     run: Run,
     *,
-    learn_width: bool = False,
+    learn: str | None = None,
+    rank: int | None = None,
+    like: ArrayRows | None = None,
     max_iter: int = 100,
     sample_rows: int | None = None,
     watch: Watch | None = None,
@@ -467,6 +466,9 @@ def refine(
     """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
 
     With a `watch` it returns the point with the lowest loss on the held-out rows instead.
+
+    What of the kernel is learned, and the rank of its map, are those of `with_metric`, where the principal directions
+    are those of the rows `like` (None: the rows themselves); None keeps the kernel as it is.
 
     Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
     rows, or on as many as fit the memory budget with their kernel values and features; for least squares, on three
@@ -487,11 +489,11 @@ def refine(
             last_rows = min(last_rows, _LAST_ROWS * first_rows)
         sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
     plan = [(*subset(rows, spec, count), budget) for count, budget in sizes]
-    kernel, total = spec.kernel, None
+    kernel, total = with_metric(spec.kernel, learn, rows if like is None else like, rank), None
     work = float(sum(part.n_rows * budget for part, _, budget in plan))
     with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
         for part, part_spec, budget in plan:
-            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn_width)
+            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn is not None)
             descent = partial(descend, objective, kernel, basis, budget, run, step, watch)
             found = run.step("descent", descent, Refined, complete=lambda found: found.interrupted is None)
             kernel, basis, total = found.kernel, found.basis, found.after(total)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from kompakt.basis.bandwidth import bandwidths
+from kompakt.basis.columns import row_weights
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
@@ -193,11 +194,9 @@ class RenyiSelector:
         generator = np.random.default_rng(run.key)
         evaluations = 0
         with block_threads():  # one BLAS thread: the same swaps at any number of cores
-            weights = data.rows.weights
-            mass = np.ones(data.rows.n_rows) if weights is None else weights
-            mass = mass if mass.ndim == 1 else mass.max(axis=1)
+            mass = row_weights(data.rows)
             pool, label, counts = self._pool(data, mass, n_basis, int(generator.integers(2**63)))
-            h = self._bandwidths(data.in_memory.X, None if weights is None else _frequencies(mass, len(pool)))
+            h = self._bandwidths(data.in_memory.X, None if data.rows.weights is None else _frequencies(mass, len(pool)))
             state = generator.bit_generator.state
             for doubling in range(_MAX_WIDENINGS):
                 generator.bit_generator.state = state  # each width sees the same proposals

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels
-from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, row_weights, training_weights
+from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels, row_weights
+from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights
 from kompakt.basis.growing import GrowingMachine, minimise_along
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel

@@ -28,8 +28,8 @@ Matrix = Any  # ndarray or scipy CSR
 class Kernel(ABC):
     """Base class of all kernels; instances are immutable.
 
-    A new kernel gives `pre`, `finish` and `diag`, and for refinement `theta`, `with_theta` and `gradients`; one that is
-    no dataclass of plain values also gives `spec`.
+    A new kernel gives `pre`, `diag` and mostly `finish`, and for refinement `theta`, `with_theta` and `gradients`; one
+    that is no dataclass of plain values also gives `spec`.
     """
 
     name: ClassVar[str] = ""
@@ -42,9 +42,9 @@ class Kernel(ABC):
     def pre(self, X: Matrix, Z: Array) -> Array:
         """The part that does not depend on the tuned parameters, (n, m), a new array."""
 
-    @abstractmethod
     def finish(self, pre: Array) -> Array:
-        """Kernel values from `pre`, computed in place and returned."""
+        """Kernel values from `pre`, computed in place and returned; as it stands here, `pre` are the values."""
+        return pre
 
     @abstractmethod
     def diag(self, X: Matrix) -> Array:
@@ -165,9 +165,6 @@ class _Combined(Kernel):
 
     def pre(self, X: Matrix, Z: Array) -> Array:
         return self.block(X, Z)  # the parts keep no common quantity: nothing is left for `finish`
-
-    def finish(self, pre: Array) -> Array:
-        return pre
 
     @property
     def theta(self) -> Array:

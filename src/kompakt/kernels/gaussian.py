@@ -119,9 +119,6 @@ class RBF(Kernel):
             d_theta = np.array([-self.gamma * total])
         return d_basis, d_theta
 
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "gamma": self.gamma}
-
 
 def _row_and_column_sums(V: Array) -> tuple[Array, Array]:
     """V 1 and V'1 in float64; products are several times as fast as sums, and other sums over V are products too."""
@@ -186,10 +183,7 @@ class MappedRBF(Kernel):
 
     def block(self, X: Matrix, Z: Array) -> Array:
         P = self.mapped(X)
-        Q = self.mapped(Z.astype(P.dtype, copy=False))
-        product: Array = np.dot(P, Q.T)
-        gaussian_finisher()(product, square_norms(P), square_norms(Q), 2.0)
-        return product
+        return RBF(1.0).block(P, self.mapped(Z.astype(P.dtype, copy=False)))
 
     def pre(self, X: Matrix, Z: Array) -> Array:
         P = self.mapped(X)
@@ -247,6 +241,3 @@ class MappedRBF(Kernel):
             products, of_rows = sums @ A.T, Q.T @ sums - tdot(at_rows, X)
         d_mapped = 2.0 * (products - columns[:, None] * Q)
         return d_mapped @ A, (2.0 * of_rows + d_mapped.T @ Z).ravel()
-
-    def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "map": self.map}

@@ -119,9 +119,6 @@ class Linear(_DotKernel):
 
     name: ClassVar[str] = "linear"
 
-    def finish(self, pre: Array) -> Array:
-        return pre
-
     def diag(self, X: Matrix) -> Array:
         return square_norms(X).astype(np.float64)
 
@@ -213,9 +210,6 @@ class CallableKernel(Kernel):
             )
         return values
 
-    def finish(self, pre: Array) -> Array:
-        return pre
-
     def diag(self, X: Matrix) -> Array:
         return np.array([float(self.pre(X[i : i + 1], dense(X[i : i + 1]))[0, 0]) for i in range(X.shape[0])])
 
@@ -243,9 +237,6 @@ class Precomputed(Kernel):
 
     def pre(self, X: Matrix, Z: Array) -> Array:
         return np.array(dense(X[:, Z.ravel().astype(np.intp)]))
-
-    def finish(self, pre: Array) -> Array:
-        return pre
 
     def diag(self, X: Matrix) -> Array:
         raise TypeError("rows of a precomputed kernel do not know their own k(x, x).")

@@ -3,7 +3,7 @@
 Every kink is replaced by a parabola of some width.  The rounded loss is piecewise quadratic, so Newton's method
 solves it; the width then shrinks tenfold in stages.  Between stages the rows inside the rounded part are followed to
 the new width: without that, shrinking would throw most of them out of the window and each stage would begin anew.
-After each stage the rows found near a kink are put exactly on it (see active_set.py); the stages end when the
+After each stage the rows found near a kink are put exactly on it (`finish`); the stages end when the
 multipliers of that point prove it optimal, or when the width has reached what the data type can tell.
 
 This is the faster road to the fixed point of the reweighted least squares of Navia-Vazquez and Diaz-Morales 2010,
@@ -13,7 +13,7 @@ Table 1 (benchmarks/irwls.py, which tests compare with).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -29,20 +29,31 @@ from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weig
 
 @dataclass(frozen=True, eq=False)
 class Rounded(Loss):
-    """A piecewise linear loss with each kink rounded over a width: one for all outputs, or one per output (L,)."""
+    """A piecewise linear loss with each kink rounded over a width: one for all outputs, or one per output (L,).
+
+    With the wider `window` of the stage before, the parabolas go on over that.  A row inside keeps its multiplier:
+    slope (r - kink)/window + 1/2 is reached at the new width when r - kink has shrunk by width/window.
+    """
 
     loss: PiecewiseLinear
     width: float | Array
+    window: float | Array | None = None
     name: ClassVar[str] = "rounded"
 
     def take_outputs(self, outputs: Array) -> Rounded:
-        return self if np.ndim(self.width) == 0 else type(self)(self.loss, np.asarray(self.width)[outputs])
+        if np.ndim(self.width) == 0:
+            return self
+        window = None if self.window is None else np.asarray(self.window)[outputs]
+        return Rounded(self.loss, np.asarray(self.width)[outputs], window)
+
+    def _jumps(self) -> Iterable[tuple[float, float]]:
+        """The kinks, and how much the slope rises at each."""
+        return zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True)
 
     def value(self, y: Array, f: Array) -> Array:
         r = self.loss.residual(y, f)
-        kinks, slopes = self.loss.kinks, self.loss.slopes
-        total: Array = slopes[0] * (r - kinks[0])
-        for kink, jump in zip(kinks, np.diff(slopes), strict=True):
+        total: Array = self.loss.slopes[0] * (r - self.loss.kinks[0])
+        for kink, jump in self._jumps():
             u = np.clip(r - kink + 0.5 * self.width, 0.0, self.width)
             total = total + jump * (u * u / (2.0 * self.width) + np.maximum(r - kink - 0.5 * self.width, 0.0))
         return total
@@ -50,8 +61,12 @@ class Rounded(Loss):
     def slope(self, r: Array) -> Array:
         """Derivative with respect to the residual."""
         total = np.full(r.shape, self.loss.slopes[0])
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
+        for kink, jump in self._jumps():
             total += jump * np.clip((r - kink) / self.width + 0.5, 0.0, 1.0)
+        if self.window is not None:
+            for kink, jump in self._jumps():
+                line = (r - kink) / self.width + 0.5
+                total += jump * (np.abs(r - kink) < 0.5 * self.window) * (line - np.clip(line, 0.0, 1.0))
         return total
 
     def gradient(self, y: Array, f: Array) -> Array:
@@ -59,40 +74,9 @@ class Rounded(Loss):
 
     def curvature(self, y: Array, f: Array) -> Array:
         r = self.loss.residual(y, f)
-        total = np.zeros(r.shape)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            total += (np.abs(r - kink) < 0.5 * self.width) * (jump / self.width)
-        return total
-
-
-@dataclass(frozen=True, eq=False)
-class Followed(Rounded):
-    """The rounding of a width continued as a parabola over the wider window of the stage before.
-
-    A row inside that window keeps its multiplier: slope (r - kink)/window + 1/2 is reached at the new width when
-    r - kink has shrunk by width/window.
-    """
-
-    window: float | Array = 0.0
-
-    def take_outputs(self, outputs: Array) -> Followed:
-        if np.ndim(self.width) == 0:
-            return self
-        return Followed(self.loss, np.asarray(self.width)[outputs], np.asarray(self.window)[outputs])
-
-    def slope(self, r: Array) -> Array:
-        total = super().slope(r)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            inside = np.abs(r - kink) < 0.5 * self.window
-            line = (r - kink) / self.width + 0.5
-            total += jump * inside * (line - np.clip(line, 0.0, 1.0))
-        return total
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        total = np.zeros(r.shape)
-        for kink, jump in zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True):
-            total += (np.abs(r - kink) < 0.5 * self.window) * (jump / self.width)
+        total, window = np.zeros(r.shape), self.width if self.window is None else self.window
+        for kink, jump in self._jumps():
+            total += (np.abs(r - kink) < 0.5 * window) * (jump / self.width)
         return total
 
 
@@ -252,10 +236,9 @@ class _Walk:
         return direction
 
     def _projected(self, vector: Array) -> Array:
-        vector = vector - self.Q @ (self.Q.T @ vector)
-        return np.asarray(
-            vector - self.Q @ (self.Q.T @ vector)
-        )  # once more: the first removes most, the second the rounding
+        for _ in range(2):  # the first removes most, the second the rounding
+            vector = vector - self.Q @ (self.Q.T @ vector)
+        return vector
 
     def stationary(self, direction: Array) -> bool:
         """Whether the point is the minimum of the present lines."""
@@ -345,7 +328,6 @@ class _Walk:
 
     def distance(self) -> float:
         """Largest distance of a row from where its slope belongs."""
-        gaps = np.zeros(len(self.r))
         upper = np.append(self.kinks, np.inf)[self.piece]
         lower = np.append(-np.inf, self.kinks)[self.piece]
         gaps = np.maximum(0.0, np.maximum(self.r - upper, lower - self.r))
@@ -415,21 +397,15 @@ def _stages(
     widths: Sequence[Array],
     settings: Settings,
     *,
-    stage_tol: float | None = None,
-    last_tol: float | None = None,
+    tol: float = _STAGE_TOL,
     window: Array | None = None,
 ) -> tuple[Array, int, Solution]:
     """Newton at every width (one per output) in turn; returns coordinates, iterations, and the last solution."""
     n_iter = 0
-    for stage, width in enumerate(widths):
+    for width in widths:
         if window is not None:
             theta = _follow(problem, theta, width, window)
-        tol = last_tol if stage == len(widths) - 1 else stage_tol
-        left = replace(
-            settings,
-            tol=max(_STAGE_TOL if tol is None else tol, settings.tol),
-            max_iter=max(1, settings.max_iter - n_iter),
-        )
+        left = replace(settings, tol=max(tol, settings.tol), max_iter=max(1, settings.max_iter - n_iter))
         solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, left)
         theta, window = solution.coordinates, width
         n_iter += solution.n_iter
@@ -439,7 +415,7 @@ def _stages(
 def _follow(problem: Problem, theta: Array, width: Array, window: Array) -> Array:
     """One Newton step at the new width with the rows of the old window held; kept where it lowers the objective."""
     outputs = np.arange(problem.n_outputs)
-    held = replace(problem, loss=Followed(_linear_loss(problem), width, window))
+    held = replace(problem, loss=Rounded(_linear_loss(problem), width, window))
     sums = newton.run_pass(held, theta, None, outputs, None)
     step, _ = newton.newton_step(held, theta, sums)
     trial = newton.run_losses(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, step, outputs)
@@ -557,23 +533,19 @@ def _one_stage(
 ) -> tuple[Array, Finish | None, Solution]:
     """Newton at the target width, on the near rows where they are known, and the exact finish if it holds."""
     target, width = shrink
-    widths, window = [np.array([target])], np.array([width])
+    if part is not None:
+        design = FeatureDesign(part.features, part.y[:, None], part.s, block_rows=8192)
+        problem = replace(problem, design=design, linear=part.linear[:, None])
+    found, _, last = _stages(problem, theta[:, None], [np.array([target])], settings, tol=tol, window=np.array([width]))
+    theta = found[:, 0]
     if part is None:
-        found, _, last = _stages(problem, theta[:, None], widths, settings, last_tol=tol, window=window)
-        return found[:, 0], None, last
-    small = replace(
-        problem,
-        design=FeatureDesign(part.features, part.y[:, None], part.s, block_rows=8192),
-        linear=part.linear[:, None],
-    )
-    found, _, last = _stages(small, theta[:, None], widths, settings, last_tol=tol, window=window)
-    inside = _distance(part.loss, part.loss.residual(part.y, part.predict(found[:, 0]))) < 0.5 * target
-    if rough and inside.sum() > problem.design.n_basis + 1:
-        return found[:, 0], None, last  # more rows than unknowns: the walk would be long, a narrower window is quick
-    end = finish(part, found[:, 0], target)
-    if end.consistent and end.distance <= slack:
-        return end.theta, end, last
-    return found[:, 0], None, last
+        return theta, None, last
+    inside = _distance(part.loss, part.loss.residual(part.y, part.predict(theta))) < 0.5 * target
+    if not rough or inside.sum() <= len(theta):  # with more rows than unknowns a narrower window is quicker than a walk
+        end = finish(part, theta, target)
+        if end.consistent and end.distance <= slack:
+            return end.theta, end, last
+    return theta, None, last
 
 
 def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
