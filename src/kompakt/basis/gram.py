@@ -83,8 +83,13 @@ class GramSelector:
         rows, index, C = self._sample(data.rows, self.rows_for(n_basis), run.key, spec.C)
         hashes = rows.hashes(run.key + 1)
         spec = replace(spec, C=C)
-        # a piecewise linear loss has no curvature to select by
-        loss = Rounded(spec.loss, 1.0) if isinstance(spec.loss, PiecewiseLinear) else spec.loss
+        loss = spec.loss
+        if isinstance(loss, PiecewiseLinear):  # it has no curvature to select by
+            width = 1.0
+            if loss.for_regression:  # wide enough for most residuals of the first round, in whatever unit
+                assert rows.targets is not None
+                width = 2.0 * float(np.median(np.abs(rows.targets))) or 1.0
+            loss = Rounded(loss, width)
         # a round is repeated as a whole when a fit resumes: its solve is no step of its own
         settings = Settings(tol=1e-4, run=replace(run.unhurried(), checkpoint=None))
         best: tuple[float, Array] | None = None

@@ -352,7 +352,8 @@ class LossParameters(Parameters):
         Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers "least_squares",
         "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.
     epsilon : float
-        Width of the insensitive zone of a loss, or where the Huber loss becomes linear; None takes the loss's default.
+        Width of the insensitive zone of a loss, or where the Huber loss becomes linear.  For regression None takes it
+        from the noise of the data, 0.6 and 1.35 standard deviations; for classes None is the loss's own default.
     fit_intercept : bool
         Whether there is an intercept.
     penalize_intercept : bool

@@ -41,6 +41,9 @@ _FARTHEST = 6
 _LARGEST_OF_CLASSES = 1e3
 #: rows of the sample for every basis vector, where these are few
 _ROWS_PER_VECTOR = 10
+#: the median of the absolute value of a standard normal variable, and deviations from the middle one at which a target
+#: is taken for an outlier
+_MEDIAN_OF_NORMAL, _FAR = 0.6745, 5.0
 #: of the sample, whatever the memory budget is, on which no model may depend
 _MOST_BYTES = 1 << 28
 #: a width may change by this much in its logarithm, from the start
@@ -51,11 +54,12 @@ _PRICE = 0.003
 
 @dataclass(frozen=True)
 class WidthAndCost:
-    """The kernel and C found, and the kernel evaluations spent."""
+    """The kernel and C found, the kernel evaluations spent, and the noise of targets, in their unit."""
 
     kernel: Kernel
     C: float
     n_kernel_evals: int = 0
+    noise: float | None = None  # standard deviation of the leave-one-out errors by their median; None where unknown
 
 
 def rows_of_sample(kernel: Kernel, n_features: int, n_basis: int | None) -> int:
@@ -67,7 +71,14 @@ def rows_of_sample(kernel: Kernel, n_features: int, n_basis: int | None) -> int:
 
 
 def width_and_cost(
-    data: Data, kernel: Kernel, C: float | None, run: Run, *, n_basis: int | None = None, width: bool = True
+    data: Data,
+    kernel: Kernel,
+    C: float | None,
+    run: Run,
+    *,
+    n_basis: int | None = None,
+    width: bool = True,
+    robust: bool = False,
 ) -> WidthAndCost:
     """The width and C of the smallest leave-one-out squared error of ridge regression on a sample of rows.
 
@@ -92,6 +103,9 @@ def width_and_cost(
         Size of the machine; None for one on all rows.
     width : bool
         Whether the width may change.
+    robust : bool
+        Whether targets far from the middle ones are drawn in: those that the machine's loss does not follow must not
+        choose for it.
 
     Examples
     --------
@@ -122,11 +136,19 @@ def width_and_cost(
         labels = data.labels[of_sample]
         each = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
     Y = np.column_stack([np.bincount(place, s * column, n) for column in each.T]) / mass[:, None]
+    if robust:
+        middle = np.median(Y, axis=0)
+        reach = _FAR * np.median(np.abs(Y - middle), axis=0) / _MEDIAN_OF_NORMAL
+        Y = np.where(reach > 0, np.clip(Y, middle - reach, middle + reach), Y)
     Y -= np.average(Y, axis=0, weights=mass)
+    spread = np.ones(Y.shape[1])
     if data.labels is None:  # outputs of any unit count alike
         largest = np.max(np.abs(Y), axis=0)  # first, since squares of tiny numbers vanish
-        Y /= np.where(largest > 0, largest, 1.0)
-        Y /= np.maximum(np.sqrt(np.average(Y**2, axis=0, weights=mass)), 1e-300)
+        largest[largest == 0] = 1.0
+        Y /= largest
+        deviation = np.maximum(np.sqrt(np.average(Y**2, axis=0, weights=mass)), 1e-300)
+        Y /= deviation
+        spread = largest * deviation
     unit = float(mass.mean())
     root = np.sqrt(mass / unit)[:, None]
     Y *= root
@@ -179,10 +201,12 @@ def width_and_cost(
         more = known[best] - known[best][lowest]
         lowest = int(np.argmax(more.mean(axis=1) <= more.std(axis=1) / np.sqrt(more.shape[1])))
     found = _scaled(kernel, best), float(costs[lowest]) / unit
+    typical = known[best][lowest]
     if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
-        found = kernel, 1.0 if C is None else C
+        found, typical = (kernel, 1.0 if C is None else C), np.mean(Y[judged] ** 2, axis=1)
+    noise = float(np.mean(spread) * np.sqrt(np.median(typical))) / _MEDIAN_OF_NORMAL
     logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
-    return WidthAndCost(*found, n * m * len(known))
+    return WidthAndCost(*found, n * m * len(known), float(f"{noise:.6g}"))
 
 
 def _scaled(kernel: Kernel, step: int) -> Kernel:
