@@ -231,3 +231,17 @@ def test_a_fork_inside_a_call_lifts_the_limit_in_the_child():
         assert blas_threads() == {1}
     finally:
         context.__exit__(None, None, None)
+
+
+def test_what_numpy_ignores_on_the_calling_thread_it_ignores_on_all():
+    """Which thread takes a block is chance: a warning must not depend on it."""
+    everyone = threading.Barrier(2, timeout=10)
+
+    def overflow(number):
+        if number < 2:
+            everyone.wait()  # so that two threads are at work
+        return np.array([1e30], dtype=np.float32) * np.float32(1e30)
+
+    with block_threads(2), np.errstate(over="ignore"):
+        for items in (range(4), iter(range(4))):
+            assert all(np.isinf(value[0]) for value in ordered_map(overflow, items))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import ContextVar, copy_context
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -188,7 +188,7 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         return
     change = threading.Condition()
     results: dict[int, tuple[R | None, BaseException | None]] = {}
-    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
+    cancel, context = threading.Event(), copy_context()  # what NumPy ignores here, it ignores there
     context.run(_cancel.set, cancel)
     taken = given = 0  # items begun, results handed over
 
@@ -247,7 +247,7 @@ def _as_they_come(
 ) -> Iterator[R]:
     """Results in order of items that are read one by one; the calling thread reads, the others work."""
     waiting: list[Future[R]] = []
-    cancel, context = threading.Event(), Context()  # an empty context, as on any new thread
+    cancel, context = threading.Event(), copy_context()  # what NumPy ignores here, it ignores there
     context.run(_cancel.set, cancel)
     try:
         for item in items:
