@@ -127,6 +127,29 @@ def test_onnx_of_dates_without_separators_needs_encoded_features(tmp_path):
     assert [path.name for path in done.files] == ["m.onnx", "m.onnx.schema.json"]
 
 
+@pytest.mark.parametrize("to", ["numpy", "c", "libsvm", "onnx"])
+def test_the_report_names_the_columns_that_are_left_out(to, tmp_path):
+    pytest.importorskip("onnxruntime" if to == "onnx" else "numpy")
+    table = {"n": ["1", "2.5", "4"], "w": ["a", "b", "a"], "\x1b[1m": ["1", "1", "1"], "c": ["x", "x", "x"]}
+    schema = TableSchema.infer(table)
+    settings = {"encoded": True} if to == "onnx" else {}
+    note = r"takes 2 of 4 columns; left out: '\x1b[1m', 'c'"
+    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), schema=schema)
+    assert str(getattr(kompakt, f"to_{to}")(model, tmp_path / "m", **settings)).endswith(note)
+    whole = TableSchema.infer({name: table[name] for name in "nw"})
+    assert "columns;" not in str(getattr(kompakt, f"to_{to}")(replace(model, schema=whole), tmp_path / "m", **settings))
+
+
+@pytest.mark.parametrize("to", ["numpy", "c"])
+def test_c_and_numpy_list_features_that_have_names(to, tmp_path):
+    names = np.array(["one */", "two ???/", 'three """', "four \\"])
+    path = getattr(kompakt, f"to_{to}")(make_model(feature_names=names), tmp_path / "m").path
+    quotes = '"""' if to == "c" else "'''"
+    lines = ["A row holds these features, in this order:", "0: one * /", "1: two ? ? ?/"]
+    lines += [f"2: three {quotes}", "3: four /"]
+    assert "\n".join(lines) in "\n".join(line.strip().removesuffix(" */") for line in path.read_text().splitlines())
+
+
 @pytest.mark.parametrize("to", ["numpy", "c"])
 def test_c_and_numpy_list_their_features(to, tmp_path):
     table = {

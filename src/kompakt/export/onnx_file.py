@@ -34,6 +34,7 @@ from kompakt.export.common import (
     decision_shape,
     decomposed,
     folded,
+    left_out_notes,
     votes,
     write_checked,
 )
@@ -140,7 +141,8 @@ def to_onnx(
         rows = schema.encode({name: feeds[given][:, 0] for name, given in _used(schema).items()})
     labels, scores = _run(raw, feeds, model.kind)
     limit = TOLERANCE[kind.name] if tolerance is None else tolerance
-    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, "the ONNX model in onnxruntime")
+    what, notes = "the ONNX model in onnxruntime", left_out_notes(model) if encoded else ()
+    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, what, notes)
 
 
 def _used(schema: TableSchema) -> dict[str, str]:
