@@ -357,7 +357,7 @@ class Model:
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+            raise ValueError(f"X has {X.shape[1]} features, but this model expects {self.n_features}.")
         return X
 
     def _transformed(self, X: Any, first: int = 0) -> Any:
