@@ -98,6 +98,19 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32")  # checks itself, on dates of its own
 
 
+def test_years_and_large_numbers_are_standardised_before_they_are_float32(tmp_path):
+    """Two months around a new year: the mean of the years, 2023.48, is no float32 by 1e-4 of their spread."""
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    days = [datetime(2023, 12, 1, tzinfo=UTC) + timedelta(days=number) for number in range(60)]
+    numbers = [f"{1e6 + quarters / 4:.2f}" for quarters in rng.integers(-8, 9, 60)]  # exact in float32
+    for table in ({"day": [f"{day:%Y-%m-%d}" for day in days]}, {"n": numbers, "w": ["a", "b"] * 30}):
+        schema = TableSchema.infer(table).standardised(table)
+        model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+        done = kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32", check_rows=table)
+        assert done.max_difference < 1e-6
+
+
 @pytest.mark.parametrize("unit", ["day", "second", "microsecond"])
 def test_dates_of_a_data_frame_are_texts_in_onnx(unit, tmp_path):
     pandas = pytest.importorskip("pandas")
