@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from kompakt import FEESVC, CompactSVC, Model, Refinement
+import kompakt
+from kompakt import FEESVC, CompactSVC, CompactSVR, Model, Refinement
 from kompakt.codings import get_coding
 from kompakt.kernels import RBF, Linear
 
@@ -188,3 +189,19 @@ def test_the_first_bad_row_is_named_wherever_it_is():
     X[[4001, 4500], 1] = np.nan
     with pytest.raises(ValueError, match="first in row 4001"):
         model.predict(X)
+
+
+def test_score_is_that_of_the_estimators(tmp_path):
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, len(X))
+    signs = np.where(X[:, 0] + rng.normal(size=len(X)) > 0, "yes", "no")
+    several = np.c_[X[:, 0] ** 2, np.sin(X[:, 1])]
+    for machine, y in ((CompactSVC, signs), (CompactSVR, several), (CompactSVR, several[:, 0])):
+        fitted = machine(4, refine=False, random_state=0).fit(X, y)
+        kompakt.save(fitted, tmp_path / "m.kompakt")
+        model = kompakt.load(tmp_path / "m.kompakt")
+        assert model.score(X, y) == pytest.approx(fitted.score(X, y))
+        assert 0.0 < model.score(X, y) < 1.0
+        assert model.score(X, y, weight) == pytest.approx(fitted.score(X, y, weight))
+    with pytest.raises(AttributeError, match="no score"):
+        model_of(kind="outlier").score(X, np.ones(len(X)))

@@ -346,6 +346,25 @@ class Model:
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of right labels (classifier) or R squared (regressor), as the estimators' `score`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt import Model
+        >>> from kompakt.kernels import Linear
+        >>> model = Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), "regressor", n_features=1)
+        >>> model.score(np.array([[1.0], [2.0], [3.0]]), [2.0, 4.0, 6.0])
+        1.0
+        """
+        from sklearn.metrics import accuracy_score, r2_score  # slow to import, and prediction goes without
+
+        if self.kind == "outlier":
+            raise AttributeError("an outlier detector has no score: rows have no targets to compare with.")
+        measure = accuracy_score if self.kind == "classifier" else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
     def _checked(self, X: Any) -> Any:
         """X as an array or CSR matrix of the right width; what arrays are refused for by an estimator is refused."""
         if not isinstance(X, np.ndarray):
@@ -357,7 +376,7 @@ class Model:
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions (rows, features); got shape {X.shape}.")
         if X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but this machine expects {self.n_features}.")
+            raise ValueError(f"X has {X.shape[1]} features, but this model expects {self.n_features}.")
         return X
 
     def _transformed(self, X: Any, first: int = 0) -> Any:

@@ -8,10 +8,12 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
+from tests.io.samples import make_model
 
 import kompakt
 from kompakt.cli import main
@@ -31,6 +33,8 @@ def test_inspect_tells_what_is_inside(run, model):
     facts = run("inspect", model, "--json").json
     assert facts["classes"] == [-1, 1]
     assert facts["arrays"]["basis"] == ["float64", [8, 3]]
+    kompakt.save(replace(make_model(d=2), n_features=5, input_map=np.ones((2, 5))), "mapped")
+    assert "RBF(gamma=0.4) after a learned linear map of rank 2 over 5 features\n" in run("inspect", "mapped").out
     done = run("inspect", __file__)
     assert done.code == 3
     assert "neither" in done.err
@@ -114,10 +118,11 @@ def test_scale_of_a_csv_file_keeps_its_header(run, people):
 def test_bench_compares_with_the_exact_svm(run, svm_file):
     done = run("bench", svm_file, "--sizes", "3,6", "--scale", "--json")
     assert done.code == 0, done.err
-    machines = {row["machine"]: row for row in done.json["results"]}
+    machines = {row["model"]: row for row in done.json["results"]}
     assert list(machines) == ["kompakt 3", "kompakt 6", "exact SVM"]
     assert machines["kompakt 6"]["vectors"] == 6
     assert machines["exact SVM"]["error"] < 0.2
+    assert run("bench", svm_file, "--sizes", "3", "--scale").out.startswith("model ")
 
 
 def test_demo_goes_from_rows_to_an_exported_model(run, tmp_path):

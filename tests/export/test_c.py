@@ -173,6 +173,59 @@ def test_missing_values_are_filled_inside(tmp_path):
     assert to_c(model, tmp_path / "model.c", check_rows=X).n_rows == 20
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The program of a model of four features, with sanitizers where the compiler has them."""
+    source = to_c(make_model(), tmp_path_factory.mktemp("program") / "model.c").path
+    command = [COMPILER, *FLAGS, "-DMODEL_MAIN", str(source), "-o", str(source.with_suffix("")), "-lm"]
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    if subprocess.run([*command, *sanitizers], capture_output=True).returncode:
+        subprocess.run(command, check=True)
+    return source.with_suffix("")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 2 3 4\n5 6 7 8\n",
+        "1 2 3 4\n5 6 7 8",
+        "\n  1\t2  3 4 \r\n\r\n5 6 7 8\n\n",
+        f"+1.{'0' * 1500} .2e1 0x3 4\n5 6 7 8\n",
+        "",
+    ],
+    ids=["lines", "no last end", "blanks", "long", "empty"],
+)
+def test_the_program_reads_a_row_per_line(program, text):
+    done = subprocess.run([str(program)], input=text.encode(), capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    scores = np.array([line.split()[1:] for line in done.stdout.splitlines()], dtype=float).reshape(-1, 3)
+    rows = np.arange(1.0, 9).reshape(2, 4) if text else np.empty((0, 4))
+    assert_allclose(scores, make_model().decision_function(rows), rtol=1e-5)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"1 2 3 4 5", "expected 4 numbers, found 5"),
+        (b"1 2 3", "expected 4 numbers, found 3"),
+        (b"1 " * 100_000, "expected 4 numbers, found 100000"),
+        (b"1 2 x3 4", "value 3 is not a number: x3"),
+        (b"1,2,3,4", "value 1 is not a number: 1,2,3,4"),
+        (b"1 2.5\x003 3 4", "value 2 is not a number: 2.5?3"),
+        (b"\x1b[31m 2 3 4", "value 1 is not a number: ?[31m"),
+        (b"1 2 3 " + b"4" * 100_000, "value 4 is not a number: " + "4" * 40),
+    ],
+    ids=["more", "fewer", "many", "text", "commas", "nul", "escape", "long"],
+)
+def test_a_line_that_is_no_row_ends_the_program(program, line, message):
+    done = subprocess.run([str(program)], input=b"1 2 3 4\n" + line + b"\n1 2 3 4\n", capture_output=True)
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"line 2: {message}\n"
+    assert len(done.stdout.splitlines()) == 1
+
+
 # -- errors ----------------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,17 @@ def test_as_a_program_it_needs_numpy_only(tmp_path):
         assert done.stdout.split() == model.predict(X).tolist()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a,b,c,d\n1,2,3,4\n", "could not convert string 'a'"), ("1,2,3,4,5\n" * 4, r"(n, 4); got (4, 5)")],
+)
+def test_the_program_takes_no_line_of_names_for_a_row(text, message, tmp_path):
+    to_numpy(make_model(), tmp_path / "model.py")
+    done = subprocess.run([sys.executable, tmp_path / "model.py"], input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+
+
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
     sound = numpy_file.numpy_source
     spoiled = '@ _ARRAYS["weights"] - _ARRAYS["intercept"]'

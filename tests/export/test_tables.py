@@ -98,6 +98,19 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32")  # checks itself, on dates of its own
 
 
+def test_years_and_large_numbers_are_standardised_before_they_are_float32(tmp_path):
+    """Two months around a new year: the mean of the years, 2023.48, is no float32 by 1e-4 of their spread."""
+    pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    days = [datetime(2023, 12, 1, tzinfo=UTC) + timedelta(days=number) for number in range(60)]
+    numbers = [f"{1e6 + quarters / 4:.2f}" for quarters in rng.integers(-8, 9, 60)]  # exact in float32
+    for table in ({"day": [f"{day:%Y-%m-%d}" for day in days]}, {"n": numbers, "w": ["a", "b"] * 30}):
+        schema = TableSchema.infer(table).standardised(table)
+        model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+        done = kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32", check_rows=table)
+        assert done.max_difference < 1e-6
+
+
 @pytest.mark.parametrize("unit", ["day", "second", "microsecond"])
 def test_dates_of_a_data_frame_are_texts_in_onnx(unit, tmp_path):
     pandas = pytest.importorskip("pandas")
@@ -125,6 +138,29 @@ def test_onnx_of_dates_without_separators_needs_encoded_features(tmp_path):
         kompakt.to_onnx(model, tmp_path / "m.onnx")
     done = kompakt.to_onnx(model, tmp_path / "m.onnx", encoded=True)
     assert [path.name for path in done.files] == ["m.onnx", "m.onnx.schema.json"]
+
+
+@pytest.mark.parametrize("to", ["numpy", "c", "libsvm", "onnx"])
+def test_the_report_names_the_columns_that_are_left_out(to, tmp_path):
+    pytest.importorskip("onnxruntime" if to == "onnx" else "numpy")
+    table = {"n": ["1", "2.5", "4"], "w": ["a", "b", "a"], "\x1b[1m": ["1", "1", "1"], "c": ["x", "x", "x"]}
+    schema = TableSchema.infer(table)
+    settings = {"encoded": True} if to == "onnx" else {}
+    note = r"takes 2 of 4 columns; left out: '\x1b[1m', 'c'"
+    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), schema=schema)
+    assert str(getattr(kompakt, f"to_{to}")(model, tmp_path / "m", **settings)).endswith(note)
+    whole = TableSchema.infer({name: table[name] for name in "nw"})
+    assert "columns;" not in str(getattr(kompakt, f"to_{to}")(replace(model, schema=whole), tmp_path / "m", **settings))
+
+
+@pytest.mark.parametrize("to", ["numpy", "c"])
+def test_c_and_numpy_list_features_that_have_names(to, tmp_path):
+    names = np.array(["one */", "two ???/", 'three """', "four \\"])
+    path = getattr(kompakt, f"to_{to}")(make_model(feature_names=names), tmp_path / "m").path
+    quotes = '"""' if to == "c" else "'''"
+    lines = ["A row holds these features, in this order:", "0: one * /", "1: two ? ? ?/"]
+    lines += [f"2: three {quotes}", "3: four /"]
+    assert "\n".join(lines) in "\n".join(line.strip().removesuffix(" */") for line in path.read_text().splitlines())
 
 
 @pytest.mark.parametrize("to", ["numpy", "c"])

@@ -433,6 +433,7 @@ def test_directions_of_a_learned_map(page):
     loadings = dict(re.findall(r"(first|second|noise a|noise b) ([+-]\d\.\d\d)", shown))
     assert {name for name, value in loadings.items() if abs(float(value)) > 0.5} == {"first", "second"}
     assert float(loadings["first"]) * float(loadings["second"]) < 0
+    assert "rbf after a learned linear map of rank 4 over 4 features" in text
 
 
 def test_errors_in_detail_are_those_of_scikit_learn(page):

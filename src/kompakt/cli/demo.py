@@ -46,7 +46,7 @@ def bench(options: Namespace, console: Console) -> None:
     else:
         console.remark(f"no exact SVM beyond {options.exact_rows:,} rows (--exact-rows)")
     measure = "test error" if task == "classify" else "mean squared error"
-    lines = [f"{'machine':16} {measure:>18} {'vectors':>8} {'fit':>9} {'per row':>10}"]
+    lines = [f"{'model':16} {measure:>18} {'vectors':>8} {'fit':>9} {'per row':>10}"]
     results = []
     for label, model in models.items():
         began = time.perf_counter()
@@ -58,7 +58,7 @@ def bench(options: Namespace, console: Console) -> None:
         vectors = int(model.n_basis_ if hasattr(model, "n_basis_") else len(model.support_))
         results.append(
             {
-                "machine": label, "error": error, "vectors": vectors, "fit_seconds": fitted - began,
+                "model": label, "error": error, "vectors": vectors, "fit_seconds": fitted - began,
                 "predict_microseconds": microseconds,
             }
         )  # fmt: skip

@@ -37,11 +37,14 @@ def inspect(options: Namespace, console: Console) -> None:
         facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
         stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
         stored["input_map"] = "maps linearly"
+        kernel = str(model.kernel)
+        if model.input_map is not None:
+            kernel += " after a learned linear map of rank {} over {} features".format(*model.input_map.shape)
         lines = [
             ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
             ("written by", header["writer"]),
             ("kind", header["kind"]),
-            ("kernel", str(model.kernel)),
+            ("kernel", kernel),
             ("basis vectors", f"{model.n_basis_} with {model.n_features} features, {arrays['basis'][0]}"),
             ("stored numbers", f"{sum(sizes.values()):,} bytes, of which " + _largest_first(sizes)),
             ("outputs", model.weights.shape[1]),

@@ -55,8 +55,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     C
         None takes the least whose error is within one standard error of the lowest.
     gamma
-        None without refinement means "scale" here. "loo" takes one width per feature by leave-one-out on a sample, for
-        sets of a few hundred rows.
+        None without refinement means "scale" here.
     selection
         "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
         inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
@@ -222,7 +221,8 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     classes_ : ndarray of shape (n_classes,)
     feature_importances_ : ndarray of shape (n_features,)
         Where there is, or could be, one width per feature or a map: the share of every feature in the kernel's squared
-        distances, which is its width times its variance in the training rows. Sums to 1.
+        distances, which is its width times its variance in the training rows. Sums to 1. After a fit to a table whose
+        columns become several features each, the names of the entries are `schema_.feature_names`.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, gamma_, kernel_, model_
 
     Examples

@@ -308,13 +308,15 @@ class KernelParameters(Parameters):
     ----------
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel
         The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.
-    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,)
+    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,)
         Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
         n_features. Where vectors are refined, "learn" (one width), "ard" (one per feature) and "full" (a linear map A
-        of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. None
-        takes the width of "rbf" and "laplacian" from the data, as C=None does the cost; and where a Gaussian kernel is
-        refined, learns a map if there are 20 rows or more for each of its entries, with fewer rows one per feature and
-        then, with at most 200 features, a map if held-out rows say that it pays.
+        of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. "loo",
+        of `CompactSVC` and `CompactSVR` only, takes one width per feature by leave-one-out on a sample before the
+        vectors move, for sets of a few hundred rows. None takes the width of "rbf" and "laplacian" from the data, as
+        C=None does the cost; and where a Gaussian kernel is refined, learns a map if there are 20 rows or more for each
+        of its entries, with fewer rows one per feature and then, with at most 200 features, a map if held-out rows say
+        that it pays.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float

@@ -26,6 +26,7 @@ from kompakt.export.common import (
     feature_lines,
     folded,
     in_single,
+    left_out_notes,
     votes,
     write_exported,
 )
@@ -56,8 +57,9 @@ def to_c(
     """Write a machine as one C99 file without dependencies, then compile it and check its answers.
 
     The file holds constant arrays and the functions ``<name>_scores(x, scores)`` and ``<name>_predict(x)``; imputation
-    and scaling are inside.  Compiled with ``-D<NAME>_MAIN`` it is a program that reads rows from standard input and
-    prints prediction (the class index of a classifier) and decision values.
+    and scaling are inside.  Compiled with ``-D<NAME>_MAIN`` it is a program that reads one row per line from standard
+    input, numbers between blanks, and prints prediction (the class index of a classifier) and decision values.  A line
+    with another number of values than the model has features ends it with an error.
 
     Parameters
     ----------
@@ -134,10 +136,10 @@ def to_c(
     limit = _TOLERANCE[dtype] if tolerance is None else tolerance
     original, rounded = expect(model, rows, limit), expect(stored, rows, limit)
     scores, labels, difference, relative = rounded.scores, rounded.labels, float("nan"), float("nan")
-    notes: tuple[str, ...] = ()
+    notes = left_out_notes(model)
     command = compiler or find_compiler()
     if command is None:
-        notes = ("not checked: no C compiler was found",)
+        notes = ("not checked: no C compiler was found", *notes)
         warnings.warn(f"{target} is {notes[0]}. Set CC, or pass compiler=.", UserWarning, stacklevel=2)
     else:
         values = _run(text, name, rows, command)
@@ -275,7 +277,7 @@ def c_source(
     text = [
         f"/* A {model.kind} of kompakt {kompakt.__version__}, {about}: {m} basis vectors, {d} features, {L} outputs.",
         f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays.",
-        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads rows of {d} numbers and prints predictions."
+        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads lines of {d} numbers and prints predictions."
         + "".join(f"\n   {line}" for line in feature_lines(model))
         + " */",
         "#include <math.h>",

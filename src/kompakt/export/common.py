@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
-from kompakt.data.table import Category, Number, is_table
+from kompakt.data.table import Category, Number, Unused, is_table
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -220,12 +221,14 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
 
 
 def feature_lines(model: Model) -> list[str]:
-    """For a model of tables, what each number of a row is, one line per feature; plain ASCII."""
-    if model.schema is None:
-        return []
+    """What each number of a row is, one line per feature, where the features have names; plain ASCII."""
     lines = ["A row holds the encoded columns of a table, in this order (see also the .schema.json file beside this):"]
     place = 0
-    for column in model.schema.columns:
+    if model.schema is None:
+        names = () if model.feature_names is None else model.feature_names
+        lines = ["A row holds these features, in this order:"] if len(names) else []
+        lines += [f"  {number}: {name}" for number, name in enumerate(names)]
+    for column in () if model.schema is None else model.schema.columns:
         for name in column.features:
             what = column.kind
             if name == f"{column.name} is missing":
@@ -238,10 +241,21 @@ def feature_lines(model: Model) -> list[str]:
                 what = column.describe()
             lines.append(f"  {place}: {name} ({what})")
             place += 1
-    if model.schema.scale:
+    if model.schema is not None and model.schema.scale:
         lines.append("Each is then standardised: minus shift, divided by scale, as in the .schema.json file.")
     ascii_lines = [line.encode("ascii", "replace").decode().replace("\\", "/") for line in lines]
-    return [line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?") for line in ascii_lines]
+    # no end of the comment that they are in, and no trigraph
+    return [re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", line) for line in ascii_lines]
+
+
+def left_out_notes(model: Model) -> tuple[str, ...]:
+    """Which columns of its table an exported model does not take, for its report."""
+    columns = () if model.schema is None else model.schema.columns
+    names = [repr(column.name) for column in columns if isinstance(column, Unused)]
+    if not names:
+        return ()
+    more = f", ... ({len(names)} in all)" if len(names) > 12 else ""
+    return (f"takes {len(columns) - len(names)} of {len(columns)} columns; left out: {', '.join(names[:12])}{more}",)
 
 
 def write_exported(
@@ -262,12 +276,12 @@ def write_exported(
 
 def write_checked(
     model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: Array, tolerance: float,
-    scores: Array, labels: Array | None, what: str,
+    scores: Array, labels: Array | None, what: str, notes: tuple[str, ...] = (),
 ) -> ExportReport:  # fmt: skip
     """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
     measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
     files = write_exported(model, path, {"": [raw]})
-    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=files)
+    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=files, notes=notes)
 
 
 # -- a model as plain arrays -------------------------------------------------------------------------------

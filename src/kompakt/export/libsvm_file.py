@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import class_pairs
-from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, write_exported
+from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, left_out_notes, write_exported
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
@@ -97,6 +97,7 @@ def to_libsvm(
     size = sum(map(len, texts[""]))
     if model.schema is not None:
         notes.append(f"rows are the encoded columns of {written[-1].name}")
+    notes += left_out_notes(model)
     return ExportReport(files[""], "libsvm", size, len(rows), largest, relative, agreement, written, tuple(notes))
 
 

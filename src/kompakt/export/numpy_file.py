@@ -20,6 +20,7 @@ from kompakt.export.common import (
     decision_shape,
     feature_lines,
     folded,
+    left_out_notes,
     votes,
     write_checked,
 )
@@ -80,7 +81,8 @@ def to_numpy(
     exec(compile(text, str(path), "exec"), names)  # what was just made from arrays and our own runtime.py
     labels = None if model.kind == "regressor" else names["predict"](rows)
     limit, scores = TOLERANCE["float64"] if tolerance is None else tolerance, names["decision_function"](rows)
-    return write_checked(model, path, "numpy", text.encode("utf-8"), rows, limit, scores, labels, "the NumPy file")
+    raw, what, notes = text.encode("utf-8"), "the NumPy file", left_out_notes(model)
+    return write_checked(model, path, "numpy", raw, rows, limit, scores, labels, what, notes)
 
 
 def numpy_source(model: Model, module: str) -> str:

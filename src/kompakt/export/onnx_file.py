@@ -34,6 +34,7 @@ from kompakt.export.common import (
     decision_shape,
     decomposed,
     folded,
+    left_out_notes,
     votes,
     write_checked,
 )
@@ -140,7 +141,8 @@ def to_onnx(
         rows = schema.encode({name: feeds[given][:, 0] for name, given in _used(schema).items()})
     labels, scores = _run(raw, feeds, model.kind)
     limit = TOLERANCE[kind.name] if tolerance is None else tolerance
-    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, "the ONNX model in onnxruntime")
+    what, notes = "the ONNX model in onnxruntime", left_out_notes(model) if encoded else ()
+    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, what, notes)
 
 
 def _used(schema: TableSchema) -> dict[str, str]:
@@ -246,7 +248,7 @@ def _run(raw: bytes, feeds: dict[str, Array], kind: str) -> tuple[Array | None, 
 
 
 class Graph:
-    """A folded model as operators such as MatMul and Exp, in one precision throughout.
+    """A folded model as operators such as MatMul and Exp, in one precision but for the columns of a table.
 
     No product with a single number stands next to a MatMul: onnxruntime fuses the two and keeps the number in float32
     (attribute alpha of its FusedMatMul), which cost eight digits of float64 where it was tried.  Such numbers are
@@ -287,30 +289,36 @@ class Graph:
         return name
 
     def features(self, schema: TableSchema) -> str:
-        """The encoded features, (n, d), of one input per column."""
-        add, element, names, parts = self.add, self.element, _used(schema), []
+        """The encoded features, (n, d), of one input per column.
+
+        They are float64 until they are standardised: days and years are large beside their spread.
+        """
+        add, names, parts = self.add, _used(schema), []
         # the usual ways to write a missing value; ONNX compares letter by letter
         usual = [form(text) for text in sorted(MISSING) for form in (str.lower, str.upper, str.capitalize)]
         missing = [*usual, "NaN", "NaT", *schema.missing]
         for column in schema.columns:
             if isinstance(column, Number):
-                gap = add("IsNaN", names[column.name])
-                parts.append(add("Where", gap, self.constant(column.fill), names[column.name]))
-                parts += [add("Cast", gap, to=element)] * column.indicator
+                given = names[column.name]
+                given = given if self.dtype == np.float64 else add("Cast", given, to=_FLOAT64)
+                gap = add("IsNaN", given)
+                parts.append(add("Where", gap, self.constant(column.fill, np.float64), given))
+                parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Category):
                 n_levels, texts = len(column.levels), names[column.name]
                 codes = {level: code for code, level in enumerate(column.levels)}
                 codes |= dict.fromkeys(missing, codes[column.fill])
                 numbers = self.constant(np.arange(n_levels + column.other)[None], np.int64)
-                parts.append(add("Cast", add("Equal", self._looked_up(texts, codes, n_levels), numbers), to=element))
+                parts.append(add("Cast", add("Equal", self._looked_up(texts, codes, n_levels), numbers), to=_FLOAT64))
                 if column.indicator:
-                    parts.append(add("Cast", self._looked_up(texts, dict.fromkeys(missing, 1), 0), to=element))
+                    parts.append(add("Cast", self._looked_up(texts, dict.fromkeys(missing, 1), 0), to=_FLOAT64))
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
         X = add("Concat", *parts, axis=1)
         if schema.scale:
-            X = add("Div", add("Sub", X, self.constant(schema.shift)), self.constant(schema.scale))
-        return X
+            shift, scale = (self.constant(numbers, np.float64) for numbers in (schema.shift, schema.scale))
+            X = add("Div", add("Sub", X, shift), scale)
+        return X if self.dtype == np.float64 else add("Cast", X, to=self.element)
 
     def _date(self, column: Date, texts: str, missing: tuple[str, ...]) -> list[str]:
         """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
@@ -411,8 +419,7 @@ class Graph:
         ]
         if column.hours:
             features.append(seconds % 86_400.0 // 3600.0)
-        made = [feature.name for feature in features] + [add("Not", good)] * column.indicator
-        return [add("Cast", name, to=self.element) for name in made]
+        return [feature.name for feature in features] + [add("Cast", add("Not", good), to=_FLOAT64)] * column.indicator
 
     def _text(self, text: str) -> str:
         return self.constant(np.array(text, dtype=object), object)

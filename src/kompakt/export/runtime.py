@@ -93,6 +93,8 @@ if "slope" in _ARRAYS:
 
 if __name__ == "__main__":
     source = sys.argv[1] if len(sys.argv) > 1 else sys.stdin
-    rows = np.genfromtxt(source, delimiter=",", ndmin=2, comments=None)  # type: ignore[call-overload]
+    # an empty cell is missing; any other text that is no number is an error, such as a line of names
+    settings: dict[str, Any] = {"converters": lambda cell: float(cell.strip() or "nan"), "encoding": "utf-8"}
+    rows = np.loadtxt(source, delimiter=",", ndmin=2, comments=None, **settings)
     for value in predict(rows).tolist():
         print(value)
