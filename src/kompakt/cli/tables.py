@@ -550,7 +550,7 @@ def _table_for_schema(options: Namespace, file: RowFile, model: Model, schema: T
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
     _refuse_absent(file, used)
     missing = (*schema.missing, *options.na)
-    reader = TableSchema(schema.columns, missing)
+    reader = replace(schema, missing=missing)
     decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
 

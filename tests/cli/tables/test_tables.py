@@ -159,3 +159,16 @@ def test_the_decimal_sign_of_a_target_is_that_of_the_table(run, tmp_path, monkey
     assert run("train", "train.csv", "m.kompakt", "--target", "y", "-n", 5, "-q").code == 0
     assert 1.4 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 1.6
     assert run("predict", "new.csv", "m.kompakt", "--json").json["r2"] > 0.99
+
+
+def test_predict_scales_as_a_model_that_was_fitted_to_a_data_frame(run, tmp_path):
+    """`fit` on a data frame standardises its features: the schema in the file says how."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(500.0, 100.0, 200), "kind": rng.choice(["a", "b"], 200)})
+    labels = np.where(frame["size"] + 100 * (frame["kind"] == "a") > 550, "yes", "no")
+    model = kompakt.CompactSVC(n_basis=10).fit(frame, labels)
+    kompakt.save(model, tmp_path / "m.kompakt")
+    frame.to_csv("new.csv", index=False)
+    predicted = run("predict", "new.csv", "m.kompakt", "-q").out.splitlines()[1:]
+    assert predicted == model.predict(frame).tolist()
