@@ -172,3 +172,29 @@ def test_predict_scales_as_a_model_that_was_fitted_to_a_data_frame(run, tmp_path
     frame.to_csv("new.csv", index=False)
     predicted = run("predict", "new.csv", "m.kompakt", "-q").out.splitlines()[1:]
     assert predicted == model.predict(frame).tolist()
+
+
+@pytest.mark.parametrize("gap", ["", "3"], ids=["with a schema", "plain numbers"])
+@pytest.mark.parametrize(("sign", "other"), [(",", "."), (".", ",")])
+def test_numbers_of_a_new_file_may_have_the_other_decimal_sign(run, tmp_path, sign, other, gap):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2)).round(4)
+    rows = [f"{a};{b};{gap if n == 7 else n % 5};{'yes' if a + b > 0 else 'no'}" for n, (a, b) in enumerate(X)]
+    for name, mark in ((sign, sign), (other, other)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a;b;n;y", *rows]).replace(".", mark))
+    (tmp_path / "words.csv").write_text("\n".join(["a;b;n;y", *(f"1 m;{row.split(';', 1)[1]}" for row in rows)]))
+    assert run("train", f"{sign}.csv", "m.kompakt", "-t", "linear", "-n", 5, "-q").code == 0
+    expected = run("predict", f"{sign}.csv", "m.kompakt")
+    assert "decimal sign" not in expected.err
+    done = run("predict", f"{other}.csv", "m.kompakt")
+    assert (done.code, done.out) == (0, expected.out)
+    assert done.err.count(f"decimal sign: a {'comma' if other == ',' else 'point'} in 'a', 'b'") == 1
+    assert "warning" not in done.err
+    done = run("predict", f"{other}.csv", "m.kompakt", "--decimal", other)
+    assert (done.out, "decimal sign" in done.err) == (expected.out, False)
+    done = run("predict", f"{other}.csv", "m.kompakt", "--decimal", sign)
+    assert done.code == 3
+    for text in (f"{other}.csv: column 'a'", f"'{X[0, 0]}'".replace(".", other), "--decimal"):
+        assert text in done.err
+    done = run("predict", "words.csv", "m.kompakt")
+    assert (done.code, "column 'a'" in done.err, "'1 m'" in done.err) == (3, True, True)
