@@ -104,12 +104,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             arguments += ["--class-weight", f"{argument[2:]}={next(given, '')}"]
         else:
             arguments.append(argument)
-    options = _parser().parse_args(arguments)
+    parser, commands = _parser()
+    if arguments and arguments[0] in commands and "--" not in arguments:  # intermixed parsing does not know --
+        options = commands[arguments[0]].parse_intermixed_args(arguments[1:])  # files before, between and after flags
+    else:
+        options = parser.parse_args(arguments)
     options.command_line = "kompakt " + shlex.join(argv)
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the program, and those of its commands."""
     parser = argparse.ArgumentParser(
         prog="kompakt",
         description="Compact kernel machines: train, evaluate and ship SVM-accurate models with few basis vectors.",
@@ -197,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
     one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
-    return parser
+    return parser, commands.choices
 
 
 def _shared_options() -> list[argparse.ArgumentParser]:
