@@ -48,14 +48,16 @@ def _size(text: str) -> int | str:
     return int(text)
 
 
-def _weight(text: str) -> tuple[str, float]:
+def _weight(text: str) -> tuple[str, float] | str:
+    if text == "balanced":
+        return text
     label, _, weight = text.rpartition("=")
     try:
         value = float(weight)
     except ValueError:
         value = -1.0
     if not label or not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected LABEL=WEIGHT, or -wLABEL WEIGHT; got {text}")
+        raise argparse.ArgumentTypeError(f"expected balanced, LABEL=WEIGHT, or -wLABEL WEIGHT; got {text}")
     return label, value
 
 
@@ -239,7 +241,7 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
     add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
-    weight = "weight of a class; LIBSVM's -wi too"
+    weight = "weight of a class, LIBSVM's -wi too; balanced: all classes have the same sum of weights"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
     add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
