@@ -232,7 +232,8 @@ class Category:
         codes = np.full(len(cells), place.get(self.fill, n_levels))
         codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
-        _count(counts, f"{self.name}: other levels than training's", cells[codes == n_levels])
+        folded = f'rare in training or new, taken as "{OTHER}"' if self.other else "other levels than training's"
+        _count(counts, f"{self.name}: {folded}", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
     def describe(self) -> str:
