@@ -96,6 +96,14 @@ def check_rows(
         raise ValueError(
             f"Input y contains missing values (NaN), first in row {int(np.argmax(lacking))}. Drop such rows."
         )
+    if numeric_y and labels is not None and labels.dtype.kind in "OUS":
+        try:
+            labels.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(
+                f"{type(estimator).__name__} is a regressor and needs numbers as targets; got words ({error}). For "
+                "labels use a classifier, such as CompactSVC."
+            ) from None
     if y is not None:
         options |= {"multi_output": numeric_y, "y_numeric": numeric_y}
     try:
