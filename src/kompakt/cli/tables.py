@@ -24,7 +24,6 @@ from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
 from kompakt.data.opening import open_rows
 from kompakt.data.streamed import Raw, Source, join
 from kompakt.data.table import (
-    MOST_LEVELS,
     Number,
     TableError,
     TableSchema,
@@ -400,14 +399,9 @@ class Table:
             raise DataError(f"{self.path}, {strange[0]}. Mend them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
-        for column in self.reader.columns if self.reader is not None else ():
-            n_folded = sum(n for text, n in self.counts.items() if text.startswith(f"{column.name}: rare in training"))
-            if n_folded > 0.5 * self._n_read:
-                console.warn(
-                    f"column {column.name!r}: {n_folded / self._n_read:.0%} of the rows have a level that is none of "
-                    f'the {MOST_LEVELS} most frequent, or comes once only; they are all "other". Leave the column out '
-                    "with --ignore or, for free text, use scikit-learn's TfidfVectorizer in Python"
-                )
+        if self.reader is not None:
+            for text in self.reader.mostly_other(self.counts, self._n_read):
+                console.warn(text)
         return X, y
 
     def check(self, X: Any, *, impute: bool, start: int = 0) -> None:

@@ -42,6 +42,7 @@ _TARGET_NAMES = (
     ("outcome", "response", "diagnosis", "species", "classes", "survived"),
 )
 OTHER = "other"
+_FOLDED = f'rare in training or new, taken as "{OTHER}"'
 _WITH_INDICATOR = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
@@ -232,7 +233,7 @@ class Category:
         codes = np.full(len(cells), place.get(self.fill, n_levels))
         codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
-        folded = f'rare in training or new, taken as "{OTHER}"' if self.other else "other levels than training's"
+        folded = _FOLDED if self.other else "other levels than training's"
         _count(counts, f"{self.name}: {folded}", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
@@ -652,6 +653,20 @@ class TableSchema:
         parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
         features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
         return (features - self.shift) / self.scale if self.scale else features
+
+    def mostly_other(self, counts: Mapping[str, int], n_rows: int) -> list[str]:
+        """A sentence about every column of words that is "other" in most of the `n_rows` rows that gave `counts`."""
+        found = []
+        for column in self.columns:
+            start = f"{column.name}: {_FOLDED}"
+            n_folded = sum(count for text, count in counts.items() if text.startswith(start))
+            if n_folded > 0.5 * n_rows:
+                found.append(
+                    f'column {column.name!r}: {n_folded / n_rows:.0%} of the rows are "{OTHER}", as their levels come '
+                    f"once only or are none of the {MOST_LEVELS} most frequent. Leave it out or, for free text, "
+                    "use TfidfVectorizer of scikit-learn (in Python)."
+                )
+        return found
 
     def standardised(self, table: Any) -> TableSchema:
         """The schema whose features have mean 0 and variance 1 over a table."""

@@ -145,6 +145,8 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
     strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
     if reset:  # levels that are seen once are "other" by intention
         strange = [text for text in strange if ": not a " in text]
+        for text in schema.mostly_other(schema.counts, len(found)):
+            warnings.warn(f"{type(estimator).__name__}: {text}", UserWarning, stacklevel=5)
     if strange:
         warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
     if not found.shape[1]:
