@@ -109,3 +109,12 @@ def test_estimators_name_the_imputer():
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="SimpleImputer"):
         CompactSVC().fit(X, np.arange(20) % 2)
+
+
+def test_flags_may_stand_between_file_names(run, people):
+    assert run("train", people, "--target", "hired", "m.kompakt", "-n", 3, "--proba", "-q").code == 0
+    assert run("predict", people, "m.kompakt", "--proba", "out.csv", "--id", "name").code == 0
+    people.rename(people.with_name("-p.csv"))
+    assert run("predict", "-q", "--", "-p.csv", "m.kompakt").code == 0
+    done = run("predict", "-p.csv", "m.kompakt")
+    assert (done.code, done.err.startswith("usage: kompakt predict")) == (2, True)

@@ -233,3 +233,25 @@ def test_spaces_in_a_header_and_no_header_at_all(run, tmp_path):
     assert run("predict", "bare.csv", "b.kompakt", "--json").json["n"] == 60
     (tmp_path / "new.csv").write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
     assert run("predict", "new.csv", "b.kompakt", "--json").json == {"rows": 60, "predictions": None}
+
+
+def test_a_model_that_is_no_better_than_a_constant_is_told_of(run, tmp_path):
+    """A class of 4 % that can hardly be told apart: weights make the model predict it."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 3))
+    rare = X[:, 0] + rng.normal(size=400) * 1.5 > 3
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{'yes' if one else 'no'}" for (a, b, c), one in zip(X, rare, strict=True)]
+    (tmp_path / "rare.csv").write_text("\n".join(["a,b,c,y", *lines]))
+    flags = ("-n", 5, "-c", 0.1)
+    done = run("train", "rare.csv", "m.kompakt", *flags)
+    assert "warning: all 400 training rows are predicted as 'no'; 383 of 400 are 'no'" in done.err
+    assert "-w balanced" in done.err
+    done = run("train", "rare.csv", "-v", 3, "-w", "no=1", *flags)
+    assert ("all 400 rows are predicted as 'no'" in done.err, "-w balanced" in done.err) == (True, False)
+    done = run("auto", "rare.csv", "-o", "m.kompakt", "-n", 5)
+    assert "warning: all 80 test rows are predicted as 'no'" in done.err
+    assert "a constant is as good" in done.out
+    done = run("train", "rare.csv", "m.kompakt", "-w", "balanced", "-n", 5)
+    assert (done.code, "predict" in done.err) == (0, False)
+    assert "yes" in run("predict", "rare.csv", "m.kompakt").out.splitlines()
+    assert run("train", "rare.csv", "m.kompakt", "-w", "balanced", "-w", "yes=2").code == 2

@@ -75,6 +75,29 @@ def test_the_decimal_sign_is_that_of_the_whole_table():
     assert TableSchema.infer(table, decimal=",").encode(table).tolist()[0] == [1.234]
 
 
+def test_the_decimal_sign_of_another_table_is_its_own():
+    table = {"price": ["1,5", "12,25", "7", "0,5"], "people": ["1.234", "2.500", "3.100", "9.000"], "n": [1, 2, 3, 5]}
+    schema = TableSchema.infer(table)
+    assert schema.with_decimal_of(table) == schema
+    assert schema.with_decimal_of({name: cells[3:] for name, cells in table.items()}) == schema
+    other = {"price": ["2.5"], "people": ["1.234"], "n": [4]}
+    assert schema.with_decimal_of(other).encode(other).tolist() == [[2.5, 1.234, 4.0]]
+    assert schema.with_decimal_of(table, ".").columns[1].decimal == "."
+    few = {"price": ["unknown"], "people": ["1.234"], "n": [4]}  # as a word among numbers is a gap
+    assert schema.with_decimal_of(few) == schema
+    mixed = {**table, "ratio": ["0.25", "1.5", "3.75", "2.125"]}
+    both = TableSchema.infer(mixed)
+    assert both.with_decimal_of(mixed) == both
+    with pytest.raises(TableError, match=r"'price'.*'1 kg'"):
+        schema.with_decimal_of({**table, "price": ["1 kg"] * 4})
+
+
+def test_a_fraction_is_no_group_of_thousands():
+    assert number_of("0,123") is None
+    assert number_of("0.123", ",") is None
+    assert TableSchema.infer({"a": ["0,125", "0,250", "1,500"]}).encode({"a": ["1,250"]}).tolist() == [[1.25]]
+
+
 def test_a_word_that_stands_for_missing_numbers_counts_for_the_indicator():
     schema = TableSchema.infer({"a": [f"{i % 50}.5" for i in range(200)] + ["unknown"] * 20})
     assert schema.feature_names == ["a", "a is missing"]

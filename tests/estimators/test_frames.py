@@ -129,3 +129,10 @@ def test_spreads_that_differ_a_thousandfold_are_warned_of():
         CompactSVC(5, refine=False).fit(X * [1.0, 900.0], y)
         CompactSVC(5, refine=False, gamma=[1.0, 1e-12]).fit(far, y)
         CompactSVC(5, refine=False).fit(np.c_[X, np.full(80, 1e9)], y)  # a constant has no spread
+
+
+def test_free_text_is_told_of():
+    frame, y = people()
+    frame["comment"] = [f"text {max(n, 20)}" for n in range(120)]
+    with pytest.warns(UserWarning, match="column 'comment': 82% of the rows are \"other\".*TfidfVectorizer"):
+        CompactSVC(5, random_state=0).fit(frame, y)

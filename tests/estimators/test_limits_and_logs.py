@@ -203,3 +203,10 @@ def test_a_hinge_fit_says_whether_it_is_exact():
     machine = CompactSVC(loss="hinge", **PLAIN).fit(X, Y)
     again = CompactSVC(loss="hinge", tol=1e-12, **PLAIN).fit(X, Y)
     np.testing.assert_allclose(machine.decision_function(X), again.decision_function(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda y: np.array(y, dtype=object)], ids=["list", "text", "object"])
+def test_words_as_targets_of_a_regressor_name_the_remedy(kind):
+    with pytest.raises(ValueError, match=r"CompactSVR .* numbers as targets; got words .*'no'.* CompactSVC"):
+        CompactSVR().fit(np.eye(4), kind(["no", "yes"] * 2))
+    assert CompactSVR().fit(np.eye(4), kind(["1.5", "2"] * 2)).converged_

@@ -48,14 +48,16 @@ def _size(text: str) -> int | str:
     return int(text)
 
 
-def _weight(text: str) -> tuple[str, float]:
+def _weight(text: str) -> tuple[str, float] | str:
+    if text == "balanced":
+        return text
     label, _, weight = text.rpartition("=")
     try:
         value = float(weight)
     except ValueError:
         value = -1.0
     if not label or not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected LABEL=WEIGHT, or -wLABEL WEIGHT; got {text}")
+        raise argparse.ArgumentTypeError(f"expected balanced, LABEL=WEIGHT, or -wLABEL WEIGHT; got {text}")
     return label, value
 
 
@@ -104,12 +106,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             arguments += ["--class-weight", f"{argument[2:]}={next(given, '')}"]
         else:
             arguments.append(argument)
-    options = _parser().parse_args(arguments)
+    parser, commands = _parser()
+    if arguments and arguments[0] in commands and "--" not in arguments:  # intermixed parsing does not know --
+        options = commands[arguments[0]].parse_intermixed_args(arguments[1:])  # files before, between and after flags
+    else:
+        options = parser.parse_args(arguments)
     options.command_line = "kompakt " + shlex.join(argv)
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the program, and those of its commands."""
     parser = argparse.ArgumentParser(
         prog="kompakt",
         description="Compact kernel machines: train, evaluate and ship SVM-accurate models with few basis vectors.",
@@ -197,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
     one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
-    return parser
+    return parser, commands.choices
 
 
 def _shared_options() -> list[argparse.ArgumentParser]:
@@ -234,7 +241,7 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
     add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
-    weight = "weight of a class; LIBSVM's -wi too"
+    weight = "weight of a class, LIBSVM's -wi too; balanced: all classes have the same sum of weights"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
     add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -197,6 +198,8 @@ class Measures:
         self.task, self.classes = task, classes
         self.n = self.n_right = self.n_unknown = 0
         self.squared_errors = self.total = self.total_squares = 0.0  # sums; the latter two of the targets
+        self.truths: Counter[Any] = Counter()  # labels, and predictions of them
+        self.predicted: Counter[Any] = Counter()
         self.unknown: list[str] = []  # a few of the targets that are no labels of the model
 
     def add(self, truth: Array, predicted: Array) -> None:
@@ -223,6 +226,9 @@ class Measures:
             self.n -= int(other.sum())
             examples = [str(label) for label in np.unique(truth[other])[:_SHOWN].tolist()]
             self.unknown = list(dict.fromkeys(self.unknown + examples))[:_SHOWN]
+            labels, predicted = labels[~other], predicted[~other]
+        self.truths.update(labels.tolist())
+        self.predicted.update(predicted.tolist())
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -258,6 +264,23 @@ class Measures:
             f"{', '.join(map(repr, self.unknown))}, and are not counted; {knows}. Is this the target column "
             "(--target), and are labels named alike?"
         )
+
+    def warn_of_a_constant(self, console: Console, rows: str, *, weighted: bool) -> None:
+        """Warn of classes that are never predicted, or predicted no better than by the most frequent label.
+
+        `rows` says what the rows are. With weights of classes, a constant may well be right more often.
+        """
+        if len(self.truths) < 2:
+            return
+        label, most = self.truths.most_common(1)[0]
+        if len(self.predicted) == 1:
+            text = f"all {self.n:,} {rows} are predicted as {str(*self.predicted)!r}"
+        elif self.n_right <= most and not weighted:
+            text = f"always predicting {str(label)!r} would be right for as many of the {rows}"
+        else:
+            return
+        remedy = "" if weighted else ". For classes that are rare try -w balanced, or -w LABEL=WEIGHT"
+        console.warn(f"{text}; {most:,} of {self.n:,} are {str(label)!r}{remedy}")
 
 
 def comparable(truth: Array, classes: Array | None) -> Array:

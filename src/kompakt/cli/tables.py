@@ -399,6 +399,9 @@ class Table:
             raise DataError(f"{self.path}, {strange[0]}. Mend them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
+        if self.reader is not None:
+            for text in self.reader.mostly_other(self.counts, self._n_read):
+                console.warn(text)
         return X, y
 
     def check(self, X: Any, *, impute: bool, start: int = 0) -> None:
@@ -460,14 +463,15 @@ def open_table(
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
     missing = tuple(options.na)
     if model is not None and model.schema is not None:
-        return _table_for_schema(options, file, model, model.schema)
+        return _table_for_schema(options, console, file, model, model.schema)
     if model is not None:
         target = _known_target(options, file, model)
         features = _feature_columns(options, file, target, model)
         if len(features) != model.n_features:
             raise _wrong_width(path, len(features), model)
-        plain, schema = True, None
-        reader = _plain_numbers(features, missing)
+        schema = None
+        reader = _with_decimal(options, console, file, _plain_numbers(features, missing))
+        plain = all(isinstance(column, Number) and column.decimal == "." for column in reader.columns)
     else:
         first = next(file.blocks(SCHEMA_ROWS), None)
         if first is None:
@@ -539,7 +543,7 @@ def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
 # -- columns -----------------------------------------------------------------------------------------------
 
 
-def _table_for_schema(options: Namespace, file: RowFile, model: Model, schema: TableSchema) -> Table:
+def _table_for_schema(options: Namespace, console: Console, file: RowFile, model: Model, schema: TableSchema) -> Table:
     """A table whose columns a model knows."""
     target = _known_target(options, file, model)
     names = [name for name in file.names if name != target]
@@ -550,9 +554,33 @@ def _table_for_schema(options: Namespace, file: RowFile, model: Model, schema: T
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
     _refuse_absent(file, used)
     missing = (*schema.missing, *options.na)
-    reader = TableSchema(schema.columns, missing)
+    reader = _with_decimal(options, console, file, replace(schema, missing=missing))
     decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
+
+
+def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
+    """The columns of a model with the decimal sign of a file: the one of the flag, or that of its first rows."""
+    first = next(file.blocks(PART_ROWS), None)
+    if first is None:
+        return schema
+    try:
+        reader = schema.with_decimal_of(first, options.decimal)
+    except TableError as error:
+        raise DataError(
+            f"{file.path}: {error} Give the sign of the file with --decimal, and texts that mean a missing value with "
+            "--na."
+        ) from error
+    pairs = zip(schema.columns, reader.columns, strict=True)
+    changed = [new for old, new in pairs if isinstance(new, Number) and new != old]
+    if changed and options.decimal is None:
+        names = ", ".join(repr(column.name) for column in changed[:5]) + (", ..." if len(changed) > 5 else "")
+        sign = "point" if changed[0].decimal == "." else "comma"
+        console.remark(
+            f"decimal sign: a {sign} in {names} of {file.path}, unlike in the training table (--decimal decides "
+            "otherwise)"
+        )
+    return reader
 
 
 def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:

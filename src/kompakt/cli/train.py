@@ -38,6 +38,8 @@ Steps = list[tuple[str, Any]]
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
 #: rows of a class without which it cannot be split into rows to train on and rows held out
 _LEAST_OF_A_CLASS = 2
+#: training rows, at most, whose predictions are compared with a constant
+_CHECKED_ROWS = 10_000
 
 
 @dataclass
@@ -69,7 +71,12 @@ def train(options: Namespace, console: Console) -> int:
     X, y = without_rare_classes(options, console, task, X, y)
     if options.folds is not None:
         return _cross_validate(options, console, table, task, X, y)
-    return _finish(options, console, _train(options, console, table, task, X, y))
+    training = _train(options, console, table, task, X, y)
+    if task == "classify":
+        measures, some = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
+        measures.add(y[some], training.model.predict(X[some]))
+        measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
+    return _finish(options, console, training)
 
 
 def auto(options: Namespace, console: Console) -> int:
@@ -110,6 +117,7 @@ def auto(options: Namespace, console: Console) -> int:
             )
         measures = write_predictions(training.model, [rows], options.predictions)
     measures.warn_of_unknown_labels(console)
+    measures.warn_of_a_constant(console, "test rows", weighted=bool(options.class_weight))
     return _finish(options, console, training, (where, measures))
 
 
@@ -215,7 +223,11 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
         if options.class_weight or options.probability:
             raise UsageError("-w and -b are for classification; this is a regression (say -s classify if it is not).")
         return CompactSVR(**parameters)
-    if options.class_weight:
+    if "balanced" in options.class_weight:
+        if len(options.class_weight) > 1:
+            raise UsageError("-w balanced finds the weights of all classes; give no other -w with it.")
+        parameters["class_weight"] = "balanced"
+    elif options.class_weight:
         known = {str(label): label for label in np.unique(y).tolist()}
         weights = parameters["class_weight"] = {}
         for name, weight in options.class_weight:
@@ -278,6 +290,7 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
             raise KeyboardInterrupt
     measures = Measures(task)
     measures.add(y, predicted)
+    measures.warn_of_a_constant(console, "rows", weighted=bool(options.class_weight))
     text = f"cross-validation with {options.folds} folds: {measures}"
     console.result({"folds": options.folds, **measures.facts}, text)
     return code

@@ -42,6 +42,7 @@ _TARGET_NAMES = (
     ("outcome", "response", "diagnosis", "species", "classes", "survived"),
 )
 OTHER = "other"
+_FOLDED = f'rare in training or new, taken as "{OTHER}"'
 _WITH_INDICATOR = ", and an indicator column"
 CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 
@@ -52,9 +53,9 @@ _FIRST_DAY, _LAST_DAY = -62_135_596_800.0, 253_402_214_400.0
 _LEAST_SCALE = 1e-300
 _CURRENCY = "$€£¥₹"
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
-_GROUPED = {
-    ".": re.compile(r"[+-]?\d{1,3}([,'\u2019\u00a0\u202f ]\d{3})+(\.\d*)?"),
-    ",": re.compile(r"[+-]?(\d{1,3}([.'\u2019\u00a0\u202f ]\d{3})+|\d+)(,\d*)?([eE][+-]?\d+)?|[+-]?,\d+"),
+_GROUPED = {  # no group begins with 0: 0,123 is no thousands
+    ".": re.compile(r"[+-]?[1-9]\d{,2}([,'\u2019\u00a0\u202f ]\d{3})+(\.\d*)?"),
+    ",": re.compile(r"[+-]?([1-9]\d{,2}([.'\u2019\u00a0\u202f ]\d{3})+|\d+)(,\d*)?([eE][+-]?\d+)?|[+-]?,\d+"),
 }
 _DATES = (
     "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y",
@@ -232,7 +233,8 @@ class Category:
         codes = np.full(len(cells), place.get(self.fill, n_levels))
         codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
-        _count(counts, f"{self.name}: other levels than training's", cells[codes == n_levels])
+        folded = _FOLDED if self.other else "other levels than training's"
+        _count(counts, f"{self.name}: {folded}", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
     def describe(self) -> str:
@@ -469,11 +471,15 @@ def _decimal_said(column: Column, cells: Array, gaps: Array) -> str | None:
     """The decimal sign of a column of text with some number that can be read with this sign only."""
     if not isinstance(column, Number) or cells.dtype.kind != "O":
         return None
-    other = "," if column.decimal == "." else "."
     sample = list(dict.fromkeys(cells[~gaps].tolist()))[:1000]
-    texts = [cell for cell in sample if isinstance(cell, str)]
-    clear = any(number_of(cell, column.decimal) is not None and number_of(cell, other) is None for cell in texts)
-    return column.decimal if clear else None
+    return column.decimal if _is_clear(sample, column.decimal) else None
+
+
+def _is_clear(cells: Iterable[object], decimal: str) -> bool:
+    """Whether some text is a number with this decimal sign only."""
+    other = "," if decimal == "." else "."
+    texts = (cell for cell in cells if isinstance(cell, str))
+    return any(number_of(text, decimal) is not None and number_of(text, other) is None for text in texts)
 
 
 def _gaps(cells: Array, also: frozenset[str]) -> Array:
@@ -547,6 +553,62 @@ class TableSchema:
                     found[place] = Number(column.name, float(np.median(_numbers(columns[column.name][0], "."))))
         return cls(tuple(found), tuple(missing))
 
+    def with_decimal_of(self, table: Any, decimal: str | None = None) -> TableSchema:
+        """The schema for a table whose numbers may be written with another decimal sign than those of training.
+
+        Parameters
+        ----------
+        table : as for `infer`
+            The table, or its first rows.
+        decimal : {".", ","}, optional
+            The decimal sign of the table; None keeps that of training, unless numbers that can be read with the other
+            one only say otherwise.
+
+        Raises
+        ------
+        TableError
+            Where hardly any cell of a column of numbers is a number.
+
+        Examples
+        --------
+        >>> from kompakt.data.table import TableSchema
+        >>> schema = TableSchema.infer({"price": ["1,5", "2,25", "1.200,5"]})
+        >>> new = {"price": ["1.5", "1.200"]}
+        >>> schema.with_decimal_of(new).encode(new).tolist()
+        [[1.5], [1.2]]
+        """
+        also, cells = frozenset(self.missing), columns_of(table)
+        texts: dict[str, list[Any]] = {}  # different cells of the columns of numbers that hold text
+        for column in self.columns:
+            if isinstance(column, Number) and column.name in cells and cells[column.name].dtype.kind == "O":
+                present = cells[column.name][~_gaps(cells[column.name], also)]
+                texts[column.name] = list(dict.fromkeys(present.tolist()))[:5000]
+        found: dict[str, str] = {}  # the signs that cells of these columns say
+        said: dict[str, set[str]] = {".": set(), ",": set()}  # by the sign in training
+        for column in self.columns if decimal is None else ():
+            if isinstance(column, Number) and (looked := texts.get(column.name)):
+                sign, share = _decimal_of(looked, ".," if column.decimal == "." else ",.")
+                if share >= MOSTLY and _is_clear(looked, sign):
+                    found[column.name] = sign
+                    said[column.decimal].add(sign)
+        columns: list[Column] = []
+        for one in self.columns:
+            if isinstance(one, Number):
+                signs = said[one.decimal]  # where they agree, also for columns that could be read with both
+                sign = min(signs) if len(signs) == 1 else found.get(one.name, one.decimal)
+                one = replace(one, decimal=decimal or sign)
+                looked = texts.get(one.name, [])
+                strange = [cell for cell in looked if number_of(cell, one.decimal) is None]
+                # a few words may stand for missing values, as they did in training
+                enough = len(looked) >= FEW_ROWS or any(map(str.isdigit, _text(strange[0] if strange else "")))
+                if enough and len(strange) > MOSTLY * len(looked):
+                    raise TableError(
+                        f"column {one.name!r} holds numbers in the training table, but hardly any here: "
+                        f"{_text(strange[0])!r} is none with the decimal sign {one.decimal!r}."
+                    )
+            columns.append(one)
+        return replace(self, columns=tuple(columns))
+
     @property
     def names(self) -> list[str]:
         """Names of the columns of a table, those that are left out included."""
@@ -591,6 +653,20 @@ class TableSchema:
         parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
         features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
         return (features - self.shift) / self.scale if self.scale else features
+
+    def mostly_other(self, counts: Mapping[str, int], n_rows: int) -> list[str]:
+        """A sentence about every column of words that is "other" in most of the `n_rows` rows that gave `counts`."""
+        found = []
+        for column in self.columns:
+            start = f"{column.name}: {_FOLDED}"
+            n_folded = sum(count for text, count in counts.items() if text.startswith(start))
+            if n_folded > 0.5 * n_rows:
+                found.append(
+                    f'column {column.name!r}: {n_folded / n_rows:.0%} of the rows are "{OTHER}", as their levels come '
+                    f"once only or are none of the {MOST_LEVELS} most frequent. Leave it out or, for free text, "
+                    "use TfidfVectorizer of scikit-learn (in Python)."
+                )
+        return found
 
     def standardised(self, table: Any) -> TableSchema:
         """The schema whose features have mean 0 and variance 1 over a table."""

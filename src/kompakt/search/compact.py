@@ -235,6 +235,8 @@ def tune_compact(
             f"{before:.4g} to {larger:.4g}."
         )
     trials.add(dict.fromkeys(axes), float(np.mean(constant)), constant, model="constant")
+    if trials.rows[-1].error <= error + chance(error, n_test):
+        remarks.append(f"a constant is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}.")
     return Tuned(trials, refine, remarks, evaluations, why)
 
 

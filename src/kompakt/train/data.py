@@ -96,6 +96,14 @@ def check_rows(
         raise ValueError(
             f"Input y contains missing values (NaN), first in row {int(np.argmax(lacking))}. Drop such rows."
         )
+    if numeric_y and labels is not None and labels.dtype.kind in "OUS":
+        try:
+            labels.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(
+                f"{type(estimator).__name__} is a regressor and needs numbers as targets; got words ({error}). For "
+                "labels use a classifier, such as CompactSVC."
+            ) from None
     if y is not None:
         options |= {"multi_output": numeric_y, "y_numeric": numeric_y}
     try:
@@ -137,6 +145,8 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
     strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
     if reset:  # levels that are seen once are "other" by intention
         strange = [text for text in strange if ": not a " in text]
+        for text in schema.mostly_other(schema.counts, len(found)):
+            warnings.warn(f"{type(estimator).__name__}: {text}", UserWarning, stacklevel=5)
     if strange:
         warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
     if not found.shape[1]:

@@ -159,3 +159,63 @@ def test_the_decimal_sign_of_a_target_is_that_of_the_table(run, tmp_path, monkey
     assert run("train", "train.csv", "m.kompakt", "--target", "y", "-n", 5, "-q").code == 0
     assert 1.4 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 1.6
     assert run("predict", "new.csv", "m.kompakt", "--json").json["r2"] > 0.99
+
+
+def test_predict_scales_as_a_model_that_was_fitted_to_a_data_frame(run, tmp_path):
+    """`fit` on a data frame standardises its features: the schema in the file says how."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(500.0, 100.0, 200), "kind": rng.choice(["a", "b"], 200)})
+    labels = np.where(frame["size"] + 100 * (frame["kind"] == "a") > 550, "yes", "no")
+    model = kompakt.CompactSVC(n_basis=10).fit(frame, labels)
+    kompakt.save(model, tmp_path / "m.kompakt")
+    frame.to_csv("new.csv", index=False)
+    predicted = run("predict", "new.csv", "m.kompakt", "-q").out.splitlines()[1:]
+    assert predicted == model.predict(frame).tolist()
+
+
+@pytest.mark.parametrize("gap", ["", "3"], ids=["with a schema", "plain numbers"])
+@pytest.mark.parametrize(("sign", "other"), [(",", "."), (".", ",")])
+def test_numbers_of_a_new_file_may_have_the_other_decimal_sign(run, tmp_path, sign, other, gap):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2)).round(4)
+    rows = [f"{a};{b};{gap if n == 7 else n % 5};{'yes' if a + b > 0 else 'no'}" for n, (a, b) in enumerate(X)]
+    for name, mark in ((sign, sign), (other, other)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a;b;n;y", *rows]).replace(".", mark))
+    (tmp_path / "words.csv").write_text("\n".join(["a;b;n;y", *(f"1 m;{row.split(';', 1)[1]}" for row in rows)]))
+    assert run("train", f"{sign}.csv", "m.kompakt", "-t", "linear", "-n", 5, "-q").code == 0
+    expected = run("predict", f"{sign}.csv", "m.kompakt")
+    assert "decimal sign" not in expected.err
+    done = run("predict", f"{other}.csv", "m.kompakt")
+    assert (done.code, done.out) == (0, expected.out)
+    assert done.err.count(f"decimal sign: a {'comma' if other == ',' else 'point'} in 'a', 'b'") == 1
+    assert "warning" not in done.err
+    done = run("predict", f"{other}.csv", "m.kompakt", "--decimal", other)
+    assert (done.out, "decimal sign" in done.err) == (expected.out, False)
+    done = run("predict", f"{other}.csv", "m.kompakt", "--decimal", sign)
+    assert done.code == 3
+    for text in (f"{other}.csv: column 'a'", f"'{X[0, 0]}'".replace(".", other), "--decimal"):
+        assert text in done.err
+    done = run("predict", "words.csv", "m.kompakt")
+    assert (done.code, "column 'a'" in done.err, "'1 m'" in done.err) == (3, True, True)
+
+
+def test_levels_that_are_folded_into_other_are_told_of(run, tmp_path):
+    """Cells of training itself are no levels that training did not have."""
+    x = np.random.default_rng(0).normal(size=100)
+    words = [f"text {n // 2}" if n < 80 else "text 0" for n in range(100)]
+    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
+    done = run("train", "t.csv", "m.kompakt", "-n", 5)
+    assert "comment" in done.err.split("columns:")[1]
+    assert "TfidfVectorizer" not in done.err  # a fifth of the rows
+    done = run("predict", "t.csv", "m.kompakt")
+    assert """column comment: rare in training or new, taken as "other" (such as 'text 30'): 20 cell(s)""" in done.err
+    assert "other levels" not in done.err
+    words = [f"text {max(n, 20)}" for n in range(100)]
+    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
+    for memory in ("512", "0.0001"):
+        done = run("train", "t.csv", "m.kompakt", "-n", 5, "--memory", memory)
+        assert done.err.count("column 'comment': 79% of the rows") == 1
+        assert "TfidfVectorizer" in done.err
