@@ -261,17 +261,17 @@ class KernelMachine(Predictor):
         fit.n_kernel_evals += evaluations
 
     def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
-        """What is minimised, with width, cost and epsilon from the data where None; and the kernel evaluations spent.
+        """What is minimised, with width and cost from the data where they are None, and the kernel evaluations spent.
 
         The cost is found for least squares.  A loss that grows by the absolute residual is to one of squares as one is
-        to the size of the residuals, so with this size as factor the result does not depend on the targets' unit.
+        to the size of the residuals, so with this size as factor the result does not depend on the targets' unit.  An
+        epsilon that is None comes with the cost; beside a cost that is given it stays that of the loss.
         """
         width = self._width_from_data and self.gamma is None and self.kernel in ("rbf", "laplacian")
         cost = getattr(self, "C", 1.0) is None
-        robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
-        share = _EPSILON_OF_NOISE.get(self.loss) if robust and isinstance(self.loss, str) else None
-        if not (width or cost or (share is not None and self.epsilon is None)):
+        if not (width or cost):
             return spec, 0
+        robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
         auto = auto_size(getattr(self, "n_basis", None))
         size = getattr(self, "n_basis", None) if auto is None else None
         if isinstance(data.rows, StreamedRows):
@@ -280,10 +280,10 @@ class KernelMachine(Predictor):
             data, spec.kernel, None if cost else spec.C, run, n_basis=size, width=width, robust=robust
         )
         loss, C = spec.loss, found.C if cost else spec.C
-        if robust and found.noise:
-            if share is not None and self.epsilon is None:
-                loss = replace(loss, epsilon=share * found.noise)  # type: ignore[type-var]
-            if cost and isinstance(loss, PiecewiseLinear):
+        if cost and robust and found.noise:
+            if isinstance(self.loss, str) and self.loss in _EPSILON_OF_NOISE and self.epsilon is None:
+                loss = replace(loss, epsilon=_EPSILON_OF_NOISE[self.loss] * found.noise)  # type: ignore[type-var]
+            if isinstance(loss, PiecewiseLinear):
                 C *= found.noise
         return replace(spec, kernel=found.kernel, loss=loss, C=C), found.n_kernel_evals
 

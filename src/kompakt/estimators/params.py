@@ -354,8 +354,8 @@ class LossParameters(Parameters):
         Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers "least_squares",
         "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.
     epsilon : float
-        Width of the insensitive zone of a loss, or where the Huber loss becomes linear.  For regression None takes it
-        from the noise of the data, 0.6 and 1.35 standard deviations; for classes None is the loss's own default.
+        Width of the insensitive zone of a loss, or where the Huber loss becomes linear.  None is 0.1 and 1.35; in
+        regression with C=None these are 0.6 and 1.35 standard deviations of the noise, by the data.
     fit_intercept : bool
         Whether there is an intercept.
     penalize_intercept : bool

@@ -206,7 +206,7 @@ def width_and_cost(
         found, typical = (kernel, 1.0 if C is None else C), np.mean(Y[judged] ** 2, axis=1)
     noise = float(np.mean(spread) * np.sqrt(np.median(typical))) / _MEDIAN_OF_NORMAL
     logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
-    return WidthAndCost(*found, n * m * len(known), float(f"{noise:.6g}"))
+    return WidthAndCost(*found, n * m * len(known), float(f"{noise:.2g}"))
 
 
 def _scaled(kernel: Kernel, step: int) -> Kernel:
