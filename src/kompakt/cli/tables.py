@@ -45,8 +45,6 @@ Array = np.ndarray
 
 #: rows by which the columns of a table are recognised
 SCHEMA_ROWS = 100_000
-#: first rows of a file by which the decimal sign of its numbers is recognised: so many different cells are looked at
-_SIGN_ROWS = 5000
 #: rows that `Table.parts` reads at once
 PART_ROWS = 20_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
@@ -466,18 +464,17 @@ def open_table(
     missing = tuple(options.na)
     if model is not None and model.schema is not None:
         return _table_for_schema(options, console, file, model, model.schema)
-    inferred: TableSchema | None = None
     if model is not None:
         target = _known_target(options, file, model)
         features = _feature_columns(options, file, target, model)
         if len(features) != model.n_features:
             raise _wrong_width(path, len(features), model)
-        schema, first = None, next(file.blocks(_SIGN_ROWS), {})
-        reader = _with_decimal(options, console, file, first, _plain_numbers(features, missing))
+        schema = None
+        reader = _with_decimal(options, console, file, _plain_numbers(features, missing))
         plain = all(isinstance(column, Number) and column.decimal == "." for column in reader.columns)
     else:
-        first = next(file.blocks(SCHEMA_ROWS), {})
-        if not first:
+        first = next(file.blocks(SCHEMA_ROWS), None)
+        if first is None:
             raise DataError(f"{path} has a header and no rows.")
         inferred = TableSchema.infer(first, missing=missing, decimal=options.decimal)
         target = _target_column(options, console, file, first, inferred)
@@ -503,7 +500,7 @@ def open_table(
         style = {} if file.text is None else {"delimiter": file.text.delimiter, "header": file.header}
         source = file.source(target=target, columns=list(features), scale=scale, **style)
         return Table(file, source, target, features)
-    decimal = _decimal_of_target(options, first, target, missing, inferred)
+    decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
 
 
@@ -557,17 +554,15 @@ def _table_for_schema(options: Namespace, console: Console, file: RowFile, model
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
     _refuse_absent(file, used)
     missing = (*schema.missing, *options.na)
-    first = next(file.blocks(_SIGN_ROWS), {})
-    reader = _with_decimal(options, console, file, first, replace(schema, missing=missing))
-    decimal = _decimal_of_target(options, first, target, missing)
+    reader = _with_decimal(options, console, file, replace(schema, missing=missing))
+    decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
 
 
-def _with_decimal(
-    options: Namespace, console: Console, file: RowFile, first: dict[str, Array], schema: TableSchema
-) -> TableSchema:
+def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
     """The columns of a model with the decimal sign of a file: the one of the flag, or that of its first rows."""
-    if not first:
+    first = next(file.blocks(PART_ROWS), None)
+    if first is None:
         return schema
     try:
         reader = schema.with_decimal_of(first, options.decimal)
@@ -588,18 +583,13 @@ def _with_decimal(
     return reader
 
 
-def _decimal_of_target(
-    options: Namespace,
-    first: dict[str, Array],
-    target: str | None,
-    missing: tuple[str, ...],
-    inferred: TableSchema | None = None,
-) -> str | None:
+def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
     """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
     said: str | None = options.decimal
-    if said or target is None or not first:
+    first = None if said or target is None else next(file.blocks(PART_ROWS), None)
+    if first is None:
         return said
-    columns = (inferred or TableSchema.infer(first, missing=missing)).columns
+    columns = TableSchema.infer(first, missing=missing).columns
     return next((one.decimal for one in columns if one.name == target and isinstance(one, Number)), None)
 
 
