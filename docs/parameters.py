@@ -19,7 +19,6 @@ HEAD = """# Parameters
 Every parameter of every estimator, in one table: a name has one meaning, one type and one default everywhere.
 Constructors store what they are given and `fit` checks it, as in scikit-learn. Where a parameter has more to say than a
 name or `True`, it takes an object of options, which is documented where it is defined: {options}.
-A parameter that was renamed is an error that says the new name.
 
 An estimator's own page says what a parameter means for its method in particular; where the default is None and the
 text says "the method's own", it says the value too. (`python docs/parameters.py` makes this page.)

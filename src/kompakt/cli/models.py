@@ -138,7 +138,7 @@ def compress(options: Namespace, console: Console) -> None:
 
 def report(options: Namespace, console: Console) -> None:
     """``kompakt report DATA MODEL -o PAGE``."""
-    if is_model(options.data):  # the order of earlier versions
+    if is_model(options.data):  # either order: one of the two files says that it is a model
         options.data, options.model = options.model, options.data
     check_output(options.out, options.model, options.data, target_file(options))
     model = load_model(options.model)

@@ -8,13 +8,12 @@ from all that by `estimator`, and `check_parameters` applies the constraints whe
 
 from __future__ import annotations
 
-import functools
 import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -175,14 +174,6 @@ def shared(cls: Class) -> Class:
 def estimator(cls: Class) -> Class:
     """Make an estimator of a class with parameters: its constructor, which only stores, and its docstring."""
     cls = shared(cls)
-    store = vars(cls)["__init__"]
-
-    @functools.wraps(store)
-    def __init__(self: Any, *args: Any, **values: Any) -> None:
-        refuse_old_names(cls, values)
-        store(self, *args, **values)
-
-    cls.__init__ = __init__  # type: ignore[method-assign]
     cls._parameters = parameters_of(cls)
     head, mark, rest = (cls.__doc__ or "").partition("    Attributes\n    ----------\n")
     head = head.partition("    Parameters\n    ----------\n")[0].rstrip()
@@ -202,44 +193,6 @@ OTHER_DEFAULTS = {
     "selection": "every method has that of its paper, but the fixed-size machines have what wins on most sets",
     "tol": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, whose violation is another measure",
 }
-
-#: names that parameters had, and where they are now
-OLD_NAMES = {
-    "C_exponents": "give tune=TwoGrids(C_exponents=...)",
-    "C_grid": "give tune=GridSearch(C=...)",
-    "cache": "give selection=GrowthSelector(cache=...)",
-    "epsilon": "the error at which a projection stops is max_error",
-    "gamma_grid": "give tune=GridSearch(gamma=...)",
-    "growth_iter": "give selection=FEESelector(growth_iter=...)",
-    "max_basis": "give n_basis=AutoSize(largest=...)",
-    "max_iter": "the rounds of CGLQSVC are max_rounds",
-    "n_candidates": "give selection=GramSelector(n_candidates=...), GrowthSelector(...) or FEESelector(...)",
-    "n_iter_no_change": "give n_basis=AutoSize(n_iter_no_change=...)",
-    "patience": "it is n_iter_no_change, for FEESVC and FEESVR in n_basis=AutoSize(n_iter_no_change=...)",
-    "pool_size": "give selection=GrowthSelector(pool_size=...)",
-    "reweight": "give variant='reweighted', or 'paper' for rows that count once",
-    "refine_iter": "give refine=Refinement(max_iter=...)",
-    "retraining": "give selection=GrowthSelector(retraining=...)",
-    "score_rows": "give selection=GrowthSelector(score_rows=...)",
-    "search": "give tune=Annealing(), GridSearch() or RandomSearch(); tune=True profiles the cost",
-    "search_options": "give them to tune=Annealing(...), GridSearch(...) or RandomSearch(...)",
-    "shrinking": "give selection=GrowthSelector(shrinking=...)",
-    "sigma_exponents": "give tune=TwoGrids(sigma_exponents=...)",
-    "size_rule": "give n_basis=AutoSize(rule=...)",
-    "size_tol": "give n_basis=AutoSize(tol=...)",
-    "sizes": "give n_basis=AutoSize(sizes=...)",
-    "solver": "give selection=FEESelector(solver=...)",
-    "tol": "the share by which an error must fall is min_improvement",
-    "tune_rule": "give tune=TwoGrids(rule=...)",
-}
-
-
-def refuse_old_names(cls: type, values: dict[str, Any]) -> None:
-    """Say what has become of a parameter that an estimator had under another name."""
-    known = getattr(cls, "__dataclass_fields__", {})
-    for name in values:
-        if name in OLD_NAMES and name not in known:
-            raise TypeError(f"{cls.__name__} has no parameter {name!r} any more: {OLD_NAMES[name]}.")
 
 
 def check_parameters(machine: Parameters) -> None:
@@ -279,12 +232,6 @@ class Parameters(BaseEstimator):
 
     _parameters: ClassVar[dict[str, Parameter]]  # by name, set by `estimator`
     _described: ClassVar[dict[str, tuple[str, str]]]  # what the class's own docstring says of parameters
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, as in scikit-learn."""
-        refuse_old_names(type(self), params)
-        super().set_params(**params)
-        return self
 
 
 @shared
