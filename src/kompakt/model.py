@@ -14,7 +14,7 @@ from scipy import sparse
 
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
-from kompakt.data.checks import refuse_non_finite
+from kompakt.data.checks import refuse_non_finite, summed_entries
 from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel
 from kompakt.parallel import block_threads
@@ -370,7 +370,7 @@ class Model:
         if not isinstance(X, np.ndarray):
             if self.schema is not None and is_table(X):
                 X = self.schema.encode(X)
-            X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+            X = summed_entries(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")
         if X.ndim != 2:

@@ -40,6 +40,28 @@ def refuse_non_finite(X: Any, where: Callable[[int], str] | None = None) -> None
     raise ValueError(f"Input X contains NaN or infinity, first in {place}. Fill or drop such rows.")
 
 
+def summed_entries(X: Any) -> Any:
+    """A CSR matrix that stores every entry once, in order; the matrix itself where it does, and a dense X as it is.
+
+    SciPy allows an entry to be stored in several parts that count by their sum.  Whatever reads the stored numbers
+    (variances, largest values, searches for NaN) needs the sums.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from kompakt.data.checks import summed_entries
+    >>> X = sparse.csr_matrix((np.array([1.0, 2.0]), [0, 0], [0, 2]), shape=(1, 1))
+    >>> summed_entries(X).data, X.data
+    (array([3.]), array([1., 2.]))
+    """
+    if not sparse.issparse(X) or X.has_canonical_format:
+        return X
+    X = X.copy()  # the user's matrix stays as it is
+    X.sum_duplicates()
+    return X
+
+
 def missing(y: np.ndarray) -> np.ndarray:
     """Which rows lack a target, (n,): NaN and infinity among numbers; None, NaN and pandas' NA among objects.
 

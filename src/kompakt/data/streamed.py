@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from kompakt.data.checks import summed_entries
 from kompakt.data.rows import (
     Array,
     ArrayRows,
@@ -57,6 +58,9 @@ class Raw:
     X: Any
     y: Array | None = None
     w: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "X", summed_entries(self.X))
 
     def __len__(self) -> int:
         return int(self.X.shape[0])

@@ -40,7 +40,7 @@ from kompakt.data import (
     total_variance,
     tree_sum,
 )
-from kompakt.data.checks import missing, refuse_non_finite
+from kompakt.data.checks import missing, refuse_non_finite, summed_entries
 from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
 from kompakt.kernels import Kernel, Precomputed, make_kernel
@@ -120,6 +120,7 @@ def check_rows(
                 f"make_pipeline(SimpleImputer(strategy='median'), {type(estimator).__name__}()) of scikit-learn."
             ) from None
         raise
+    X = summed_entries(X)
     if schema is not None and reset:
         estimator.schema_ = schema
         names = list(getattr(table, "column_names", None) or table.columns)
