@@ -240,14 +240,18 @@ def test_an_interrupted_spsvc_is_the_machine_of_its_last_step():
     assert np.allclose(machine.decision_function(X), smaller.decision_function(X), atol=1e-3)
 
 
-def test_without_a_machine_the_estimator_is_unfitted_even_after_an_earlier_fit():
-    machine = CompactSVC(n_basis=5, random_state=0).fit(X, y)
-    machine.set_params(tune=True)
+def test_without_a_machine_the_estimator_is_as_it_was():
+    machine = CompactSVC(n_basis=5, random_state=0, tune=True)
     with interrupting("search", 2), pytest.raises(KeyboardInterrupt):
         machine.fit(X, y)
     with pytest.raises(NotFittedError):
         machine.predict(X)
     assert not [name for name in vars(machine) if name.endswith("_")]
+    machine.set_params(tune=False).fit(X, y)
+    before = machine.set_params(tune=True).decision_function(X)
+    with interrupting("search", 2), pytest.raises(KeyboardInterrupt):
+        machine.fit(X[:, ::-1], y)
+    assert np.array_equal(machine.decision_function(X), before)
 
 
 def test_inside_another_fit_the_interrupt_passes():

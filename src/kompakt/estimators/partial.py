@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import ClassEncoder, check_rows, checked_weights, class_factors, resolve_kernel
 from kompakt.train.pipeline import Fit, model_of
-from kompakt.train.running import running
+from kompakt.train.running import running, unchanged_on_error
 
 #: losses whose rows may be forgotten after one look
 _LOSSES = ("least_squares", "squared_hinge")
@@ -89,7 +90,7 @@ class _Partial(KernelMachine):
         y = targets if classes is None else None
         targets = targets.reshape(len(targets), -1)
         with running(self, X, y) as run:
-            state: _Running | None = getattr(self, "_running", None)
+            state: _Running | None = copy(getattr(self, "_running", None))  # a batch that fails adds nothing
             if state is None and hasattr(self, "model_"):
                 state = self._after_fit()
             if state is None:
@@ -121,7 +122,8 @@ class _Partial(KernelMachine):
             solution = minimise_sums(problem, state.sums, state.n_batches)
             state.theta = solution.coordinates
             objective = float(np.sum(solution.objective))
-            state.history.append({"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective})
+            batch = {"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective}
+            state.history = [*state.history, batch]
             machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
             fit = Fit(data, state.spec, replace(run, history=list(state.history)))
             fit.machine, fit.model = machine, model_of(data, machine)
@@ -187,6 +189,11 @@ class PartialClassifier(_Partial):
         -------
         self
         """
+        with unchanged_on_error(self):
+            self._add(X, y, classes, sample_weight)
+        return self
+
+    def _add(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         known: Any = getattr(self, "classes_", None)
         X, y, weights = self._batch(X, y, sample_weight, numeric=False)
         y = column_or_1d(y, warn=True)
@@ -208,7 +215,6 @@ class PartialClassifier(_Partial):
         factors = class_factors(self.class_weight, known, np.bincount(labels, weights, len(known)))
         targets, weights = ClassEncoder(known, self.coding, factors).targets(labels, weights)
         self._update(X, targets, weights, known, labels)
-        return self
 
 
 class PartialRegressor(_Partial):
@@ -235,6 +241,7 @@ class PartialRegressor(_Partial):
         -------
         self
         """
-        X, y, weights = self._batch(X, y, sample_weight, numeric=True)
-        self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
+        with unchanged_on_error(self):
+            X, y, weights = self._batch(X, y, sample_weight, numeric=True)
+            self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
         return self

@@ -49,7 +49,7 @@ from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
 from kompakt.train.pipeline import Fit
-from kompakt.train.running import CallbackSupportMixin, running
+from kompakt.train.running import CallbackSupportMixin, running, unchanged_on_error, unfit
 
 Array = np.ndarray
 
@@ -157,6 +157,7 @@ class GreedyProjection(
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, *, keep_features: bool = False) -> Array | None:
         """Choose the basis; the coordinates of the rows where they were kept, and all rows count."""
         check_parameters(self)
+        unfit(self)  # attributes of an earlier fit, some of which this one may not set
         X, _ = check_rows(self, X)
         every, weights, kept = X, None, None
         if sample_weight is not None:
@@ -204,10 +205,16 @@ class GreedyProjection(
         -------
         self
         """
-        if not hasattr(self, "kernel_"):
-            self.fit(X)
-            self.basis_indices_ = None
-            return self
+        with unchanged_on_error(self):
+            if hasattr(self, "kernel_"):
+                self._take_in(X)
+            else:
+                self.fit(X)
+        self.basis_indices_ = None
+        return self
+
+    def _take_in(self, X: Any) -> None:
+        """Add a chunk to the basis of those before."""
         check_parameters(self)
         X, _ = check_rows(self, X, reset=False)
         if isinstance(self.kernel_, Precomputed):
@@ -223,8 +230,6 @@ class GreedyProjection(
                 other = selector.project(rows, self.kernel_, limit, run, keep_features=False)
                 found = other if other.se_max[-1] < found.se_max[-1] else found
         self._publish(found, self.kernel_, union)
-        self.basis_indices_ = None
-        return self
 
     def transform(self, X: Any) -> Array:
         """Coordinates gamma(x) of the rows in the orthonormal basis of the chosen vectors (eq. 3).

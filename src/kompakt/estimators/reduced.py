@@ -64,7 +64,7 @@ from kompakt.train.data import (
     resolve_gamma,
     with_columns,
 )
-from kompakt.train.running import running
+from kompakt.train.running import running, unfit
 from kompakt.validation import holdout
 
 #: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
@@ -285,6 +285,7 @@ class ReducedSVC(
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:
         """Reduce rows in memory, and train on what is left."""
+        unfit(self)  # attributes of an earlier fit, some of which this one may not set
         problem = self._problem(X, y, sample_weight, run)
         self._publish(problem, self._reduce(problem, run), run)
 

@@ -28,7 +28,15 @@ try:
 except ImportError:  # scikit-learn before 1.9
     from kompakt.train._callbacks import CallbackSupportMixin, with_callbacks
 
-__all__ = ["CallbackSupportMixin", "InterruptedWarning", "resumed", "running", "unfit", "warn_interrupted"]
+__all__ = [
+    "CallbackSupportMixin",
+    "InterruptedWarning",
+    "resumed",
+    "running",
+    "unchanged_on_error",
+    "unfit",
+    "warn_interrupted",
+]
 
 logger = logging.getLogger("kompakt")
 
@@ -57,10 +65,11 @@ class InterruptedWarning(UserWarning):
 
 @contextmanager
 def running(estimator: BaseEstimator, X: Any, y: Any) -> Iterator[Run]:
-    """Around a fit: its threads, log and progress; an interrupted one leaves no half-fitted estimator behind."""
+    """Around a fit: its threads, log and progress; one that fails leaves the estimator as it was."""
     max_time = getattr(estimator, "max_time", None)
     depth = getattr(_under_way, "fits", 0)
     with (
+        unchanged_on_error(estimator),
         _watching(estimator, X, y) as listener,
         _verbose_log(getattr(estimator, "verbose", 0)),
         block_threads(getattr(estimator, "n_jobs", None)),
@@ -74,11 +83,20 @@ def running(estimator: BaseEstimator, X: Any, y: Any) -> Iterator[Run]:
                 listener=listener,
                 interruptible=depth == 0,
             )
-        except KeyboardInterrupt:
-            unfit(estimator)  # attributes of an earlier fit would not agree with what this one has begun
-            raise
         finally:
             _under_way.fits = depth
+
+
+@contextmanager
+def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Around what sets attributes of an estimator: after an error or Ctrl-C it has those from before, and no others."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def unfit(estimator: BaseEstimator, keep: tuple[str, ...] = ()) -> None:
