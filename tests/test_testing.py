@@ -11,7 +11,7 @@ from scipy import sparse
 from kompakt.basis import RandomSelector
 from kompakt.basis.gram import GramSelector
 from kompakt.data import ArrayRows
-from kompakt.kernels import RBF, Constant, Laplacian, Linear, Polynomial
+from kompakt.kernels import RBF, Constant, Laplacian, Linear, MappedRBF, Polynomial
 from kompakt.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -36,6 +36,8 @@ from kompakt.testing import (
 KERNELS = [
     RBF(0.5),
     RBF(np.array([0.2, 0.7, 1.1])),
+    MappedRBF([[0.6, 0.1, -0.2], [0.0, 0.5, 0.3]]),
+    1 + MappedRBF(np.eye(3)),
     Laplacian(0.4),
     Linear(),
     Polynomial(0.5, 1.0, 3),
@@ -87,6 +89,13 @@ class WrongGradient(RBF):
         return 1.01 * d_basis, d_theta
 
 
+class WrongScaling(MappedRBF):
+    """Takes the map for logarithms of widths."""
+
+    def scaled(self, factor):
+        return WrongScaling(self.map + np.log(factor))
+
+
 @dataclass(frozen=True)
 class WrongCurvature(SquaredHinge):
     def curvature(self, y, f):
@@ -109,6 +118,7 @@ def early(problem, start, settings):
     ("check", "part", "message"),
     [
         (check_kernel, WrongGradient(0.5), "derivative with respect to the basis"),
+        (check_kernel, WrongScaling(np.eye(3)), "k\\(x, x\\) with the factor"),
         (check_loss, WrongCurvature(), "curvature"),
         (check_selector, FirstRows(), "order of the rows"),
         (lambda solver: check_solver(solver, SquaredHinge()), early, "optimality conditions"),

@@ -51,7 +51,7 @@ def _close(found: Any, expected: Any, tolerance: float, message: str) -> None:
 
 
 def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
-    """Check a kernel: values, dtypes, sparse rows, `pre` and `finish`, diagonal, positive gram, derivatives.
+    """Check a kernel: values, dtypes, sparse rows, `pre` and `finish`, diagonal, positive gram, scaling, derivatives.
 
     Examples
     --------
@@ -76,6 +76,7 @@ def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
     _require(smallest >= -1e-10 * largest, f"gram must be positive semidefinite; eigenvalue {smallest:.1e}.")
     if kernel.shift_invariant:
         _close(kernel.block(X + 5.0, Z + 5.0), K, 1e-9, "a shift-invariant kernel must not see a common shift")
+    _check_scaling(kernel, X, Z, K)
     if not kernel.differentiable:
         return
     W = rng.standard_normal((len(X), len(Z)))
@@ -88,6 +89,19 @@ def check_kernel(kernel: Kernel, n_features: int = 3, seed: int = 0) -> None:
     if len(theta):
         numeric = finite_difference(lambda t: float(np.sum(W * kernel.with_theta(t).block(X, Z))), theta)
         _close(d_theta, numeric, 1e-6, "the derivative with respect to theta")
+
+
+def _check_scaling(kernel: Kernel, X: Array, Z: Array, K: Array) -> None:
+    """Check `scaled`: factors multiply, and of a function of differences nothing is left but k(x, x) near factor 0."""
+    if kernel.scaled(2.0) is kernel:
+        return
+    _close(kernel.scaled(1.0).block(X, Z), K, 1e-12, "scaled(1) must give the same kernel")
+    _close(kernel.block(X, Z), K, 1e-12, "scaled must leave the kernel itself as it is")
+    once, twice = kernel.scaled(6.0), kernel.scaled(2.0).scaled(3.0)
+    _close(twice.block(X, Z), once.block(X, Z), 1e-12, "scaled(2).scaled(3) must equal scaled(6)")
+    if kernel.shift_invariant:
+        flat = np.broadcast_to(kernel.diag(X)[:, None], K.shape)
+        _close(kernel.scaled(1e-12).block(X, Z), flat, 1e-9, "scaled(factor) must go to k(x, x) with the factor")
 
 
 def check_loss(loss: Loss, seed: int = 0) -> None:
@@ -465,6 +479,10 @@ class CountingKernel(Kernel):
 
     def diag(self, X: Any) -> Array:
         return self.kernel.diag(X)
+
+    def scaled(self, factor: float) -> Kernel:
+        kernel = self.kernel.scaled(factor)
+        return self if kernel is self.kernel else CountingKernel(kernel, self.counts)
 
     @property
     def theta(self) -> Array:

@@ -14,6 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from kompakt import Annealing, AutoSize, FixedSizeLSSVC, FixedSizeLSSVR, GridSearch, RandomSearch, load, save
 from kompakt.basis import RenyiSelector
 from kompakt.codings import get_coding
+from kompakt.kernels import MappedRBF
 
 
 def sines(n=150, seed=0):
@@ -403,3 +404,11 @@ def test_thresholds_of_fewest_errors_need_all_rows_and_fixed_vectors():
     with pytest.raises(ValueError, match="fewest_errors"):
         FixedSizeLSSVC(5, fit_intercept="fewest").fit(X, y)
     assert not hasattr(FixedSizeLSSVC(5, fit_intercept="fewest_errors"), "partial_fit")
+
+
+def test_a_search_over_the_width_of_a_map_keeps_its_directions():
+    X, y = make_moons(200, noise=0.2, random_state=0)
+    turn = np.array([[0.8, 0.6], [-0.3, 0.4]])
+    machine = FixedSizeLSSVC(20, kernel=MappedRBF(turn), tune=True, random_state=0).fit(X, y)
+    ratio = machine.kernel_.map / turn
+    np.testing.assert_allclose(ratio, ratio[0, 0])

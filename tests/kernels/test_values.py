@@ -12,6 +12,7 @@ from kompakt.kernels import (
     Kernel,
     Laplacian,
     Linear,
+    MappedRBF,
     Polynomial,
     Precomputed,
     Product,
@@ -192,3 +193,14 @@ def test_a_combination_needs_kernels():
     assert not (RBF(1.0) * Linear()).shift_invariant
     assert not (RBF(1.0) + CallableKernel(np.dot)).differentiable
     assert isinstance(RBF(1.0) + 1, Kernel)
+
+
+def test_a_scaled_kernel_has_its_gamma_times_the_factor():
+    np.testing.assert_allclose(MappedRBF(np.eye(2)).scaled(10.0).map, np.sqrt(10.0) * np.eye(2))
+    assert RBF(0.3).scaled(2.0).gamma == 0.6
+    assert np.array_equal(RBF(WIDTHS).scaled(2.0).gamma, 2.0 * WIDTHS)
+    assert Laplacian(0.3).scaled(2.0) == Laplacian(0.6)
+    assert Polynomial(0.5, 1.5, 3).scaled(2.0) == Polynomial(1.0, 1.5, 3)
+    assert (Linear() + 2.0 * Laplacian(0.3)).scaled(2.0) == Linear() + 2.0 * Laplacian(0.6)
+    for kernel in (Linear(), 1 + Linear(), Constant(2.0), Precomputed(), CallableKernel(np.dot)):
+        assert kernel.scaled(2.0) is kernel

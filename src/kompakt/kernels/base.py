@@ -11,6 +11,7 @@ Shapes: rows X (n, d), dense or CSR; basis vectors Z (m, d), always dense.  Valu
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -65,6 +66,10 @@ class Kernel(ABC):
     def take_basis(self, rows: Rows, indices: Array) -> Array:
         """The rows of a source (anything with `take`) that become basis vectors, dense."""
         return np.array(dense(rows.take(indices)))
+
+    def scaled(self, factor: float) -> Kernel:
+        """The kernel with `gamma` times `factor`, in all of its parts; the kernel itself where it has no width."""
+        return self
 
     # -- derivatives ---------------------------------------------------------------------------------
 
@@ -174,6 +179,10 @@ class _Combined(Kernel):
         ends = np.cumsum([len(part.theta) for part in self.parts])[:-1]
         parts = zip(self.parts, np.split(theta, ends), strict=True)
         return type(self)(tuple(part.with_theta(own) for part, own in parts))
+
+    def scaled(self, factor: float) -> Kernel:
+        parts = tuple(part.scaled(factor) for part in self.parts)
+        return type(self)(parts) if any(map(operator.is_not, parts, self.parts)) else self
 
     def block(self, X: Matrix, Z: Array) -> Array:
         total = self.parts[0].block(X, Z)

@@ -87,6 +87,9 @@ class RBF(Kernel):
     def diag(self, X: Matrix) -> Array:
         return np.ones(X.shape[0])
 
+    def scaled(self, factor: float) -> RBF:
+        return RBF(self.gamma * factor)
+
     @property
     def theta(self) -> Array:
         return np.asarray(np.log(np.atleast_1d(self.gamma)))
@@ -194,6 +197,9 @@ class MappedRBF(Kernel):
 
     def diag(self, X: Matrix) -> Array:
         return np.ones(X.shape[0])
+
+    def scaled(self, factor: float) -> MappedRBF:
+        return MappedRBF(self.map * np.sqrt(factor))  # its gamma is A'A
 
     @property
     def theta(self) -> Array:

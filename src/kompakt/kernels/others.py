@@ -51,6 +51,9 @@ class Laplacian(Kernel):
     def diag(self, X: Matrix) -> Array:
         return np.ones(X.shape[0])
 
+    def scaled(self, factor: float) -> Laplacian:
+        return Laplacian(self.gamma * factor)
+
     @property
     def theta(self) -> Array:
         return np.log([self.gamma])
@@ -160,6 +163,9 @@ class Polynomial(_DotKernel):
 
     def diag(self, X: Matrix) -> Array:
         return (self.gamma * square_norms(X).astype(np.float64) + self.coef0) ** self.degree
+
+    def scaled(self, factor: float) -> Polynomial:
+        return Polynomial(self.gamma * factor, self.coef0, self.degree)
 
     @property
     def theta(self) -> Array:

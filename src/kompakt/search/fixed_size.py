@@ -449,7 +449,7 @@ class WidthSearch:
     @property
     def kernel(self) -> Kernel:
         """The kernel with the best width."""
-        return self._with_width(float(self.trials.best.more["width_factor"]))
+        return self._first.scaled(float(self.trials.best.more["width_factor"]))
 
     @property
     def C(self) -> float:
@@ -472,13 +472,9 @@ class WidthSearch:
         """Whether the time is over; never before the first visit."""
         return self.n_visits > 0 and self.run.late
 
-    def _with_width(self, factor: float) -> Kernel:
-        theta = self._first.theta
-        return self._first.with_theta(theta + np.log(factor)) if len(theta) and factor != 1.0 else self._first
-
     def visit(self, factor: float, Cs: Array, phase: str, evaluate: Evaluate | None = None) -> tuple[Array, Array]:
         """Evaluate a width along some values of C; these and their errors."""
-        kernel = self._with_width(factor)
+        kernel = self._first.scaled(factor)
         began = time.perf_counter()
         errors, fold_errors = self.run.step("evaluation", partial(evaluate or self._evaluate, kernel, Cs))
         seconds = time.perf_counter() - began
@@ -552,7 +548,7 @@ def tune_width_and_cost(
     """
     run = run or Run()
     found = WidthSearch(evaluate, kernel, run)
-    if len(kernel.theta) == 0:
+    if kernel.scaled(2.0) is kernel:
         # two paths of C; the first may be long: a penalised intercept can make a very small C the best
         with run.task("search", 2) as found.step:
             path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")

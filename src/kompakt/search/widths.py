@@ -164,7 +164,7 @@ def width_and_cost(
 
     def errors(step: int) -> Array:
         """Squared errors (costs, rows) with the first width times a power of two."""
-        design = Design(sample, _scaled(kernel, step), vectors, whiten=True, store=True)
+        design = Design(sample, kernel.scaled(2.0**step), vectors, whiten=True, store=True)
         features = root * design.matrix.astype(np.float64)
         values, V = eigh(features.T @ features, check_finite=False, overwrite_a=True)
         features = features @ V
@@ -187,7 +187,7 @@ def width_and_cost(
         return float(means(step).min()), abs(step), step
 
     best = 0
-    if width and len(kernel.theta) == 1:
+    if width and kernel.scaled(2.0) is not kernel:
         known |= {-2: errors(-2), 2: errors(2)}
         best = min(known, key=least)
         while abs(best) < _FARTHEST and best in (min(known), max(known)):
@@ -200,17 +200,13 @@ def width_and_cost(
     if not width:  # a machine that learns its widths fits more closely: the least cost that is as good up to chance
         more = known[best] - known[best][lowest]
         lowest = int(np.argmax(more.mean(axis=1) <= more.std(axis=1) / np.sqrt(more.shape[1])))
-    found = _scaled(kernel, best), float(costs[lowest]) / unit
+    found = kernel.scaled(2.0**best), float(costs[lowest]) / unit
     typical = known[best][lowest]
     if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
         found, typical = (kernel, 1.0 if C is None else C), np.mean(Y[judged] ** 2, axis=1)
     noise = float(np.mean(spread) * np.sqrt(np.median(typical))) / _MEDIAN_OF_NORMAL
     logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
     return WidthAndCost(*found, n * m * len(known), float(f"{noise:.2g}"))
-
-
-def _scaled(kernel: Kernel, step: int) -> Kernel:
-    return kernel.with_theta(kernel.theta + step * np.log(2.0)) if step else kernel
 
 
 @dataclass(frozen=True)
