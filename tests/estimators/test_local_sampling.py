@@ -197,6 +197,15 @@ def test_rows_that_an_svm_takes_in_its_stride_are_all_trained_on(machine, moons)
     fitted = machine(C=2.0, gamma=1.0, random_state=0).fit(X, y)
     full = SVC(C=2.0, gamma=1.0).fit(X, y)
     np.testing.assert_allclose(fitted.decision_function(X), full.decision_function(X), atol=5e-3)
+    assert np.array_equal(fitted.training_indices_, np.arange(len(y)))
+    assert np.array_equal(fitted.support_, np.sort(full.support_))
+    assert np.array_equal(fitted.support_, np.sort(fitted.initial_support_))
+    weights = np.where(np.arange(len(y)) < 50, 0.0, 1.0)
+    part = machine(C=2.0, gamma=1.0, random_state=0).fit(X, y, weights)
+    assert np.array_equal(part.training_indices_, np.arange(50, len(y)))
+    compact = machine(C=2.0, gamma=1.0, n_basis=20, random_state=0).fit(X, y)
+    assert np.array_equal(compact.training_indices_, np.arange(len(y)))
+    assert compact.score(X, y) > full.score(X, y) - 0.005
 
 
 @pytest.mark.parametrize("variant", ["reweighted", "margin"])

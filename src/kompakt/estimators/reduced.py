@@ -45,7 +45,6 @@ from kompakt.model import Model
 from kompakt.reduce import (
     ReducedSet,
     ReductionWarning,
-    SubsamplePlan,
     cglq,
     local_sampling,
     margin_sampling,
@@ -365,6 +364,17 @@ class ReducedSVC(
             )
         return n < LEAST_ROWS or (n <= SMALL and self._by_itself())
 
+    def _on_all_rows(self, problem: _Problem) -> ReducedSet:
+        """One exact SVM on every row that may be trained on; nothing is held out."""
+        rows, start = problem.pool, time.perf_counter()
+        machine = problem.fit(rows)
+        support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
+        facts = {"n_train": len(rows), "n_support": len(support)}
+        seconds = {"fits": time.perf_counter() - start}
+        return ReducedSet(
+            rows, machine, support, initial_support=support, history=[facts], seconds=seconds, subsamples=[rows]
+        )
+
     def _by_itself(self) -> bool:
         """Whether the user leaves it to the method how far rows are reduced."""
         return isinstance(self.delta, str)
@@ -444,8 +454,8 @@ class LocalSamplingSVC(ReducedSVC):
     An SVM on random rows says how near every row is to the boundary; the nearer, the more likely it is drawn, and an
     exact SVM (or a compact one, see `n_basis`) is trained on what was drawn.  The paper's procedure: disjoint small
     subsamples are solved exactly; around each of their support vectors, rows are drawn from a ball, the more of them
-    the denser the support vectors lie there.  Up to 5,000 rows are all trained on, unless it is said how to reduce
-    them.
+    the denser the support vectors lie there.  Up to 5,000 rows are all trained on, by one exact SVM, unless `delta`,
+    `beta`, `max_train`, `n_subsamples` or variant="paper" says how to reduce them; fewer than 100 always are.
 
     Parameters
     ----------
@@ -489,12 +499,12 @@ class LocalSamplingSVC(ReducedSVC):
     variant_ : str
         What "auto" chose.
     training_indices_ : ndarray
-        Row numbers of the reduced set.
+        Numbers of the rows that `estimator_` was trained on: the reduced set, or all rows of positive weight.
     initial_support_, support_ : ndarray
         Row numbers of the subsamples' and of the last machine's support vectors.
     n_support_initial_, n_support_final_ : int
     beta_, radius_ : float
-        Of balls, as are `radii_` and `n_one_class_subsamples_`.
+        Where rows were drawn from balls, as are `radii_` and `n_one_class_subsamples_`.
     row_weight_ : float
         Rows that each row of the reduced set counts for; 1 for variant="paper", an array for "margin".
     radii_ : ndarray of shape (n_support_initial_,)
@@ -562,23 +572,21 @@ class LocalSamplingSVC(ReducedSVC):
         if not printed:
             max_train = max(2_000, int(0.15 * len(y))) if max_train is None else max_train
             search_train = min(max_train, max(500, int(0.04 * len(y)))) if search_train is None else search_train
-        held = None
-        too_few = self._too_few(problem)
-        if self.variant_ == "margin" and not too_few:
+        if self._too_few(problem):
+            sample = self._on_all_rows(problem)
+            self.row_weight_, self.subsample_indices_ = sample.factor, sample.subsamples
+            self.delta_, self.n_subsamples_, self.subsample_size_ = 1.0, 1, len(problem.pool)
+            return sample
+        if self.variant_ == "margin":
             return self._draw_by_margin(problem, max_train, run)
-        if too_few:
-            # one subsample of all rows: its support vectors are the solution, and there is nothing left to draw
-            plan = SubsamplePlan(1.0, 1, len(problem.pool))
-            beta = self.beta_step if beta is None else beta
-        else:
-            held = problem.hold_out(self._share(), run.key) if beta is None else None
-            plan = plan_subsamples(
-                problem.class_counts,
-                X.shape[1],
-                delta=self.delta,
-                n_subsamples=self.n_subsamples,
-                min_subsample_size=self.min_subsample_size,
-            )
+        held = problem.hold_out(self._share(), run.key) if beta is None else None
+        plan = plan_subsamples(
+            problem.class_counts,
+            X.shape[1],
+            delta=self.delta,
+            n_subsamples=self.n_subsamples,
+            min_subsample_size=self.min_subsample_size,
+        )
         if plan.size < 2:
             raise ValueError(
                 f"delta={plan.delta:g} of {len(problem.pool)} rows in {plan.n_subsamples} subsamples leaves "
@@ -601,7 +609,7 @@ class LocalSamplingSVC(ReducedSVC):
             patience=int(self.n_iter_no_change or (1 if printed else np.iinfo(np.int32).max)),
             intensity=self.intensity,
             stratify=bool(self.stratify),
-            reweight=not (printed or too_few),
+            reweight=not printed,
             max_train=max_train,
             search_train=search_train,
         )
@@ -652,8 +660,8 @@ class CGLQSVC(ReducedSVC):
 
     A random subsample is solved; its support vectors, their nearest neighbours among all rows and a fresh random part
     make the next training set; and so on, until the error on held-out rows stops improving (Camelo, Gonzalez-Lima and
-    Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).  Up to 5,000 rows are all trained on unless `delta` is
-    given.
+    Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).  Up to 5,000 rows are all trained on, by one exact
+    SVM, unless `delta` is given; fewer than 100 always are.
 
     Parameters
     ----------
@@ -696,14 +704,12 @@ class CGLQSVC(ReducedSVC):
     def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
         X, y = problem.X, problem.y
         if self._too_few(problem):
-            # the first "subsample" is all rows, and no round follows
-            held, delta, fresh, max_iter = problem.pool, 1.0, 0.0, 0
-        else:
-            held = problem.hold_out(self._share(), run.key)
-            delta = plan_subsamples(problem.class_counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
-            if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
-                delta = max(delta, 1_000 / len(problem.pool))
-            fresh, max_iter = delta if self.fresh is None else float(self.fresh), int(self.max_rounds)
+            self.delta_, self.n_iter_ = 1.0, 1
+            return self._on_all_rows(problem)
+        held = problem.hold_out(self._share(), run.key)
+        delta = plan_subsamples(problem.class_counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
+        if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
+            delta = max(delta, 1_000 / len(problem.pool))
         result = cglq(
             X,
             y,
@@ -713,10 +719,10 @@ class CGLQSVC(ReducedSVC):
             lambda machine: problem.error(machine, held),
             delta=delta,
             n_neighbors=int(self.n_neighbors),
-            fresh=fresh,
+            fresh=delta if self.fresh is None else float(self.fresh),
             tol=0.01 if self.min_improvement is None else float(self.min_improvement),
             patience=int(self.n_iter_no_change or 1),
-            max_iter=max_iter,
+            max_iter=int(self.max_rounds),
             stratify=bool(self.stratify),
         )
         self.delta_ = delta
