@@ -77,8 +77,24 @@ def test_probabilities():
     each = {"a": -np.ones(3), "b": np.zeros(3)}
     three = model_of(L=3, kind="classifier", classes=np.arange(3), coding="one_vs_rest", calibration=each)
     assert_allclose(three.predict_proba(X).sum(axis=1), 1.0)
-    with pytest.raises(AttributeError, match="no calibration"):
-        model_of().predict_proba(X)
+    for model in (two, three):
+        assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)), rtol=1e-10, atol=1e-14)
+    for method in ("predict_proba", "predict_log_proba"):
+        with pytest.raises(AttributeError, match="no calibration"):
+            getattr(model_of(), method)(X)
+
+
+def test_logarithms_of_probabilities_that_vanish_are_finite():
+    steep = {"a": np.array([-1e4]), "b": np.zeros(1)}
+    two = model_of(kind="classifier", classes=np.array([0, 1]), calibration=steep)
+    logs, scores = two.predict_log_proba(X), two.decision_function(X)
+    assert np.min(two.predict_proba(X)) == 0.0
+    assert np.isfinite(logs).all()
+    assert_allclose(logs.min(axis=1), -1e4 * np.abs(scores), rtol=1e-10)
+    each = {"a": -1e4 * np.ones(3), "b": np.zeros(3)}
+    three = model_of(L=3, kind="classifier", classes=np.arange(3), coding="one_vs_rest", calibration=each)
+    assert np.isfinite(three.predict_log_proba(X)).all()
+    assert_allclose(np.exp(three.predict_log_proba(X)), three.predict_proba(X), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,21 @@ class Model:
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
 
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the class probabilities, (n, n_classes); finite where a probability rounds to zero."""
+        return self.collect(X, lambda F: self._log_probabilities(self.scores(F)))
+
+    def _log_probabilities(self, scores: Array) -> Array:
+        chances = self.probabilities(scores)
+        assert self.calibration is not None
+        z = self.calibration["a"] * scores.reshape(len(scores), -1) + self.calibration["b"]
+        logs = -np.logaddexp(0.0, np.column_stack([-z, z]) if scores.ndim == 1 else z)
+        if scores.ndim > 1:
+            logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
+        # where all sigmoids vanish, the probabilities are equal by convention
+        equal = np.ptp(chances, axis=1, keepdims=True) == 0
+        return np.where(equal, -np.log(chances.shape[1]), logs)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of right labels (classifier) or R squared (regressor), as the estimators' `score`.
 

@@ -138,7 +138,9 @@ def test_calibrated_probabilities(moons):
     proba = machine.predict_proba(Xt)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     assert log_loss(yt, proba) < 0.3
+    np.testing.assert_allclose(np.exp(machine.predict_log_proba(Xt)), proba, rtol=1e-10)
     assert not hasattr(CompactSVC(), "predict_proba")
+    assert not hasattr(CompactSVC(), "predict_log_proba")
     three = CompactSVC(n_basis=10, calibrate=True, refine=False, random_state=0)
     three.fit(X, y + (X[:, 0] > 1.5).astype(int) * 2)
     assert three.predict_proba(Xt).shape == (2000, len(three.classes_))

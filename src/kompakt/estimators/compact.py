@@ -251,6 +251,21 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         """
         return self._predicted("predict_proba", X)
 
+    @offered_if(_calibrated)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the class probabilities; needs ``calibrate=True``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Finite, also where a probability is too small for float64.
+        """
+        return self._predicted("predict_log_proba", X)
+
 
 @estimator
 class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
