@@ -1,4 +1,4 @@
-"""What the public estimators share: `fit` through the pipeline, prediction through the model, fitted attributes."""
+"""What the public estimators share: `fit` by the function of a method, prediction by the model, fitted attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from kompakt.basis.build import Machine, Plan, on_all_rows
+from kompakt.basis.build import Plan
 from kompakt.basis.refine import Refinement
 from kompakt.data import ArrayRows, Source, StreamedRows
 from kompakt.data.checks import refuse_non_finite
@@ -26,14 +26,13 @@ from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.estimators.records import record_of
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, PiecewiseLinear, make_loss
+from kompakt.losses import Loss, make_loss
+from kompakt.methods.steps import Fitted, LeftOpen
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.search.widths import rows_of_sample, width_and_cost
-from kompakt.spec import Data, Spec
-from kompakt.train.data import LEARNED, by_content, check_rows, prepare, with_columns
-from kompakt.train.pipeline import Fit, train
+from kompakt.spec import Data, Selector, Spec
+from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
 Array = np.ndarray
@@ -164,14 +163,14 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
 
 
 class KernelMachine(Predictor):
-    """Base of the estimators: `fit` by the pipeline, and everything after a model has been found."""
-
-    _width_from_data = True  # where gamma is None
+    """Base of the estimators: `fit` validates, calls the function of the method, and publishes what it returns."""
 
     # parameters that most estimators have
+    n_basis: Any
     C: float | None
     loss: Any
     epsilon: Any
+    refine: Any
     fit_intercept: bool
     penalize_intercept: bool
     tol: float
@@ -208,42 +207,48 @@ class KernelMachine(Predictor):
             check_parameters(self)
             data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier)
             with resumed(self, checkpoint, data, run) as run:
-                spec = self._spec(data, kernel)
-                calibrate = getattr(self, "calibrate", False)
-                fit = train(self, data, spec, run, n_basis=self._size(), calibrate=calibrate)
-            self._publish(fit)
-            self.model_ = replace(self.model_, record=record_of(self, fit, data))
-            self._report(fit)
+                fitted = self._train(data, kernel, run)
+            self._publish(fitted)
+            self.model_ = replace(self.model_, record=record_of(self, fitted, data))
+            self._report(fitted)
         return self
 
-    # -- what an estimator brings to the pipeline: see `kompakt.train.pipeline.Method` ------------------
+    # -- from parameters to the options of the method ---------------------------------------------------
 
-    def _size(self) -> int | str:
-        """The number of basis vectors, or "auto" where it is to be chosen."""
-        # a machine on every row has no n_basis; the number only bounds a sample of streamed rows
-        n_basis = getattr(self, "n_basis", 1000)
-        return int(n_basis) if auto_size(n_basis) is None else "auto"
+    def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
+        """Call the function of the method, with the options that the parameters stand for."""
+        raise NotImplementedError
+
+    def _make_loss(self) -> Loss:
+        return make_loss(self.loss, classes=self._classifier, epsilon=self.epsilon)
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
-        """What is minimised."""
+        """What the parameters say is minimised."""
         return Spec(
             kernel,
-            make_loss(
-                self.loss, classes=data.classifier, epsilon=self.epsilon, quantile=getattr(self, "quantile", 0.5)
-            ),
+            self._make_loss(),
             1.0 if self.C is None else float(self.C),
             bool(self.fit_intercept),
             bool(self.penalize_intercept),
-            getattr(self, "coding", "one_vs_rest"),
-            data.n_classes,
+            n_classes=data.n_classes,
         )
 
-    def _plan(self, data: Data, run: Run) -> Plan:
-        refine = getattr(self, "refine", False)
+    def _left_open(self) -> LeftOpen:
+        """What the parameters leave to the data."""
+        n_basis = self.n_basis if auto_size(self.n_basis) is None else None
+        return LeftOpen(self._width_is_open(), self.C is None, n_basis)
+
+    def _width_is_open(self) -> bool:
+        return self.gamma is None and self.kernel in ("rbf", "laplacian")
+
+    def _plan(self, selector: Selector | None = None) -> Plan:
+        """What the parameters say of refinement and of when solvers stop."""
+        refine = self.refine
         iterations = refine.max_iter if isinstance(refine, Refinement) else None
         return Plan(
+            selector=selector,
             refine=bool(refine),
-            learn=learned_widths(self),
+            learn=self._learned_metric(),
             rank=refine.rank if isinstance(refine, Refinement) and not isinstance(refine.rank, str) else None,
             shorten=isinstance(refine, Refinement) and refine.rank == "auto",
             refine_iter=100 if iterations is None else int(iterations),
@@ -252,61 +257,34 @@ class KernelMachine(Predictor):
             max_iter=int(self.max_iter),
         )
 
-    def _passes(self, fit: Fit) -> bool:
-        return False
-
-    def _search(self, fit: Fit) -> None:
-        """Width and cost that are not given, from the data."""
-        fit.spec, evaluations = self._settled(fit.data, fit.spec, fit.run)
-        fit.n_kernel_evals += evaluations
-
-    def _settled(self, data: Data, spec: Spec, run: Run) -> tuple[Spec, int]:
-        """What is minimised, with width and cost from the data where they are None, and the kernel evaluations spent.
-
-        The cost is found for least squares.  A loss that grows by the absolute residual is to one of squares as one is
-        to the size of the residuals, so with this size as factor the result does not depend on the targets' unit.  An
-        epsilon that is None comes with the cost; beside a cost that is given it stays that of the loss.
-        """
-        width = self._width_from_data and self.gamma is None and self.kernel in ("rbf", "laplacian")
-        cost = getattr(self, "C", 1.0) is None
-        if not (width or cost):
-            return spec, 0
-        robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
-        auto = auto_size(getattr(self, "n_basis", None))
-        size = getattr(self, "n_basis", None) if auto is None else None
-        if isinstance(data.rows, StreamedRows):
-            data = by_content(data, rows_of_sample(spec.kernel, data.rows.n_features, size), run)
-        found = width_and_cost(
-            data, spec.kernel, None if cost else spec.C, run, n_basis=size, width=width, robust=robust
-        )
-        loss, C = spec.loss, found.C if cost else spec.C
-        if cost and robust and found.noise:
-            if isinstance(self.loss, str) and self.loss in _EPSILON_OF_NOISE and self.epsilon is None:
-                loss = replace(loss, epsilon=_EPSILON_OF_NOISE[self.loss] * found.noise)  # type: ignore[type-var]
-            if isinstance(loss, PiecewiseLinear):
-                C *= found.noise
-        return replace(spec, kernel=found.kernel, loss=loss, C=C), found.n_kernel_evals
-
-    def _choose_size(self, fit: Fit) -> None:
-        raise NotImplementedError
-
-    def _choose_basis(self, fit: Fit) -> Machine:
-        raise NotImplementedError
-
-    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
-        return on_all_rows(data, machine, fit.plan, fit.run)
+    def _learned_metric(self) -> str | None:
+        """What of the kernel is refined: None, "one" width, "each", a "full" map, or "grow" (chosen among them)."""
+        gamma, kernel = self.gamma, self.kernel
+        if isinstance(gamma, str) and gamma in LEARNED:
+            if not self.refine:
+                raise ValueError(
+                    f"gamma={gamma!r} means that the width is learned; it needs refine=True. "
+                    "Give a number or 'scale', or set refine=True."
+                )
+            if gamma != "learn" and kernel != "rbf":
+                what = "a linear map" if gamma == "full" else "one width per feature"
+                raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+            return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
+        if gamma is None and self.refine and isinstance(kernel, str):
+            return {"rbf": "grow", "laplacian": "one"}.get(kernel)
+        return None
 
     # -- fitted attributes ---------------------------------------------------------------------------
 
-    def _publish(self, fit: Fit) -> None:
+    def _publish(self, fitted: Fitted) -> None:
         """Set the fitted attributes, and remove those of an earlier fit."""
         self.__dict__.pop("_running", None)  # sums of `partial_fit`
         unfit(self, keep=("n_features_in_", "feature_names_in_", "schema_"))
-        data, basis, solution = fit.data, fit.machine.basis, fit.machine.solution
-        model = with_columns(self, fit.model)
+        data, basis, solution = fitted.data, fitted.machine.basis, fitted.machine.solution
+        model = with_columns(self, fitted.model)
         self.model_ = model
         mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
-        self.kernel_ = fit.machine.spec.kernel if mapped else model.kernel
+        self.kernel_ = fitted.machine.spec.kernel if mapped else model.kernel
         gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
@@ -323,46 +301,45 @@ class KernelMachine(Predictor):
         self.intercept_ = model.intercept
         self.n_basis_ = model.n_basis_
         self.n_iter_ = solution.n_iter
-        self.converged_ = solution.converged and not fit.run.cut and not fit.machine.interrupted
-        self.interrupted_ = fit.machine.interrupted
+        self.converged_ = solution.converged and not fitted.run.cut and not fitted.machine.interrupted
+        self.interrupted_ = fitted.machine.interrupted
         self.jitter_ = solution.jitter
         self.objective_ = float(np.sum(solution.objective))
         if hasattr(self, "C"):
-            self.C_ = fit.spec.C
-        if hasattr(fit.spec.loss, "epsilon"):
-            self.epsilon_ = fit.spec.loss.epsilon
+            self.C_ = fitted.spec.C
+        if hasattr(fitted.spec.loss, "epsilon"):
+            self.epsilon_ = fitted.spec.loss.epsilon
         if data.classes is not None:
             self.classes_ = data.classes
-        each = np.ndim(model.widths) == 1 or learned_widths(self) in ("each", "full", "grow")
+        each = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
         if each and isinstance(data.rows, ArrayRows):
             self.feature_importances_ = importances(model, data)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
         if model.kernel.name == "linear":
             self.coef_ = model.weights.T @ model.basis
-        self.n_kernel_evals_ = fit.machine.n_kernel_evals + fit.n_kernel_evals
-        self.history_ = fit.run.history
+        self.n_kernel_evals_ = fitted.n_kernel_evals
+        self.history_ = fitted.run.history
         for record in self.history_:
             if record.get("phase") == "refinement":
                 self.refinement_ = {name: value for name, value in record.items() if name != "phase"}
-        for name, value in fit.attributes.items():
+        for name, value in fitted.attributes.items():
             setattr(self, name, value)
         logger.info(
             "%s: %d basis vectors, %d iterations for the weights, objective %.6g",
             type(self).__name__, self.n_basis_, self.n_iter_, self.objective_,
         )  # fmt: skip
 
-    def _report(self, fit: Fit) -> None:
+    def _report(self, fitted: Fitted) -> None:
         """Warn and log what a user must know of the fit."""
-        solution = fit.machine.solution
-        if fit.machine.interrupted:
-            missing = ", without calibration" if getattr(self, "calibrate", False) else ""
-            what = f"the best model so far, with {self.n_basis_} basis vectors, is kept{missing}"
+        solution = fitted.machine.solution
+        if fitted.machine.interrupted:
+            what = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
             warn_interrupted(self, what, stacklevel=4)
             return
         if solution.jitter:
             logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
-        if solution.converged and not fit.run.cut:
+        if solution.converged and not fitted.run.cut:
             return
         if solution.converged:
             text = (
@@ -371,7 +348,7 @@ class KernelMachine(Predictor):
             )
         else:
             limit = f"max_iter={self.max_iter} iterations were done"
-            limit = f"max_time={self.max_time} seconds are over" if fit.run.cut else limit
+            limit = f"max_time={self.max_time} seconds are over" if fitted.run.cut else limit
             text = (
                 f"did not converge: {limit}, and the gradient is still {float(np.max(solution.optimality)):.1e} of its "
                 f"parts (tol={self.tol}). Raise the limit, scale the inputs, or lower C."
@@ -414,12 +391,20 @@ class MachineClassifier(ClassPredictor, KernelMachine):
     """Base of the classifiers."""
 
     _classifier = True
+    coding: Any
+
+    def _spec(self, data: Data, kernel: Kernel) -> Spec:
+        return replace(super()._spec(data, kernel), coding=self.coding)
 
 
 class MachineRegressor(RegressorMixin, KernelMachine):
     """Prediction side of the regressors."""
 
     _classifier = False
+
+    def _left_open(self) -> LeftOpen:
+        named = isinstance(self.loss, str) and self.epsilon is None
+        return replace(super()._left_open(), epsilon_of_noise=_EPSILON_OF_NOISE.get(self.loss) if named else None)
 
     def predict(self, X: Any) -> Array:
         """Predicted values.
@@ -451,24 +436,3 @@ def importances(model: Model, data: Data) -> Array:
     scaler.fit(data.in_memory.X[part], sample_weight=None if weights is None else weights[part])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))
-
-
-def learned_widths(estimator: KernelMachine) -> str | None:
-    """What of the kernel refinement learns: None, "one" width, "each", a "full" map, or "grow" (chosen among them)."""
-    gamma, kernel = estimator.gamma, estimator.kernel
-    refine = bool(getattr(estimator, "refine", False))
-    if isinstance(gamma, str) and gamma in LEARNED:
-        if not refine:
-            raise ValueError(
-                f"gamma={gamma!r} means that the width is learned; it needs refine=True. "
-                "Give a number or 'scale', or set refine=True."
-            )
-        if gamma != "learn" and kernel != "rbf":
-            what = "a linear map" if gamma == "full" else "one width per feature"
-            raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
-        if gamma == "full" and getattr(estimator, "plus_one", False):
-            raise ValueError("gamma='full' needs a kernel of its own; with plus_one=True take gamma='learn'.")
-        return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
-    if gamma is None and refine and isinstance(kernel, str):
-        return {"rbf": "grow", "laplacian": "one"}.get(kernel)
-    return None

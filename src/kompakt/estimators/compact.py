@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, choose, weigh
-from kompakt.basis.path import size_path
+from kompakt.basis.build import Array, Plan, choose
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import (
     COST,
@@ -27,21 +25,14 @@ from kompakt.estimators.params import (
 )
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
-from kompakt.kernels import RBF, Kernel, make_kernel
+from kompakt.kernels import Kernel, make_kernel
+from kompakt.losses import Loss, make_loss
+from kompakt.methods.compact import Compact, fit_compact
+from kompakt.methods.steps import Fitted
 from kompakt.run import Run
-from kompakt.search.compact import is_quick, tune_compact
-from kompakt.search.widths import leave_one_out_widths
-from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import LEARNED, splits_of
-from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, holdout, shuffled_folds
-
-logger = logging.getLogger("kompakt")
-
-#: the largest size that n_basis="auto" looks at
-_LARGEST_AUTO = 256
-#: beyond so many rows one held-out part is as good as folds
-_MOST_ROWS_FOR_FOLDS = 20_000
+from kompakt.spec import Basis, Data, Selector, Spec
+from kompakt.train.data import LEARNED
+from kompakt.validation import AutoSize
 
 
 @shared
@@ -75,120 +66,41 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     C: Any = parameter(default=1.0, rule=or_none(COST))
     refine: Any = True
     _learned_widths = LEARNED
-    _width_from_data = False  # it is learned
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
-    def _plan(self, data: Data, run: Run) -> Plan:
-        selector = make_selector(self.selection)
-        plan = super()._plan(data, run)
+    def _width_is_open(self) -> bool:
+        return False  # it is learned
+
+    def _plan(self, selector: Selector | None = None) -> Plan:
+        plan = super()._plan(make_selector(self.selection))
         share = plan.validation_fraction if self.validation_fraction is None else float(self.validation_fraction)
-        return replace(plan, selector=selector, validation_fraction=share)
+        return replace(plan, validation_fraction=share)
 
-    def _passes(self, fit: Fit) -> bool:
-        everything = getattr(fit.plan.selector, "streams", False) and not self.refine and not self.tune
-        return bool(everything and fit.n_basis is not None and not getattr(self, "calibrate", False))
+    def _options(self, data: Data, kernel: Kernel) -> Compact:
+        auto = auto_size(self.n_basis)
+        searches_width = isinstance(self.kernel, str) and np.ndim(getattr(kernel, "gamma", 0.0)) == 0
+        return Compact(
+            spec=self._spec(data, kernel),
+            plan=self._plan(),
+            n_basis=int(self.n_basis) if auto is None else None,
+            size_tol=None if auto is None else auto.tol,
+            left_open=self._left_open(),
+            tune=bool(self.tune),
+            kernel_of_width=self._kernel_of_width if searches_width else None,
+            width_per_feature=isinstance(self.gamma, str) and self.gamma == "loo",
+            cv=self.cv,
+            start=getattr(self, "basis_vectors_", None) if self.warm_start else None,
+        )
 
-    def _search(self, fit: Fit) -> None:
-        """One width per feature by leave-one-out (`gamma="loo"`); C, the starting width and epsilon (`tune=True`)."""
-        fit.start = self._warm_start(fit.data)
-        if not self.tune:
-            super()._search(fit)
-        if isinstance(self.gamma, str) and self.gamma == "loo":
-            gamma: Any = fit.spec.kernel.gamma  # type: ignore[attr-defined]
-            found = leave_one_out_widths(fit.data.in_memory, float(gamma), fit.spec.C, key=fit.run.key)
-            fit.spec = replace(fit.spec, kernel=RBF(found.gamma))
-            fit.n_kernel_evals += found.n_kernel_evals
-            fit.run.note("widths", error_before=found.error_before, error=found.error, C=found.C)
-        if self.tune:
-            self._tune(fit)
+    def _kernel_of_width(self, width: float) -> Kernel:
+        return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
 
-    def _tune(self, fit: Fit) -> None:
-        spec, data = fit.spec, fit.data
-        gamma: Any = getattr(spec.kernel, "gamma", None)
-        has_width = isinstance(self.kernel, str) and gamma is not None and np.ndim(gamma) == 0
-        epsilons: list[float | None] = [None]
-        if hasattr(spec.loss, "epsilon") and not data.classifier:
-            spread = 0.0 if data.rows.targets is None else float(np.std(data.rows.targets))
-            if spread > 0:
-                epsilons = [spread * share for share in (0.02, 0.1, 0.5)]
-
-        def kernel_of(width: float | None) -> Kernel:
-            if width is None:
-                return spec.kernel
-            return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
-
-        def spec_of(setting: dict[str, Any]) -> Spec:
-            loss = spec.loss
-            if setting["epsilon"] is not None:
-                loss = replace(loss, epsilon=setting["epsilon"])  # type: ignore[type-var]
-            return replace(spec, kernel=kernel_of(setting["gamma"]), loss=loss, C=setting["C"])
-
-        width = float(gamma) if has_width else None
-        found = tune_compact(data, spec_of, width, epsilons, fit.n_basis, fit.plan, self._splits(fit), fit.run)
-        best = found.trials.best.params
-        fit.spec = spec_of(best)
-        fit.n_kernel_evals += found.n_kernel_evals
-        fit.why = found.why
-        if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
-            if fit.plan.refine and not found.refine:
-                fit.why += " Refinement did not lower the error, so there is none."
-            fit.plan = replace(fit.plan, refine=found.refine)
-        results = fit.attributes["cv_results_"] = found.trials.as_dict()
-        error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
-        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=found.remarks)
-        for remark in found.remarks:
-            logger.info("search: %s", remark)
-
-    def _choose_size(self, fit: Fit) -> None:
-        """The number of basis vectors, on a path of sizes."""
-        splits, auto = self._splits(fit), auto_size(self.n_basis)
-        splits = splits[:1] if self.cv is None else splits  # machines of many sizes: folds would cost too much
-        tol = None if auto is None else auto.tol
-        largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
-        path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), tol)
-        fit.n_basis = path.size
-        if path.basis is not None:
-            fit.spec = replace(fit.spec, kernel=path.kernel)
-            fit.start = path.basis if fit.start is None else fit.start
-        fit.n_kernel_evals += path.n_kernel_evals
-        fit.attributes["size_path_"] = path
-
-    def _choose_basis(self, fit: Fit) -> Machine:
-        assert fit.n_basis is not None
-        basis = choose(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
-        return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
-
-    def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
-        """The user's validation splits, or by cost: five folds of few rows, one held-out part of many."""
-        data, seed = fit.data, fit.run.key % 2**31
-        if self.cv is not None:
-            return splits_of(data, self.cv, seed)
-        n_rows = data.rows.n_rows
-        if n_rows > _MOST_ROWS_FOR_FOLDS or (data.labels is not None and np.min(np.bincount(data.labels)) < 2):
-            target = np.zeros(n_rows) if data.labels is None else data.labels
-            return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
-        fold = shuffled_folds(n_rows, 5, labels=data.labels, random_state=seed)
-        n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
-        n_folds = n_folds if is_quick(fit.spec.loss) else min(2, n_folds)
-        return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
-
-    def _warm_start(self, data: Data) -> Array | None:
-        """Vectors of the last fit, for `warm_start`."""
-        vectors = getattr(self, "basis_vectors_", None)
-        if not self.warm_start or vectors is None:
-            return None
-        rows = data.rows
-        if vectors.shape[1] != rows.n_features:
-            raise ValueError(
-                f"warm_start=True goes on from the last fit, which had {vectors.shape[1]} features; X has "
-                f"{rows.n_features}. Set warm_start=False to start anew."
-            )
-        start: Array = rows.as_inputs(vectors).astype(rows.dtype)
-        return start if rows.offset is None else np.asarray(start - rows.offset)
+    def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
+        return fit_compact(data, self._options(data, kernel), run)
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
         """The basis of `partial_fit`, from its first batch."""
-        return choose(data, spec, int(self.n_basis), self._plan(data, run), run)
+        return choose(data, spec, int(self.n_basis), self._plan(), run)
 
 
 def _calibrated(machine: CompactSVC) -> None:
@@ -236,6 +148,9 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     """
 
     calibrate: bool = parameter(default=False, rule=SWITCH)
+
+    def _options(self, data: Data, kernel: Kernel) -> Compact:
+        return replace(super()._options(data, kernel), calibrate=bool(self.calibrate))
 
     @offered_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
@@ -295,3 +210,6 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     C: Any = None
     loss: Any = "least_squares"
     quantile: float = 0.5
+
+    def _make_loss(self) -> Loss:
+        return make_loss(self.loss, classes=False, epsilon=self.epsilon, quantile=self.quantile)

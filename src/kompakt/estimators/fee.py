@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kompakt.basis.build import Machine
-from kompakt.basis.fee import (
-    SELECTIONS,
-    FeeGrowth,
-    FeePlan,
-    FEESelector,
-    Observer,
-    SemiparametricMachine,
-    Trial,
-    fast_weights,
-    grow_on,
-)
-from kompakt.basis.forward import CandidateStream, Record
-from kompakt.data import hash_rows
-from kompakt.design import Design
+from kompakt.basis.fee import SELECTIONS, FEESelector, SemiparametricMachine, Trial, fast_weights
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
     SWITCH,
@@ -38,20 +23,17 @@ from kompakt.estimators.params import (
     parameter,
     shared,
 )
-from kompakt.kernels import RBF
+from kompakt.kernels import RBF, Kernel
+from kompakt.methods.fee import FEE, fit_fee
+from kompakt.methods.steps import Fitted
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.search.fee import C_EXPONENTS, SIGMA_EXPONENTS, TwoGrids, search_fee
-from kompakt.solve import Problem, solve
-from kompakt.spec import Basis
-from kompakt.train.data import prepare, splits_of
-from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, holdout
+from kompakt.search.fee import TwoGrids
+from kompakt.spec import Data
+from kompakt.train.data import prepare
+from kompakt.validation import AutoSize
 
 Array = np.ndarray
-
-#: up to so many rows folds choose the size; one fifth of more rows says enough
-_FEW_ROWS = 2000
 
 
 @shared
@@ -86,96 +68,27 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
     refit: bool = parameter(default=True, rule=SWITCH)
     tune: Any = parameter(default=False, options={TwoGrids: None})
 
-    def _size(self) -> int | str:
-        auto = auto_size(self.n_basis)
-        return int(self.n_basis) if auto is None else auto.largest or 100
+    def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
+        return fit_fee(data, self._options(data, kernel), run)
 
-    def _growth_plan(self, fit: Fit) -> FeePlan:
-        assert fit.n_basis is not None
-        selector = FEESelector(self.selection) if isinstance(self.selection, str) else self.selection
-        steps = (auto_size(self.n_basis) or AutoSize()).n_iter_no_change
-        return selector.plan(fit.n_basis, int(steps or 20), fit.run)
-
-    def _search(self, fit: Fit) -> None:
-        """Sigma, C and the size by the paper's protocol, with `tune=True`."""
-        plan = self._growth_plan(fit)
-        if not self.tune:
-            super()._search(fit)
-            return
-        if not isinstance(fit.spec.kernel, RBF):
+    def _options(self, data: Data, kernel: Kernel) -> FEE:
+        if self.tune and not isinstance(kernel, RBF):
             raise ValueError(f"tune=True searches the width of a Gaussian kernel; got kernel={self.kernel!r}.")
+        auto = auto_size(self.n_basis)
         grids = self.tune if isinstance(self.tune, TwoGrids) else TwoGrids()
-        sigmas = SIGMA_EXPONENTS if grids.sigma_exponents is None else grids.sigma_exponents
-        costs = C_EXPONENTS if grids.C_exponents is None else grids.C_exponents
-        plan = replace(plan, run=fit.run.inner())
-        splits = splits_of(fit.data, 5 if self.cv is None else self.cv, fit.run.key)
-        found = search_fee(fit.data, fit.spec, plan, splits, sigmas, costs, rule=grids.rule, n_jobs=self.n_jobs)
-        best = found.best
-        fit.spec = replace(fit.spec, kernel=RBF(best.gamma), C=best.C)
-        fit.n_basis = best.size
-        fit.attributes |= {"search_": found, "fold_errors_": best.errors, "fold_sizes_": best.sizes}
-
-    def _choose_basis(self, fit: Fit) -> Machine:
-        machine, growth, train = self._grow(fit)
-        data, kernel = fit.data, fit.spec.kernel
-        n_vectors = min(len(machine.used_vectors), growth.size)
-        selected = np.array(machine.indices[: growth.size - n_vectors], dtype=np.intp)
-        vectors = machine.first_vectors.vectors[machine.used_vectors[:n_vectors]]
-        if len(selected):
-            vectors = np.concatenate([vectors, kernel.take_basis(data.rows, selected).astype(vectors.dtype)])
-        fit.attributes["selected_indices_"] = data.original(selected)
-        basis, evaluations = Basis(None, vectors), machine.columns.n_evals
-        if growth.interrupted:  # at once, not solved to the end
-            return Machine(fit.spec, basis, machine.solution(growth.coordinates), evaluations, interrupted=True)
-        if not self.refit and len(train) < data.rows.n_rows:
-            # rows that chose vectors and size would flatter the weights: neither they nor refinement see them
-            part = data.subset(train)
-            fit.data = replace(data, rows=part.rows, labels=part.labels, y=part.y, kept=data.original(train))
-        design = Design(fit.data.rows, kernel, vectors, whiten=True, memory_budget=fit.run.memory_budget)
-        start = np.zeros((growth.size + 1, machine.n_outputs))
-        start[:-1] = growth.coordinates[:, machine.first :].T
-        if machine.first:
-            start[-1] = growth.coordinates[:, 0]
-        solution = solve(Problem.of(design, fit.spec), start, fit.plan.settings(fit.run))
-        return Machine(fit.spec, basis, solution, evaluations + design.n_kernel_evals)
-
-    def _grow(self, fit: Fit, observe: Observer | None = None) -> tuple[SemiparametricMachine, FeeGrowth, Array]:
-        """The machine, its growth and the rows it was trained on; `observe` sees the steps of its growth."""
-        data, spec, key = fit.data, fit.spec, fit.run.key
-        plan = self._growth_plan(fit)
-        stream = CandidateStream.of(hash_rows(data.in_memory.X, key), key)
-        share = 0.2 if self.validation_fraction is None else float(self.validation_fraction)
-        cv = self.cv
-        if cv is None and self.validation_fraction is None and data.rows.n_rows <= _FEW_ROWS:
-            rarest = data.rows.n_rows if data.labels is None else int(np.bincount(data.labels).min())
-            cv = min(5, rarest) if rarest > 1 else None
-        if cv is None and share and not self.tune:
-            # one held-out part: the machine at its best step
-            target = data.y if data.labels is None else data.labels
-            assert target is not None
-            train, held = holdout(target, share, classifier=data.classifier, random_state=key)
-            machine, growth = grow_on(data, spec, plan, stream, (train, held), observe=observe)
-            fit.attributes["history_"] = growth.records
-            return machine, growth, train
-        history: list[Record] = []
-        n_evals = 0
-        if cv is not None and not self.tune:
-            inner, sizes, errors = replace(plan, run=fit.run.inner()), [], []
-            for number, split in enumerate(splits_of(data, cv, key)):
-                machine, growth = grow_on(data, spec, inner, stream, split)
-                history += [{"fold": number, **record} for record in growth.records]
-                n_evals += machine.columns.n_evals
-                sizes.append(growth.size)
-                errors.append(growth.error)
-            fit.attributes |= {"fold_sizes_": np.array(sizes), "fold_errors_": np.array(errors)}
-            plan = replace(plan, n_basis=max(1, round(float(np.mean(sizes)))))
-        train = np.arange(data.rows.n_rows)
-        everything = train, np.empty(0, dtype=np.intp)
-        plan = replace(plan, patience=None)
-        machine, growth = grow_on(data, spec, plan, stream, everything, observe=observe)
-        machine.columns.n_evals += n_evals
-        fit.attributes["history_"] = history + growth.records
-        return machine, growth, train
+        return FEE(
+            spec=self._spec(data, kernel),
+            plan=self._plan(),
+            selector=FEESelector(self.selection) if isinstance(self.selection, str) else self.selection,
+            n_basis=int(self.n_basis) if auto is None else auto.largest or 100,
+            n_iter_no_change=int((auto or AutoSize()).n_iter_no_change or 20),
+            left_open=self._left_open(),
+            grids=grids if self.tune else None,
+            cv=self.cv,
+            validation_fraction=None if self.validation_fraction is None else float(self.validation_fraction),
+            refit=bool(self.refit),
+            n_jobs=self.n_jobs,
+        )
 
 
 @estimator
@@ -259,29 +172,28 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         >>> size, values.shape
         (4, (10, 5))
         """
-        found: list[tuple[int, Array, int]] = []
+        traces: list[tuple[int, Array, int]] = []
         wanted = {int(step) for step in steps}
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
-            data, first = prepare(self, X, y, sample_weight, run, classifier=True)
-            spec, _ = self._settled(data, self._spec(data, first), run)
+            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
 
             def look(machine: SemiparametricMachine, trial: Trial, winner: int) -> None:
                 if machine.n_basis + 1 not in wanted:
                     return
-                own = machine.first_vectors.vectors[machine.used_vectors]
-                rest = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
-                K = spec.kernel.block(points, np.concatenate([own, rest]))
+                means = machine.first_vectors.vectors[machine.used_vectors]
+                selected = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))
+                K = machine.columns.kernel.block(points, np.concatenate([means, selected]))
                 intercept, beta = fast_weights(machine, trial)
                 m = machine.n_basis
-                shared = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
-                found.append((m + 1, (shared + intercept[:, 0]).T, winner))
+                values = K[:, :m] @ beta[:, 0, :m].T + K[:, m:] * beta[:, 0, m]
+                traces.append((m + 1, (values + intercept[:, 0]).T, winner))
 
-            self._grow(Fit(data, spec, run, self._plan(data, run), int(self._size())), look)
-        return found
+            fit_fee(data, self._options(data, kernel), run, look)
+        return traces
 
 
 @estimator

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Machine, Plan
-from kompakt.basis.gram import GramSelector
-from kompakt.basis.random import RandomSelector
-from kompakt.codings import class_pairs
-from kompakt.design import Design
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
     SWITCH,
@@ -30,34 +23,12 @@ from kompakt.estimators.params import (
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares
+from kompakt.methods.fixed_size import FixedSize, choose_prototypes, fit_fixed_size
+from kompakt.methods.steps import Fitted
 from kompakt.run import Run
-from kompakt.search.fixed_size import (
-    CrossValidation,
-    columns_of,
-    fewest_errors,
-    held_out,
-    make_parts,
-    solve_parts,
-    spread_order,
-    tune_width_and_cost,
-)
 from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
-from kompakt.solve import Solution
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import splits_of
-from kompakt.train.pipeline import Fit
-from kompakt.validation import AutoSize, fold_of_row, pick_size, shuffled_folds
-
-Array = np.ndarray
-logger = logging.getLogger("kompakt")
-
-#: up to this many features (or `n_basis`, if that is more) the linear kernel is solved in the input space
-_INPUT_SPACE = 2000
-_N_SIZES = 5
-_LARGEST_AUTO = 1000
-#: the coarse search sees this many rows where there are more than twice as many
-_COARSE_ROWS = 50_000
+from kompakt.validation import AutoSize
 
 
 @shared
@@ -98,228 +69,30 @@ class _FixedSize(MachineParameters, KernelMachine):
     tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
     cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
 
-    def _plan(self, data: Data, run: Run) -> Plan:
-        return replace(super()._plan(data, run), selector=make_selector(self.selection))
+    def _options(self, data: Data, kernel: Kernel) -> FixedSize:
+        auto, selector = auto_size(self.n_basis), make_selector(self.selection)
+        return FixedSize(
+            spec=self._spec(data, kernel),
+            plan=self._plan(selector),
+            selector=selector,
+            n_basis=int(self.n_basis) if auto is None else None,
+            auto=auto or AutoSize(),
+            left_open=self._left_open(),
+            tune=bool(self.tune),
+            search=None if isinstance(self.tune, bool | np.bool_) else self.tune,
+            cv=10 if self.cv is None else self.cv,
+            cv_prototypes=self.cv_prototypes,
+        )
 
-    def _search(self, fit: Fit) -> None:
-        """Prototypes first; then C and the width (`tune=True`) and the size (`n_basis="auto"`) on them."""
-        data, spec, run = fit.data, fit.spec, fit.run
-        input_space = self._input_space(spec.kernel, data.rows.n_features)
-        if fit.plan.refine and input_space:
-            raise ValueError(
-                "refine=True moves prototypes, but the linear kernel is solved without: pass refine=False."
-            )
-        if fit.plan.refine and isinstance(self.fit_intercept, str):
-            raise ValueError(
-                f"fit_intercept={self.fit_intercept!r} moves the intercepts after the weights are found, which "
-                "refine=True would undo: pass refine=False, or fit_intercept=True."
-            )
-        if fit.plan.refine and data.rows.weight_columns > 1 and not getattr(self, "shared_basis", True):
-            raise ValueError(
-                "refine=True moves prototypes that all outputs share; got coding='one_vs_one' with prototypes of its "
-                "own for every pair. Set shared_basis=True, or another coding."
-            )
-        folds = self._folds(data, run) if self.tune or fit.n_basis is None else None
-        super()._search(fit)
-        fit.basis = self._first_basis(data, fit.spec, run)
-        fit.attributes["selection_info_"] = dict(fit.basis.info)
-        run.note("selection", n_basis=fit.basis.n_basis)
-        if folds is None:
-            return
-        anew = None
-        if self.cv_prototypes == "anew" and fit.basis.indices is not None:
-            if isinstance(folds, int):
-                folds = shuffled_folds(data.rows.n_rows, folds, labels=data.labels, random_state=run.key)
-            anew = [self._basis_without(fit, folds == v) for v in range(int(folds.max()) + 1)]
-        if self.tune:
-            self._tune(fit, folds, anew)
-            if isinstance(make_selector(self.selection), GramSelector) and not input_space:
-                # the choice depends on width and cost: once more, with those found
-                fit.basis = self._first_basis(data, fit.spec, run)
-                if anew is not None and not isinstance(folds, int):
-                    anew = [self._basis_without(fit, folds == v) for v in range(int(folds.max()) + 1)]
-        if fit.n_basis is None and not input_space:
-            anew = self._tune_size(fit, folds, anew)
-        fit.n_basis = fit.basis.n_basis
-        if self.tune:
-            self._hold_out(fit, self._validation(fit, folds, anew))
+    def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
+        return fit_fixed_size(data, self._options(data, kernel), run)
 
-    def _folds(self, data: Data, run: Run) -> int | Array:
-        """The number of folds, or the fold of every row where the user gives a splitter or splits of X."""
-        if self.cv is None:
-            return 10
-        if isinstance(self.cv, Integral):
-            return int(self.cv)
-        if data.origin is not None:
-            raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {self.cv!r}.")
-        return fold_of_row(splits_of(data, self.cv, run.key), data.rows.n_rows)
-
-    def _input_space(self, kernel: Kernel, n_features: int) -> bool:
-        """Whether the weights of a linear kernel are found without prototypes."""
-        limit = _INPUT_SPACE if auto_size(self.n_basis) else max(_INPUT_SPACE, int(self.n_basis))
-        return kernel.name == "linear" and n_features <= limit
+    def _in_input_space(self, data: Data, kernel: Kernel) -> bool:
+        return self._options(data, kernel).in_input_space(kernel, data.rows.n_features)
 
     def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
-        """Prototypes among the rows; the unit vectors where none are needed."""
-        rows = data.rows
-        if self._input_space(spec.kernel, rows.n_features):
-            return Basis(None, np.eye(rows.n_features, dtype=rows.dtype))
-        selector = make_selector(self.selection)
-        n_basis = max(self._sizes(rows.n_rows)) if auto_size(self.n_basis) else int(self.n_basis)
-        found: Basis = run.step("selection", lambda: selector.select(data, spec, n_basis, run), Basis)
-        if not found.n_basis:  # no vector lowers the objective: random ones are as good
-            found = run.step("selection", lambda: RandomSelector().select(data, spec, n_basis, run), Basis)
-        return found
-
-    def _basis_without(self, fit: Fit, fold: Array) -> Basis:
-        """Prototypes chosen among the rows outside a fold."""
-        outside = np.flatnonzero(~fold)
-        chosen = self._first_basis(fit.data.subset(outside), fit.spec, fit.run)
-        return replace(chosen, indices=None if chosen.indices is None else outside[chosen.indices])
-
-    def _sizes(self, n_rows: int) -> list[int]:
-        """Sizes that n_basis="auto" tries: five, doubling up to ten times the root of the rows (section 5)."""
-        auto = auto_size(self.n_basis)
-        if auto is not None and auto.sizes is not None:
-            return sorted({int(size) for size in auto.sizes})
-        largest = min(_LARGEST_AUTO, n_rows, int(10 * np.sqrt(n_rows)))
-        return sorted({max(1, largest >> k) for k in range(_N_SIZES)})
-
-    def _validation(
-        self, fit: Fit, folds: int | Array, anew: list[Basis] | None, among: Array | None = None
-    ) -> CrossValidation:
-        """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
-        drop, own = self.cv_prototypes == "drop", not getattr(self, "shared_basis", True)
-        parts = make_parts(fit.data, fit.basis, folds, fit.run.key, own=own, drop=drop, anew=anew, among=among)
-        absolute = not isinstance(fit.spec.loss, LeastSquares)
-        return CrossValidation(fit.data, fit.spec, parts, fit.plan.settings(fit.run), absolute)
-
-    def _tune(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> None:
-        """Search width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
-        spec, run, some = fit.spec, fit.run, self._coarse_rows(fit, folds)
-        validation = self._validation(fit, folds, anew)
-        fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
-        coarse = None if some is None else replace(fast, parts=self._validation(fit, folds, anew, some).parts)
-        strategy, options = "profile", {}
-        if isinstance(self.tune, Annealing | GridSearch | RandomSearch):
-            strategy, options = self.tune.strategy, self.tune.options()
-        found = tune_width_and_cost(
-            fast.errors,
-            spec.kernel,
-            strategy=strategy,
-            evaluate_coarse=None if coarse is None else coarse.errors,
-            run=run,
-            **options,
-        )
-        fit.n_kernel_evals += found.n_visits * fast.n_kernel_evals
-        fit.n_kernel_evals += found.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
-        if not isinstance(spec.loss, LeastSquares):
-            loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
-            found.refit(loosely.errors, found.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
-        fit.spec = replace(spec, kernel=found.kernel, C=found.C)
-        table = found.cv_results
-        error = float(table["mean_test_error"][np.argmin(table["rank_test_error"])])
-        fit.attributes |= {"cv_results_": table, "search_stopped_": found.trials.stopped}
-        run.note("search", error=error, C=found.C, n_evaluations=len(found.trials))
-
-    def _coarse_rows(self, fit: Fit, folds: int | Array) -> Array | None:
-        """A random part of very many rows, enough to see where the good widths lie; None where all rows are used."""
-        n_rows, labels = fit.data.rows.n_rows, fit.data.labels
-        enough = max(_COARSE_ROWS, 20 * fit.basis.n_basis)
-        if n_rows < 2 * enough or not isinstance(folds, int):
-            return None
-        some = np.sort(np.random.default_rng(fit.run.key).choice(n_rows, enough, replace=False))
-        if labels is not None and len(np.unique(labels[some])) <= labels.max():
-            return None  # a class is so rare that it is missing
-        logger.info("the coarse search uses %d of %d rows", enough, n_rows)
-        return some
-
-    def _tune_size(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> list[Basis] | None:
-        """Pick the number of prototypes on a path of nested sets, all from one set of features; `anew` cut to it."""
-        spec = fit.spec
-        if spec.kernel.name != "precomputed":
-            fit.basis = fit.basis.take(spread_order(spec.kernel, fit.basis.vectors))
-            if anew is not None:
-                anew = [chosen.take(spread_order(spec.kernel, chosen.vectors)) for chosen in anew]
-        sizes = np.array(sorted({min(size, fit.basis.n_basis) for size in self._sizes(fit.data.rows.n_rows)}))
-        Cs = spec.C * (10.0 ** np.arange(-1.0, 1.5, 0.5) if self.tune else np.ones(1))
-        validation = self._validation(fit, folds, anew)
-        errors, fold_errors = fit.run.step("sizes", lambda: validation.size_errors(sizes, Cs))
-        fit.n_kernel_evals += validation.n_kernel_evals
-        at_best = np.argmin(errors, axis=1)
-        of_size = np.take_along_axis(fold_errors, at_best[:, None, None], axis=1)[:, 0]
-        rule = (auto_size(self.n_basis) or AutoSize()).rule or "best"
-        choice = pick_size(sizes, of_size[:, ~np.isnan(of_size).any(axis=0)], rule)
-        fit.spec = replace(spec, C=float(Cs[at_best[choice.index]]))
-        fit.basis = fit.basis.take(np.arange(choice.size))
-        path = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
-        fit.attributes["size_path_"] = path
-        logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
-        fit.run.note("size", n_basis=choice.size)
-        return None if anew is None else [one.take(np.arange(min(choice.size, one.n_basis))) for one in anew]
-
-    def _hold_out(self, fit: Fit, validation: CrossValidation) -> None:
-        """Held-out outputs and error of the machine that the search and the choice of a size ended with."""
-        data, spec = fit.data, fit.spec
-        values = [held_out(part, spec, np.array([spec.C]), validation.settings)[0] for part in validation.parts]
-        fit.n_kernel_evals += validation.n_kernel_evals
-        if isinstance(self.fit_intercept, str):  # the thresholds for a fold are those of the other rows
-            for part, value in zip(validation.parts, values, strict=True):
-                targets, weights, before = part.targets, part.rows.weights, value[0].copy()
-                for v in range(int(part.fold.max()) + 1):
-                    others = (part.fold >= 0) & (part.fold != v)
-                    known = None if weights is None else weights[others]
-                    if others.any():
-                        value[0, part.fold == v] += fewest_errors(before[others], targets[others], known)
-        error = float(np.nanmean(validation.errors_of(values)[1]))
-        outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)
-        for part, value in zip(validation.parts, values, strict=True):
-            used = part.fold >= 0
-            outputs[part.index[used][:, None], part.outputs] = value[0, used]
-        if data.rows.weight_columns > 1:
-            solution, _ = self._weights(fit, data, spec, fit.basis)
-            error = validation.class_error(outputs, fit.basis.vectors, solution)
-        fit.attributes["cv_error_"] = error
-        if data.whole:
-            if data.kept is not None:
-                of_kept, outputs = outputs, np.full((data.n_given, outputs.shape[1]), np.nan)
-                outputs[data.kept] = of_kept
-            fit.attributes["out_of_fold_outputs_"] = outputs
-
-    def _weights(self, fit: Fit, data: Data, spec: Spec, basis: Basis) -> tuple[Solution, int]:
-        """Weights on the rows of `data`, and the kernel evaluations spent; each pair of classes on its own."""
-        labels = None if getattr(self, "shared_basis", True) else fit.data.labels
-        columns = [columns_of(basis, labels, pair) for pair in class_pairs(spec.n_classes)] if data.classifier else []
-        settings = fit.plan.settings(fit.run.unhurried() if fit.plan.refine else fit.run)
-        solution, evaluations = solve_parts(data.rows, spec, basis.vectors, columns, settings)
-        if isinstance(self.fit_intercept, str):
-            rows = fit.data.rows
-            design = Design(rows, spec.kernel, basis.vectors)
-            outputs = design.matvec(solution.weights) + solution.intercept
-            moved = solution.intercept + fewest_errors(outputs, fit.data.targets, rows.weights)
-            solution, evaluations = replace(solution, intercept=moved), evaluations + design.n_kernel_evals
-        return solution, evaluations
-
-    def _choose_basis(self, fit: Fit) -> Machine:
-        solution, evaluations = self._weights(fit, fit.data, fit.spec, fit.basis)
-        fit.run.note("weights", objective=float(np.sum(solution.objective)))
-        machine = Machine(fit.spec, fit.basis, solution, fit.basis.n_kernel_evals + evaluations)
-        return self._finished(machine)
-
-    def _solve(self, fit: Fit, data: Data, machine: Machine) -> Machine:
-        basis = machine.basis if fit.plan.refine else fit.basis
-        solution, evaluations = self._weights(fit, data, machine.spec, basis)
-        fit.run.note("weights on all rows", n_rows=data.rows.n_rows, objective=float(np.sum(solution.objective)))
-        evaluations += machine.n_kernel_evals
-        return self._finished(replace(machine, basis=basis, solution=solution, n_kernel_evals=evaluations))
-
-    def _finished(self, machine: Machine) -> Machine:
-        """In the input space the weights themselves are the vectors of a linear kernel, one per output."""
-        weights = machine.solution.weights
-        if not self._input_space(machine.spec.kernel, machine.basis.vectors.shape[1]):
-            return machine
-        solution = replace(machine.solution, weights=np.eye(weights.shape[1]))
-        return replace(machine, basis=Basis(None, weights.T.copy()), solution=solution)
+        """The basis of `partial_fit`, from its first batch."""
+        return choose_prototypes(data, spec, self._options(data, spec.kernel), run)
 
 
 @estimator
@@ -385,6 +158,13 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
             lambda value: value == "fewest_errors" if isinstance(value, str) else SWITCH.holds(value),
         ),
     )
+
+    def _options(self, data: Data, kernel: Kernel) -> FixedSize:
+        return replace(
+            super()._options(data, kernel),
+            shared_basis=bool(self.shared_basis),
+            fewest_errors=isinstance(self.fit_intercept, str),
+        )
 
 
 @estimator

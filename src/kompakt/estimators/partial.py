@@ -17,12 +17,12 @@ from kompakt.estimators.base import Array, KernelMachine, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.kernels import Kernel, MappedRBF
 from kompakt.losses import LeastSquares
+from kompakt.methods.steps import freeze, resolve_width_and_cost
 from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import ClassEncoder, check_rows, checked_weights, class_factors, resolve_kernel
-from kompakt.train.pipeline import Fit, model_of
 from kompakt.train.running import running, unchanged_on_error
 
 #: losses whose rows may be forgotten after one look
@@ -79,7 +79,7 @@ class _Partial(KernelMachine):
         """The basis, from the first batch."""
         raise NotImplementedError
 
-    def _input_space(self, kernel: Kernel, n_features: int) -> bool:
+    def _in_input_space(self, data: Data, kernel: Kernel) -> bool:
         """Whether a fit finds the weights of a linear kernel without a basis."""
         return False
 
@@ -99,7 +99,7 @@ class _Partial(KernelMachine):
                 dense = isinstance(X, np.ndarray)
                 offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
                 first = Data(ArrayRows(X, targets, weights, offset), classes=classes, labels=labels)
-                spec, evaluations = self._settled(first, self._spec(first, kernel), run)
+                spec, evaluations = resolve_width_and_cost(first, self._spec(first, kernel), self._left_open(), run)
                 basis = self._first_basis(first, spec, run)
                 state = _Running(spec, first.rows.offset, basis, n_kernel_evals=evaluations + basis.n_kernel_evals)
             if state.theta is not None and state.theta.shape[1] != targets.shape[1]:
@@ -125,10 +125,8 @@ class _Partial(KernelMachine):
             batch = {"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective}
             state.history = [*state.history, batch]
             machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
-            fit = Fit(data, state.spec, replace(run, history=list(state.history)))
-            fit.machine, fit.model = machine, model_of(data, machine)
-            fit.attributes["n_rows_seen_"] = state.n_rows
-            self._publish(fit)
+            run = replace(run, history=list(state.history))
+            self._publish(freeze(data, machine, self._plan(), run, attributes={"n_rows_seen_": state.n_rows}))
         self._running = state
 
     def _after_fit(self) -> _Running:
@@ -137,9 +135,10 @@ class _Partial(KernelMachine):
         if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
             kernel, offset = MappedRBF(model.input_map), model.input_shift
             vectors = np.asarray(model.basis_vectors_)
-        spec = self._spec(Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes), kernel)
+        no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
+        spec = self._spec(no_rows, kernel)
         spec = replace(spec, C=self.C_) if self.C is None else spec
-        if self._input_space(model.kernel, model.n_features):
+        if self._in_input_space(no_rows, model.kernel):
             return _Running(spec, None, Basis(None, np.eye(model.n_features)))
         vectors = vectors.astype(np.float64)
         if offset is not None:

@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.basis import Projection, ProjectionSelector
-from kompakt.basis.build import Machine, Plan
 from kompakt.data import ArrayRows, RowBlock, Source, column_means
 from kompakt.data.dask import DaskSource, is_dask
-from kompakt.design import Design, FeatureDesign, choose_block_rows
+from kompakt.design import choose_block_rows
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
     COUNT,
@@ -42,13 +39,12 @@ from kompakt.estimators.selectors import projection_selector
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor
 from kompakt.losses import Hinge
+from kompakt.methods.projected import Projected, fit_projected
+from kompakt.methods.steps import Fitted
 from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.solve import Problem, Solution, solve
-from kompakt.solve.problem import block_weights
-from kompakt.spec import Basis, Data, Spec
+from kompakt.spec import Data, Spec
 from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
-from kompakt.train.pipeline import Fit
 from kompakt.train.running import CallbackSupportMixin, running, unchanged_on_error, unfit
 
 Array = np.ndarray
@@ -359,132 +355,20 @@ class ProjectedSVC(
     tol: float = 1e-4
     max_iter: int = 1_000_000
 
-    def _spec(self, data: Data, kernel: Kernel) -> Spec:
-        C = 1.0 if self.C is None else float(self.C)
-        return Spec(kernel, Hinge(), C, coding=self.coding, n_classes=data.n_classes)
-
-    def _plan(self, data: Data, run: Run) -> Plan:
+    def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)
         if self.two_pass and not isinstance(selector, ProjectionSelector):
             raise ValueError("two_pass=True chooses its own basis: it needs selection='projection'.")
-        plan = super()._plan(data, run)
-        return replace(plan, selector=selector, tol=min(plan.tol, 1e-6), max_iter=min(plan.max_iter, 1000))
-
-    def _choose_basis(self, fit: Fit) -> Machine:
-        """Project the rows, train on their coordinates, and fold the discriminant back on few vectors."""
-        basis, features, evaluations = self._project(fit, None)
-        solution, multipliers = self._train(fit, features)
-        support = np.flatnonzero(np.any(multipliers != 0, axis=1))
-        if self.two_pass and len(support):
-            basis, features, more = self._project(fit, support)
-            solution, multipliers = self._train(fit, features)
-            support = np.flatnonzero(np.any(multipliers != 0, axis=1))
-            evaluations += more
-        fit.attributes |= {"n_support_vectors_": len(support), "n_projection_": basis.n_basis, "folded_": "basis"}
-        if fit.data.whole and 0 < len(support) < basis.n_basis:
-            fit.attributes["folded_"] = "support_vectors"
-            basis = Basis(support, fit.spec.kernel.take_basis(fit.data.rows, support))
-            weights = multipliers[support]
-        else:
-            # f'(x) = sum_j alpha'_j k(x, r_j), alpha' = B alpha with B = K_r^-1 K: in coordinates, R^-1 w
-            assert basis.factor is not None
-            weights = solve_triangular(basis.factor, solution.coordinates[:-1], check_finite=False)
-        facts = {"objective": float(np.sum(solution.objective)), "n_iter": solution.n_iter}
-        fit.run.note("weights", n_basis=basis.n_basis, **facts)
-        return Machine(fit.spec, basis, replace(solution, weights=weights), evaluations)
-
-    def _project(self, fit: Fit, among: Array | None) -> tuple[Basis, Array, int]:
-        """A basis, chosen among some of the rows where they are given, with its factor; all rows in its coordinates.
-
-        The last number is that of the kernel values it took.
-        """
-        data, kernel, selector, run = fit.data, fit.spec.kernel, fit.plan.selector, fit.run
-        rows, evaluations = data.in_memory, 0
-        assert selector is not None
-        assert fit.n_basis is not None
-        if isinstance(selector, ProjectionSelector) and among is None:
-            found = selector.project(rows, kernel, fit.n_basis, run)
-            assert found.features is not None
-            return found.basis, found.features, found.basis.n_kernel_evals
-        if among is None:
-            basis = selector.select(data, fit.spec, fit.n_basis, run)
-        else:
-            is_matrix = isinstance(kernel, Precomputed)
-            part = ArrayRows(rows.X[among][:, among] if is_matrix else rows.X[among])
-            part.offset = rows.offset
-            part_spec = replace(fit.spec, kernel=Precomputed(part.X) if is_matrix else kernel)
-            chosen = selector.select(Data(part), part_spec, fit.n_basis, run)
-            assert chosen.indices is not None
-            indices = among[chosen.indices]
-            basis, evaluations = Basis(indices, kernel.take_basis(rows, indices)), chosen.n_kernel_evals
-        design = Design(rows, kernel, basis.vectors, whiten=True, store=True)
-        assert design.factor is not None
-        return replace(basis, factor=design.factor.R), design.matrix, evaluations + design.n_kernel_evals
-
-    def _train(self, fit: Fit, features: Array) -> tuple[Solution, Array]:
-        """A linear SVM per output, and the signed multipliers of the rows, (n, L): zero for no support vectors."""
-        rows, y = fit.data.in_memory, fit.data.targets
-        n, L = y.shape
-        if self.solver == "primal":
-            design = FeatureDesign(features, y, rows.weights)
-            found = solve(Problem.of(design, fit.spec), None, fit.plan.settings(fit.run))
-            w, intercept, n_iter, converged = found.coordinates[:-1], found.intercept, found.n_iter, found.converged
-            multipliers = self._multipliers(fit.data, features, w, intercept, fit.spec.C)
-        else:
-            w, intercept, multipliers, n_iter = self._train_by_scikit_learn(fit.data, features, fit.spec.C)
-            converged = n_iter < self.max_iter
-        f = features @ w.astype(features.dtype) + intercept
-        losses = np.sum(block_weights(rows.weights, n, np.arange(L)) * Hinge().value(y, f), axis=0)
-        solution = Solution(
-            weights=w,
-            intercept=intercept,
-            coordinates=np.concatenate([w, intercept[None]]),
-            objective=0.5 * np.sum(w**2, axis=0) + fit.spec.C * losses,
-            n_iter=n_iter,
-            converged=converged,
-            optimality=np.full(L, np.nan),
-            jitter=0.0,
+        C, plan = 1.0 if self.C is None else float(self.C), self._plan(selector)
+        options = Projected(
+            spec=Spec(kernel, Hinge(), C, coding=self.coding, n_classes=data.n_classes),
+            plan=replace(plan, tol=min(plan.tol, 1e-6), max_iter=min(plan.max_iter, 1000)),
+            selector=selector,
+            n_basis=int(self.n_basis),
+            left_open=self._left_open(),
+            two_pass=bool(self.two_pass),
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
         )
-        return solution, multipliers
-
-    def _train_by_scikit_learn(self, data: Data, features: Array, C: float) -> tuple[Array, Array, Array, int]:
-        """Weights, intercepts, multipliers and iterations; rows of weight 0 in an output (one-vs-one) are left out."""
-        n, L = data.targets.shape
-        w, intercept, multipliers = np.zeros((features.shape[1], L)), np.zeros(L), np.zeros((n, L))
-        n_iter = 0
-        for output in range(L):
-            s = np.broadcast_to(block_weights(data.rows.weights, n, np.array([output]))[:, 0], n)
-            index = np.flatnonzero(s > 0)
-            Phi, t, s = features[index], data.targets[index, output], s[index]
-            if self.solver == "libsvm":
-                machine = SVC(C=C, kernel="linear", tol=self.tol, max_iter=self.max_iter, cache_size=400)
-                machine.fit(Phi, t, sample_weight=s)
-                multipliers[index[machine.support_], output] = machine.dual_coef_[0]
-                w[:, output] = machine.dual_coef_[0] @ Phi[machine.support_].astype(np.float64)
-                n_iter = max(n_iter, int(machine.n_iter_[0]))
-            else:
-                machine = LinearSVC(C=C, loss="hinge", dual=True, tol=self.tol, max_iter=self.max_iter, random_state=0)
-                machine.fit(Phi, t, sample_weight=s)
-                w[:, output] = machine.coef_[0]
-                n_iter = max(n_iter, int(machine.n_iter_))
-            intercept[output] = machine.intercept_[0]
-        if self.solver == "liblinear":
-            multipliers = self._multipliers(data, features, w, intercept, C)
-        return w, intercept, multipliers, n_iter
-
-    def _multipliers(self, data: Data, features: Array, w: Array, intercept: Array, C: float) -> Array:
-        """Multipliers of a primal solution: C s y inside the margin, on it what explains the rest of w."""
-        y, f = data.targets, features @ w.astype(features.dtype) + intercept
-        n, L = y.shape
-        s = np.broadcast_to(block_weights(data.rows.weights, n, np.arange(L)), (n, L))
-        shortfall = 1.0 - y * f
-        on_margin = 1e-4 if features.dtype == np.float64 else 1e-2
-        inside = shortfall > on_margin
-        multipliers = np.where(inside, C * s * y, 0.0)
-        for output in range(L):
-            at = np.flatnonzero((np.abs(shortfall[:, output]) <= on_margin) & (s[:, output] > 0))
-            if len(at):
-                Phi = features[at].astype(np.float64)
-                rest = w[:, output] - features.T @ multipliers[:, output].astype(features.dtype)
-                multipliers[at, output] = np.linalg.lstsq(Phi.T, rest, rcond=None)[0]
-        return multipliers
+        return fit_projected(data, options, run)

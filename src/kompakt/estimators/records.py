@@ -15,11 +15,11 @@ import sklearn
 import kompakt
 from kompakt.data import ArrayRows
 from kompakt.data.rows import content_of
+from kompakt.methods.steps import Fitted
 from kompakt.model import Model
 from kompakt.record import MOST_TRIED, Candidate, TrainingRecord
 from kompakt.search.strategies import GridSearch
 from kompakt.spec import Data
-from kompakt.train.pipeline import Fit
 
 #: training rows that the training error is measured on at most
 _TRAIN_ROWS = 5000
@@ -98,7 +98,7 @@ def seconds_of(estimator: Any) -> dict[str, float]:
     return phases
 
 
-def record_of(estimator: Any, fit: Fit, data: Data) -> TrainingRecord:
+def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     """The record of a finished fit to `data`."""
     model, tried = estimator.model_, tried_by(estimator)
     settings: dict[str, Any] = {"basis vectors": int(model.n_basis_)}

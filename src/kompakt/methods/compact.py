@@ -1,0 +1,197 @@
+"""The flagship: vectors chosen in Gram space, then moved together with the metric, as far as held-out rows say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kompakt.basis.build import Plan, choose, weigh
+from kompakt.basis.path import SizePath, size_path
+from kompakt.kernels import RBF, Kernel
+from kompakt.methods.steps import (
+    Fitted,
+    LeftOpen,
+    calibrate,
+    freeze,
+    refine,
+    refuse_what_cannot_work,
+    resolve_width_and_cost,
+    solve_on_all_rows,
+)
+from kompakt.run import Run
+from kompakt.search.compact import Tuned, is_quick, tune_compact
+from kompakt.search.widths import leave_one_out_widths
+from kompakt.spec import Data, Spec
+from kompakt.train.data import in_memory, splits_of
+from kompakt.validation import Split, holdout, shuffled_folds
+
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Options of `fit_compact`.
+
+    Parameters
+    ----------
+    spec : Spec
+        What is minimised.
+    plan : Plan
+        Who chooses the vectors, how they are refined, and when solvers stop.
+    n_basis : int, optional
+        Number of vectors; None takes the smallest that is as good as the best on a path of sizes.
+    size_tol : float, optional
+        How much above the best error that of the chosen size may lie; None is one standard error.
+    left_open : LeftOpen
+    tune : bool
+        Whether C, the starting width and epsilon are searched.
+    kernel_of_width : callable, optional
+        The kernel of a width that the search tries; None where there is none to search.
+    width_per_feature : bool
+        Whether one width per feature is found by leave-one-out before the vectors move.
+    cv : int, splitter or list of splits, optional
+    calibrate : bool
+        Whether outputs of held-out rows give probabilities.
+    start : ndarray of shape (m, d), optional
+        Vectors to begin with, in the units of the input.
+    """
+
+    spec: Spec
+    plan: Plan
+    n_basis: int | None
+    left_open: LeftOpen
+    size_tol: float | None = None
+    tune: bool = False
+    kernel_of_width: Callable[[float], Kernel] | None = None
+    width_per_feature: bool = False
+    cv: Any = None
+    calibrate: bool = False
+    start: Array | None = None
+    largest_size: int = 256  # that is looked at where the size is chosen
+    most_rows_for_folds: int = 20_000  # beyond so many rows one held-out part is as good as folds
+
+    @property
+    def needs_no_sample(self) -> bool:
+        """Whether everything before the weights reads streamed rows by passes."""
+        by_passes = getattr(self.plan.selector, "streams", False)
+        return by_passes and not (self.plan.refine or self.tune or self.calibrate or self.n_basis is None)
+
+
+def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
+    """Choose vectors, move them as far as pays on held-out rows, solve for the weights on all rows.
+
+    Parameters
+    ----------
+    data : Data
+    options : Compact
+    run : Run
+    """
+    spec, plan, n_basis, why = options.spec, options.plan, options.n_basis, ""
+    attributes: dict[str, Any] = {}
+    refuse_what_cannot_work(data, spec, plan, run)
+    if not options.needs_no_sample:
+        data = in_memory(data, "auto" if n_basis is None else n_basis, run)
+    start = None if options.start is None else _as_vectors(data, options.start)
+
+    evaluations = 0
+    if not options.tune:
+        spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
+    if options.width_per_feature:
+        gamma: Any = spec.kernel.gamma  # type: ignore[attr-defined]
+        widths = leave_one_out_widths(data.in_memory, float(gamma), spec.C, key=run.key)
+        spec, evaluations = replace(spec, kernel=RBF(widths.gamma)), evaluations + widths.n_kernel_evals
+        run.note("widths", error_before=widths.error_before, error=widths.error, C=widths.C)
+    if options.tune:
+        search, spec = _tune(data, spec, options, run)
+        evaluations, why = evaluations + search.n_kernel_evals, search.why
+        attributes["cv_results_"] = search.trials.as_dict()
+        if n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
+            if plan.refine and not search.refine:
+                why += " Refinement did not lower the error, so there is none."
+            plan = replace(plan, refine=search.refine)
+    if n_basis is None:
+        path = _choose_size(data, spec, plan, options, run)
+        n_basis, evaluations = path.size, evaluations + path.n_kernel_evals
+        attributes["size_path_"] = path
+        if path.basis is not None:
+            spec, start = replace(spec, kernel=path.kernel), path.basis if start is None else start
+
+    basis = choose(data, spec, n_basis, plan, run, start)
+    machine = weigh(data, spec, basis, plan, run)
+    machine = refine(data, machine, plan, run)
+    calibration = calibrate(data, machine, plan, run) if options.calibrate else None
+    machine = solve_on_all_rows(data, machine, plan, run)
+    return freeze(
+        data, machine, plan, run, calibration=calibration, n_kernel_evals=evaluations, attributes=attributes, why=why,
+        skipped=", without calibration" if options.calibrate else "",
+    )  # fmt: skip
+
+
+def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Spec]:
+    """C, the starting width and epsilon by cross-validation; what is minimised with them."""
+    gamma: Any = getattr(spec.kernel, "gamma", None)
+    kernel_of_width = options.kernel_of_width
+    epsilons: list[float | None] = [None]
+    if hasattr(spec.loss, "epsilon") and not data.classifier:
+        spread = 0.0 if data.rows.targets is None else float(np.std(data.rows.targets))
+        if spread > 0:
+            epsilons = [spread * share for share in (0.02, 0.1, 0.5)]
+
+    def spec_of(setting: dict[str, Any]) -> Spec:
+        loss, kernel = spec.loss, spec.kernel
+        if setting["epsilon"] is not None:
+            loss = replace(loss, epsilon=setting["epsilon"])  # type: ignore[type-var]
+        if setting["gamma"] is not None:
+            assert kernel_of_width is not None
+            kernel = kernel_of_width(setting["gamma"])
+        return replace(spec, kernel=kernel, loss=loss, C=setting["C"])
+
+    width = float(gamma) if kernel_of_width is not None and gamma is not None and np.ndim(gamma) == 0 else None
+    splits = _splits(data, options, run)
+    search = tune_compact(data, spec_of, width, epsilons, options.n_basis, options.plan, splits, run)
+    best, results = search.trials.best.params, search.trials.as_dict()
+    error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
+    run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=search.remarks)
+    for remark in search.remarks:
+        logger.info("search: %s", remark)
+    return search, spec_of(best)
+
+
+def _choose_size(data: Data, spec: Spec, plan: Plan, options: Compact, run: Run) -> SizePath:
+    """A path of machines of growing size, and the size that it points to."""
+    splits = _splits(data, options, run)
+    splits = splits[:1] if options.cv is None else splits  # machines of many sizes: folds would cost too much
+    fewest = min(len(train) for train, _ in splits)
+    largest = int(min(options.largest_size, max(1, fewest // 2)))
+    return size_path(data, spec, largest, plan, splits, run.within(0.6), options.size_tol)
+
+
+def _splits(data: Data, options: Compact, run: Run) -> list[Split]:
+    """The user's validation splits, or by cost: five folds of few rows, one held-out part of many."""
+    seed, n_rows, labels = run.key % 2**31, data.rows.n_rows, data.labels
+    if options.cv is not None:
+        return splits_of(data, options.cv, seed)
+    if n_rows > options.most_rows_for_folds or (labels is not None and np.min(np.bincount(labels)) < 2):
+        target = np.zeros(n_rows) if labels is None else labels
+        return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
+    fold = shuffled_folds(n_rows, 5, labels=labels, random_state=seed)
+    n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
+    n_folds = n_folds if is_quick(options.spec.loss) else min(2, n_folds)
+    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
+
+
+def _as_vectors(data: Data, start: Array) -> Array:
+    """Vectors of an earlier fit, in the coordinates of the rows' blocks."""
+    rows = data.rows
+    if start.shape[1] != rows.n_features:
+        raise ValueError(
+            f"warm_start=True goes on from the last fit, which had {start.shape[1]} features; X has "
+            f"{rows.n_features}. Set warm_start=False to start anew."
+        )
+    vectors: Array = rows.as_inputs(start).astype(rows.dtype)
+    return vectors if rows.offset is None else np.asarray(vectors - rows.offset)

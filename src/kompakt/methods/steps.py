@@ -1,0 +1,228 @@
+"""The steps that the methods share, and `Fitted`, what every method function returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kompakt.basis.build import Array, Machine, Plan, descended, on_all_rows, refined, unseen_outputs
+from kompakt.basis.refine import require_derivatives
+from kompakt.codings import get_coding
+from kompakt.data import StreamedRows
+from kompakt.kernels import RBF, MappedRBF, Precomputed
+from kompakt.losses import LeastSquares, PiecewiseLinear
+from kompakt.model import Model
+from kompakt.run import Run
+from kompakt.search.widths import rows_of_sample, width_and_cost
+from kompakt.spec import Data, Spec
+from kompakt.train.data import by_content
+
+#: classes that are refused where each makes a problem of its own
+_MANY_CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The result of a method function.
+
+    Attributes
+    ----------
+    data : Data
+        The rows that search, selection and refinement saw: all, or a sample in memory.
+    machine : Machine
+        Basis, weights and what was minimised.
+    model : Model
+        The frozen model.
+    plan : Plan
+        Whether and how vectors were refined, and when solvers stopped.
+    run : Run
+        With the history of the fit.
+    n_kernel_evals : int
+        Kernel values computed, those of the search included.
+    attributes : dict
+        Fitted attributes that this method alone has.
+    why : str
+        Why the search chose as it did.
+    skipped : str
+        What a fit that Ctrl-C ended has left out, as it is told to the user.
+    """
+
+    data: Data
+    machine: Machine
+    model: Model
+    plan: Plan
+    run: Run
+    n_kernel_evals: int
+    attributes: dict[str, Any] = field(default_factory=dict)
+    why: str = ""
+    skipped: str = ""
+
+    @property
+    def spec(self) -> Spec:
+        """What was minimised."""
+        return self.machine.spec
+
+
+# -- before the work begins ------------------------------------------------------------------------------------
+
+
+def refuse_what_cannot_work(data: Data, spec: Spec, plan: Plan, run: Run) -> None:
+    """Raise for so many classes that a fit takes hours, and for kernels that cannot be refined.
+
+    Least squares solve all outputs at once; every other loss makes each output a problem of its own, unless time is
+    limited.
+    """
+    if plan.refine:
+        require_derivatives(spec.kernel)
+    n_outputs, n_classes = data.rows.n_outputs, data.n_classes
+    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.name == "least_squares" or run.deadline:
+        return
+    fewer = get_coding("minimum_output").n_outputs(n_classes)
+    raise ValueError(
+        f"{n_classes:,} classes make {n_outputs:,} outputs with coding={spec.coding!r}, each of which is a training "
+        "problem of its own for this loss. Use FixedSizeLSSVC or loss='least_squares', which solve all at once; or "
+        f"coding='minimum_output', which makes {fewer} but needs many more vectors; or set max_time and take what is "
+        "found in that time."
+    )
+
+
+@dataclass(frozen=True)
+class LeftOpen:
+    """What of the objective the user left to the data.
+
+    Parameters
+    ----------
+    width, cost : bool
+        Whether the kernel's width and C come from the data.
+    n_basis : int, optional
+        Number of vectors that they shall suit; None where it is open too.
+    epsilon_of_noise : float, optional
+        Where the loss's epsilon comes with the cost: its size in standard deviations of the noise.
+    """
+
+    width: bool = False
+    cost: bool = False
+    n_basis: int | None = None
+    epsilon_of_noise: float | None = None
+
+
+def resolve_width_and_cost(data: Data, spec: Spec, left_open: LeftOpen, run: Run) -> tuple[Spec, int]:
+    """What is minimised, with width and cost from the data where they are left open, and the kernel values spent.
+
+    The cost is found for least squares.  A loss that grows by the absolute residual is to one of squares as one is to
+    the size of the residuals, so with this size as factor the result does not depend on the targets' unit.
+    """
+    if not (left_open.width or left_open.cost):
+        return spec, 0
+    n_basis = left_open.n_basis
+    robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
+    if isinstance(data.rows, StreamedRows):
+        data = by_content(data, rows_of_sample(spec.kernel, data.rows.n_features, n_basis), run)
+    given_cost = None if left_open.cost else spec.C
+    search = width_and_cost(data, spec.kernel, given_cost, run, n_basis=n_basis, width=left_open.width, robust=robust)
+    loss, C = spec.loss, search.C if left_open.cost else spec.C
+    if left_open.cost and robust and search.noise:
+        if left_open.epsilon_of_noise is not None:
+            loss = replace(loss, epsilon=left_open.epsilon_of_noise * search.noise)  # type: ignore[type-var]
+        if isinstance(loss, PiecewiseLinear):
+            C *= search.noise
+    return replace(spec, kernel=search.kernel, loss=loss, C=C), search.n_kernel_evals
+
+
+# -- after the basis was chosen --------------------------------------------------------------------------------
+
+
+def refine(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
+    """The machine with its vectors and metric moved down the objective, as far as pays on held-out rows."""
+    if not plan.refine or not machine.basis.n_basis or machine.interrupted:
+        return machine
+    with run.quietly():
+        descent = descended(data, machine, plan, run)
+    return refined(data, machine, descent, plan, run)
+
+
+def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
+    """The machine with its weights from all rows, where `data` is a sample of them."""
+    if data.whole or machine.interrupted:  # after Ctrl-C, the machine as it stands
+        return machine
+    return on_all_rows(data.everything, machine, plan, run)
+
+
+def calibrate(data: Data, machine: Machine, plan: Plan, run: Run) -> dict[str, Array] | None:
+    """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""
+    from sklearn.linear_model import LogisticRegression
+
+    if machine.interrupted:
+        return None
+    assert data.labels is not None
+    index, outputs = unseen_outputs(data, machine, plan, run)
+    scores = get_coding(machine.spec.coding).scores(outputs, data.n_classes)
+    weights = None if data.row_weights is None else data.row_weights[index]
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    slopes, shifts = np.empty(columns.shape[1]), np.empty(columns.shape[1])
+    for column in range(columns.shape[1]):
+        positive = data.labels[index] == (1 if scores.ndim == 1 else column)
+        if positive.all() or not positive.any():
+            raise ValueError("calibrate=True needs held-out rows of every class; give more rows per class.")
+        sigmoid = LogisticRegression(C=1e6).fit(columns[:, [column]], positive, sample_weight=weights)
+        slopes[column], shifts[column] = -sigmoid.coef_[0, 0], -sigmoid.intercept_[0]
+    return {"a": slopes, "b": shifts}
+
+
+def freeze(
+    data: Data,
+    machine: Machine,
+    plan: Plan,
+    run: Run,
+    *,
+    calibration: dict[str, Array] | None = None,
+    n_kernel_evals: int = 0,
+    attributes: dict[str, Any] | None = None,
+    why: str = "",
+    skipped: str = "",
+) -> Fitted:
+    """The finished fit; `n_kernel_evals` are those spent before the machine was built."""
+    model = model_of(data, machine, calibration)
+    evaluations = machine.n_kernel_evals + n_kernel_evals
+    return Fitted(data, machine, model, plan, run, evaluations, attributes or {}, why, skipped)
+
+
+def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:
+    """The frozen model; its basis is in the user's coordinates, not centred."""
+    rows, kernel = data.rows, machine.spec.kernel
+    vectors, solution = machine.basis.vectors, machine.solution
+    if not (np.isfinite(solution.weights).all() and np.isfinite(solution.intercept).all()):
+        raise ValueError(
+            "the weights are not finite: with these rows and parameters the computation leaves the numbers of float64. "
+            "Scale the features and targets (StandardScaler), or give a smaller C or larger penalty."
+        )
+    source = data.source
+    offset = None if rows.offset is None else rows.offset.astype(np.float64)
+    scaling: dict[str, Any] = {}
+    if isinstance(source, StreamedRows):
+        scaling = {"input_shift": source.reader.shift, "input_scale": source.reader.scale}
+    if isinstance(kernel, MappedRBF):  # the vectors are kept as they are mapped: fewer numbers, and mapped only once
+        shift, scale = scaling.get("input_shift"), scaling.get("input_scale")
+        if offset is not None:
+            shift = (0.0 if shift is None else shift) + offset * (1.0 if scale is None else scale)
+        vectors = kernel.mapped(vectors)
+        scaling |= {"input_shift": shift, "input_map": kernel.map}
+        kernel, offset = RBF(1.0), None
+    elif offset is not None:
+        vectors = vectors + rows.offset
+    return Model(
+        kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
+        basis=vectors,
+        weights=solution.weights,
+        intercept=solution.intercept,
+        kind="classifier" if data.classifier else "regressor",
+        n_features=rows.n_features,
+        classes=data.classes,
+        coding=machine.spec.coding if data.classifier else None,
+        offset=offset,
+        squeeze=data.single,
+        calibration=calibration,
+        **scaling,
+    )
