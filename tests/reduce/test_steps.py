@@ -2,6 +2,7 @@
 
 import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,15 +10,15 @@ from scipy import sparse
 from sklearn.svm import SVC, LinearSVC
 from tests.reduce import naive
 
+from kompakt.methods.cglq import CGLQ, fit_cglq
+from kompakt.methods.local_sampling import LocalSampling, fit_local_sampling
 from kompakt.parallel import block_threads
 from kompakt.reduce import (
     ReductionWarning,
     SubsamplePlan,
     draw_subsamples,
-    local_sampling,
     plan_subsamples,
 )
-from kompakt.reduce.cglq import cglq
 from kompakt.reduce.local_sampling import (
     INTENSITY,
     BallSearch,
@@ -35,7 +36,7 @@ from kompakt.reduce.local_sampling import (
 )
 from kompakt.run import Run
 
-steps = sys.modules["kompakt.reduce.local_sampling"]  # the package has a function of the same name
+steps = sys.modules["kompakt.reduce.local_sampling"]
 
 
 @pytest.fixture(scope="module")
@@ -251,12 +252,26 @@ def test_draws_meet_their_expectation(data, kept, monkeypatch):
 # -- the whole procedure ---------------------------------------------------------------------------------
 
 
+def problem_of(X, y, pool, fit, held=None):
+    """Rows to be reduced, whose machines are those of `fit` and are judged on rows that the test holds out."""
+    return SimpleNamespace(
+        X=X,
+        y=y,
+        pool=pool,
+        fit=fit,
+        class_counts=np.unique(y[pool], return_counts=True)[1],
+        hold_out=lambda share, key: held,
+        error=lambda machine, rows: naive.error(machine, X[rows], y[rows]),
+    )
+
+
 def test_local_sampling_is_its_steps(data):
     X, y = data
     words = {"C": 2.0, "gamma": 0.5}
     fit = lambda rows: SVC(**words).fit(X[rows], y[rows])  # noqa: E731
-    plan = SubsamplePlan(0.4, 4, 30)
-    sample = local_sampling(X, y, np.arange(300), fit, plan, Run(5), beta=1.0, intensity="all")
+    options = LocalSampling("paper", delta=0.4, n_subsamples=4, beta=1.0, intensity="all")
+    sample, plan = fit_local_sampling(problem_of(X, y, np.arange(300), fit), options, Run(5))
+    assert (plan.n_subsamples, plan.size) == (4, 30)
     V = naive.support_union(X, y, sample.subsamples, **words)
     assert sample.initial_support.tolist() == V
     k = int(np.log(len(V)))
@@ -275,15 +290,16 @@ def test_the_search_of_beta_ends_at_the_first_that_is_no_better(data):
     X, y = data
     pool, held = np.arange(200), np.arange(200, 300)
     fit = lambda rows: SVC(C=2.0).fit(X[rows], y[rows])  # noqa: E731
-    plan = SubsamplePlan(0.4, 2, 40)
-    sample = local_sampling(X, y, pool, fit, plan, Run(3), lambda machine: naive.error(machine, X[held], y[held]))
+    problem = problem_of(X, y, pool, fit, held)
+    sample, _ = fit_local_sampling(problem, LocalSampling("paper", delta=0.4, n_subsamples=2), Run(3))
     errors = [step["error"] for step in sample.history]
     assert [step["beta"] for step in sample.history] == [round(0.1 * (i + 1), 9) for i in range(len(errors))]
     assert all(a > b for a, b in pairwise(errors[:-1]))
     assert errors[-1] >= errors[-2] or len(errors) == 10
     assert sample.error == min(errors)
     assert not set(sample.rows) & set(held)
-    alone = local_sampling(X, y, pool, fit, plan, Run(3), beta=sample.beta)
+    given = LocalSampling("paper", delta=0.4, n_subsamples=2, beta=sample.beta)
+    alone, _ = fit_local_sampling(problem, given, Run(3))
     assert np.array_equal(alone.rows, sample.rows)  # what a beta draws does not depend on those tried before it
 
 
@@ -303,8 +319,8 @@ def test_cglq_is_its_steps(data):
         machines.append((rows, SVC(C=2.0).fit(X[rows], y[rows])))
         return machines[-1][1]
 
-    options = {"delta": 0.2, "n_neighbors": 3, "fresh": 0.04, "max_iter": 3, "tol": 0.0, "patience": 9}
-    result = cglq(X, y, pool, fit, Run(1), lambda machine: naive.error(machine, X[held], y[held]), **options)
+    options = CGLQ(0.2, n_neighbors=3, fresh=0.04, max_rounds=3, min_improvement=0.0, n_iter_no_change=9)
+    result, _ = fit_cglq(problem_of(X, y, pool, fit, held), options, Run(1))
     assert len(machines) == 4
     assert len(machines[0][0]) == 30
     for (rows, machine), (following, _) in pairwise(machines):
@@ -321,7 +337,7 @@ def test_cglq_is_its_steps(data):
 def test_cglq_needs_two_classes_in_its_first_subsample():
     X, y = np.arange(200.0)[:, None], np.r_[np.zeros(199), 1]
     with pytest.raises(ValueError, match="holds one class only"):
-        cglq(X, y, np.arange(200), None, Run(), None, delta=0.02)
+        fit_cglq(problem_of(X, y, np.arange(200), None, np.array([0])), CGLQ(delta=0.02), Run())
 
 
 @pytest.mark.parametrize("method", ["kd_tree", "brute"])
@@ -343,19 +359,9 @@ def test_a_reduced_set_is_thinned_and_counts_for_all_rows(data):
         return SVC(C=2.0).fit(X[rows], y[rows], sample_weight=np.full(len(rows), weight))
 
     pool, held = np.arange(200), np.arange(200, 300)
-    options = {"beta_step": 1.0, "max_beta": 2.0, "intensity": "all", "reweight": True}
-    sample = local_sampling(
-        X,
-        y,
-        pool,
-        fit,
-        SubsamplePlan(0.4, 4, 20),
-        Run(3),
-        lambda machine: 1 - machine.score(X[held], y[held]),
-        max_train=110,
-        search_train=90,
-        **options,
-    )
+    draws = {"delta": 0.4, "n_subsamples": 4, "beta_step": 1.0, "max_beta": 2.0, "intensity": "all"}
+    options = LocalSampling("reweighted", **draws, max_train=110, search_train=90)
+    sample, _ = fit_local_sampling(problem_of(X, y, pool, fit, held), options, Run(3))
     assert set(sample.initial_support) <= set(sample.rows)
     assert all(step["n_train"] <= 90 for step in sample.history[:-1])
     assert 90 < sample.history[-1]["n_train"] <= 110

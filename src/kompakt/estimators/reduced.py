@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -12,9 +11,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC, NuSVC
+from sklearn.svm import SVC
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from kompakt.data import ArrayRows, Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
@@ -39,17 +38,12 @@ from kompakt.estimators.params import (
     parameter,
     shared,
 )
-from kompakt.io.fitted import model_of
-from kompakt.kernels import Linear, make_kernel
+from kompakt.kernels import make_kernel
+from kompakt.methods.cglq import CGLQ, fit_cglq
+from kompakt.methods.local_sampling import LocalSampling, fit_local_sampling
+from kompakt.methods.reduction import ReductionProblem, model_or_none
 from kompakt.model import Model
-from kompakt.reduce import (
-    ReducedSet,
-    ReductionWarning,
-    cglq,
-    local_sampling,
-    margin_sampling,
-    plan_subsamples,
-)
+from kompakt.reduce import ReducedSet, ReductionWarning
 from kompakt.reduce.local_sampling import INTENSITY, last_step, support_positions
 from kompakt.run import Run
 from kompakt.search.widths import width_and_cost
@@ -64,18 +58,10 @@ from kompakt.train.data import (
     with_columns,
 )
 from kompakt.train.running import running, unfit
-from kompakt.validation import holdout
 
 #: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
 #: SVM on them takes less time than a reduction
 LEAST_ROWS, SMALL = 100, 5_000
-#: rows held out at most
-MOST_HELD_OUT = 5_000
-#: a fitted machine whose dense vectors would take more bytes than this is asked itself, not made into a Model
-_MODEL_BYTES = 1 << 30
-
-#: a weight beside the largest that is none: it is lost in the rounding of the objective
-_LEAST_WEIGHT = 1e-15
 #: parameters of draws from balls, which margins do not need: variant="auto" keeps to balls where one of them is given
 _OF_BALLS = (
     "n_subsamples", "min_subsample_size", "beta", "beta_step", "max_beta", "intensity", "search_train",
@@ -83,83 +69,6 @@ _OF_BALLS = (
 )  # fmt: skip
 #: parameters of the default SVC, which an `estimator` takes the place of
 _SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
-
-
-@dataclass
-class _Problem:
-    """The rows to be reduced, the exact SVM, and how it is fitted to some of them."""
-
-    X: Any
-    y: Array
-    svm: Any
-    pool: Array  # numbers of the rows that may be trained on
-    weights: Array | None
-    centre: Array | None  # of dense rows: distances do not change when rows are centred, their rounding does
-
-    @property
-    def class_counts(self) -> Array:
-        """Rows of every class that may be trained on."""
-        return np.unique(self.y[self.pool], return_counts=True)[1]
-
-    def hold_out(self, fraction: float, key: int) -> Array:
-        """Rows for validation, taken from the pool; none of a class with a single row."""
-        y = self.y
-        classes, place, counts = np.unique(y[self.pool], return_inverse=True, return_counts=True)
-        candidates = self.pool[counts[place] > 1]
-        if np.sum(counts > 1) < 2:
-            raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
-        share = min(float(fraction), MOST_HELD_OUT / len(candidates))
-        share = max(share, (len(classes) + 1) / len(candidates))
-        _, held = holdout(y[candidates], share, classifier=True, random_state=key)
-        held = candidates[held]
-        self.pool = np.setdiff1d(self.pool, held)
-        return held
-
-    def fit(self, rows: Array, factor: Any = 1.0, machine: Any = None) -> Any:
-        """The SVM, or another machine, fitted to the rows with these numbers, each of `factor` times its weight.
-
-        The factor is a number, or one per row.
-        """
-        machine = self.svm if machine is None else machine
-        fitted, part = clone(machine), self.X[rows]
-        centred = self.centre is not None and _measures_distances(machine)
-        if centred:
-            assert self.centre is not None
-            part = part - self.centre.astype(self.X.dtype)
-        if self.weights is None and np.all(factor == 1.0):
-            fitted.fit(part, self.y[rows])
-        else:
-            weights = np.full(len(rows), factor) if self.weights is None else factor * self.weights[rows]
-            # LIBSVM does not end where some costs vanish beside others; rows without weight it leaves out
-            weights = np.where(weights < _LEAST_WEIGHT * np.max(weights), 0.0, weights)
-            step = last_step(fitted)
-            if not has_fit_parameter(step, "sample_weight"):
-                raise TypeError(
-                    f"sample_weight is needed, but {type(step).__name__}.fit does not take it. Leave the weights out "
-                    "and set variant='paper', or choose an estimator that takes them."
-                )
-            name = f"{fitted.steps[-1][0]}__sample_weight" if hasattr(fitted, "steps") else "sample_weight"
-            fitted.fit(part, self.y[rows], **{name: weights})
-        if centred:  # the machine is handed on with the user's rows: it predicts for rows that are not centred
-            vectors = self.X[rows[fitted.support_]]
-            fitted.support_vectors_ = np.asarray(vectors, dtype=fitted.support_vectors_.dtype)
-        return fitted
-
-    def margins(self, machine: Any, rows: Array) -> Array:
-        """How far the decision value of each row's class lies above that of the next one; below 0 it is wrong."""
-        place = np.searchsorted(machine.classes_, self.y[rows])
-        values = np.asarray((_model_of(machine) or machine).decision_function(self.X[rows]), dtype=np.float64)
-        if values.ndim == 1:
-            return np.where(place == 1, values, -values)
-        own = values[np.arange(len(rows)), place]
-        values[np.arange(len(rows)), place] = -np.inf
-        return np.asarray(own - values.max(axis=1))
-
-    def error(self, machine: Any, held: Array) -> float:
-        """Share of the validation rows, by weight, that a machine gets wrong."""
-        # the model computes by blocks of BLAS, where LIBSVM goes row by row
-        wrong = (_model_of(machine) or machine).predict(self.X[held]) != self.y[held]
-        return float(np.average(wrong, weights=None if self.weights is None else self.weights[held]))
 
 
 class _Reduced(ClassPredictor):
@@ -294,7 +203,7 @@ class ReducedSVC(
         if self.n_basis is None and self.compact_estimator is not None:
             raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> _Problem:
+    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> ReductionProblem:
         """Validate; set the classes and the width."""
         if y is None:
             raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
@@ -308,7 +217,7 @@ class ReducedSVC(
         centre = None if sparse.issparse(X) else centre_of(X, weights)
         self.classes_ = np.unique(y[pool])
         refuse_one_class(self.classes_)
-        return _Problem(X, y, self._make_svm(X, y, pool, weights, centre, run), pool, weights, centre)
+        return ReductionProblem(X, y, self._make_svm(X, y, pool, weights, centre, run), pool, weights, centre)
 
     def _make_svm(self, X: Any, y: Array, pool: Array, weights: Array | None, centre: Array | None, run: Run) -> Any:
         if self.estimator is None:
@@ -345,35 +254,24 @@ class ReducedSVC(
         seeds = [name for name in given if name == "random_state" or name.endswith("__random_state")]
         return svm.set_params(**{name: run.key for name in seeds if given[name] is None})
 
-    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
+    def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         """The reduced training set with the machine trained on it; sets the attributes of the method."""
         raise NotImplementedError
 
     def _share(self) -> float:
         return 0.1 if self.validation_fraction is None else float(self.validation_fraction)
 
-    def _too_few(self, problem: _Problem) -> bool:
-        """Whether all rows are trained on, because they are few; says so."""
-        n = len(problem.pool)
-        if n < LEAST_ROWS:
+    def _all_rows_up_to(self, problem: ReductionProblem) -> int:
+        """How many rows are all trained on, because they are few; says so where there are no more."""
+        n_rows = len(problem.pool)
+        if n_rows < LEAST_ROWS:
             warnings.warn(
-                f"{n} rows are too few to be reduced (fewer than {LEAST_ROWS}): {type(self).__name__} trains on all of "
-                "them. Use SVC or CompactSVC on so little data.",
+                f"{n_rows} rows are too few to be reduced (fewer than {LEAST_ROWS}): {type(self).__name__} trains on "
+                "all of them. Use SVC or CompactSVC on so little data.",
                 ReductionWarning,
                 stacklevel=5,
             )
-        return n < LEAST_ROWS or (n <= SMALL and self._by_itself())
-
-    def _on_all_rows(self, problem: _Problem) -> ReducedSet:
-        """One exact SVM on every row that may be trained on; nothing is held out."""
-        rows, start = problem.pool, time.perf_counter()
-        machine = problem.fit(rows)
-        support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
-        facts = {"n_train": len(rows), "n_support": len(support)}
-        seconds = {"fits": time.perf_counter() - start}
-        return ReducedSet(
-            rows, machine, support, initial_support=support, history=[facts], seconds=seconds, subsamples=[rows]
-        )
+        return SMALL if self._by_itself() else LEAST_ROWS - 1
 
     def _by_itself(self) -> bool:
         """Whether the user leaves it to the method how far rows are reduced."""
@@ -397,7 +295,7 @@ class ReducedSVC(
             return Pipeline([*before.steps[:-1], (before.steps[-1][0], compact)])
         return compact
 
-    def _publish(self, problem: _Problem, sample: ReducedSet, run: Run) -> None:
+    def _publish(self, problem: ReductionProblem, sample: ReducedSet, run: Run) -> None:
         """The compact fit where one is asked for, and the attributes that both machines have."""
         rows, machine, support, seconds = sample.rows, sample.machine, sample.support, dict(sample.seconds)
         if self.n_basis is not None:
@@ -415,7 +313,7 @@ class ReducedSVC(
         self.validation_error_ = sample.error
         self.history_ = sample.history
         self.phase_seconds_ = seconds
-        model = _model_of(machine)
+        model = model_or_none(machine)
         self.model_ = None if model is None else with_columns(self, model)
         self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
         if self.model_ is not None:
@@ -423,28 +321,6 @@ class ReducedSVC(
             self.basis_vectors_ = self.model_.basis_vectors_
             self.dual_coef_ = self.model_.weights.T
             self.intercept_ = self.model_.intercept
-
-
-def _measures_distances(machine: Any) -> bool:
-    """Whether a machine of scikit-learn is the same on centred rows; a width by name depends on their variance."""
-    return isinstance(machine, SVC | NuSVC) and machine.kernel == "rbf" and not isinstance(machine.gamma, str)
-
-
-def _model_of(machine: Any) -> Model | None:
-    """The kompakt model of a fitted machine; None where it has none, and is asked itself."""
-    step = last_step(machine)
-    if type(step).__name__ == "LinearSVC" and step is machine:
-        coef = np.asarray(machine.coef_, dtype=np.float64)
-        intercept = np.broadcast_to(np.asarray(machine.intercept_, dtype=np.float64), len(coef)).copy()
-        fields = {"n_features": coef.shape[1], "classes": machine.classes_, "coding": "one_vs_rest"}
-        return Model(Linear(), coef, np.eye(len(coef)), intercept, "classifier", **fields)
-    support = getattr(step, "support_", ())
-    if 8 * len(support) * int(getattr(machine, "n_features_in_", 0)) > _MODEL_BYTES:
-        return None
-    try:
-        return model_of(machine, svm=True)
-    except (TypeError, AttributeError):
-        return None
 
 
 @estimator
@@ -559,86 +435,42 @@ class LocalSamplingSVC(ReducedSVC):
         given = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
         return super()._by_itself() and not given and self.variant != "paper"
 
-    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
-        X, y = problem.X, problem.y
-        beta = None if isinstance(self.beta, str) else float(self.beta)
-        max_train = _rows_of_share("max_train", self.max_train, len(y))
-        search_train = _rows_of_share("search_train", self.search_train, len(y))
+    def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
+        n_rows = len(problem.y)
+        max_train = _rows_of_share("max_train", self.max_train, n_rows)
+        search_train = _rows_of_share("search_train", self.search_train, n_rows)
         self.variant_ = self.variant
         if self.variant == "auto":
             balls = any(getattr(self, name) != self._parameters[name].default for name in _OF_BALLS)
             self.variant_ = "reweighted" if balls or not hasattr(problem.svm, "decision_function") else "margin"
         printed = self.variant_ == "paper"
         if not printed:
-            max_train = max(2_000, int(0.15 * len(y))) if max_train is None else max_train
-            search_train = min(max_train, max(500, int(0.04 * len(y)))) if search_train is None else search_train
-        if self._too_few(problem):
-            sample = self._on_all_rows(problem)
-            self.row_weight_, self.subsample_indices_ = sample.factor, sample.subsamples
-            self.delta_, self.n_subsamples_, self.subsample_size_ = 1.0, 1, len(problem.pool)
-            return sample
-        if self.variant_ == "margin":
-            return self._draw_by_margin(problem, max_train, run)
-        held = problem.hold_out(self._share(), run.key) if beta is None else None
-        plan = plan_subsamples(
-            problem.class_counts,
-            X.shape[1],
+            max_train = max(2_000, int(0.15 * n_rows)) if max_train is None else max_train
+            search_train = min(max_train, max(500, int(0.04 * n_rows))) if search_train is None else search_train
+        options = LocalSampling(
+            self.variant_,
             delta=self.delta,
             n_subsamples=self.n_subsamples,
             min_subsample_size=self.min_subsample_size,
-        )
-        if plan.size < 2:
-            raise ValueError(
-                f"delta={plan.delta:g} of {len(problem.pool)} rows in {plan.n_subsamples} subsamples leaves "
-                f"{plan.size} rows in each; at least 2 are needed. Raise delta or lower n_subsamples."
-            )
-        validate = None if held is None else lambda machine: problem.error(machine, held)
-        sample = local_sampling(
-            X,
-            y,
-            problem.pool,
-            problem.fit,
-            plan,
-            run,
-            validate,
-            fit_last=self.n_basis is None,
-            beta=beta,
+            beta=None if isinstance(self.beta, str) else float(self.beta),
             beta_step=float(self.beta_step),
             max_beta=float(self.max_beta),
-            tol=float(self.min_improvement or 0.0),
-            patience=int(self.n_iter_no_change or (1 if printed else np.iinfo(np.int32).max)),
             intensity=self.intensity,
+            min_improvement=float(self.min_improvement or 0.0),
+            n_iter_no_change=int(self.n_iter_no_change or (1 if printed else np.iinfo(np.int32).max)),
+            validation_fraction=self._share(),
             stratify=bool(self.stratify),
-            reweight=not printed,
             max_train=max_train,
             search_train=search_train,
+            fit_last=self.n_basis is None,
+            all_rows_up_to=self._all_rows_up_to(problem),
         )
-        self.beta_, self.radius_, self.radii_ = sample.beta, sample.radius, sample.radii
-        self.row_weight_ = sample.factor
-        self.delta_, self.n_subsamples_, self.subsample_size_ = plan.delta, plan.n_subsamples, plan.size
-        self.subsample_indices_ = sample.subsamples
-        self.n_one_class_subsamples_ = sample.n_one_class
-        return sample
-
-    def _draw_by_margin(self, problem: _Problem, max_train: int | None, run: Run) -> ReducedSet:
-        """Rows by their margins under an SVM on random rows, each with the number of rows that it stands for."""
-        assert max_train is not None
-        y, pool = problem.y, problem.pool
-        plan = plan_subsamples(problem.class_counts, problem.X.shape[1], delta=self.delta, n_subsamples=1)
-        size = min(max(plan.size, max_train // 2), len(pool))
-        sample = margin_sampling(
-            problem.X,
-            y,
-            pool,
-            problem.fit,
-            problem.margins,
-            run,
-            n_first=size,
-            n_train=max_train,
-            stratify=bool(self.stratify),
-        )
+        sample, plan = fit_local_sampling(problem, options, run)
+        if len(sample.radii):
+            self.beta_, self.radius_, self.radii_ = sample.beta, sample.radius, sample.radii
+            self.n_one_class_subsamples_ = sample.n_one_class
         self.row_weight_, self.subsample_indices_ = sample.factor, sample.subsamples
-        self.delta_, self.n_subsamples_, self.subsample_size_ = size / len(pool), 1, size
+        self.delta_, self.n_subsamples_, self.subsample_size_ = plan.delta, plan.n_subsamples, plan.size
         return sample
 
 
@@ -701,30 +533,18 @@ class CGLQSVC(ReducedSVC):
     )
     max_rounds: int = parameter(default=10, rule=COUNT)
 
-    def _reduce(self, problem: _Problem, run: Run) -> ReducedSet:
-        X, y = problem.X, problem.y
-        if self._too_few(problem):
-            self.delta_, self.n_iter_ = 1.0, 1
-            return self._on_all_rows(problem)
-        held = problem.hold_out(self._share(), run.key)
-        delta = plan_subsamples(problem.class_counts, X.shape[1], delta=self.delta, n_subsamples=1).delta
-        if self._by_itself():  # a first sample that is worth something: the rounds after it add what it missed
-            delta = max(delta, 1_000 / len(problem.pool))
-        result = cglq(
-            X,
-            y,
-            problem.pool,
-            problem.fit,
-            run,
-            lambda machine: problem.error(machine, held),
-            delta=delta,
+    def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
+        options = CGLQ(
+            delta=self.delta,
             n_neighbors=int(self.n_neighbors),
-            fresh=delta if self.fresh is None else float(self.fresh),
-            tol=0.01 if self.min_improvement is None else float(self.min_improvement),
-            patience=int(self.n_iter_no_change or 1),
-            max_iter=int(self.max_rounds),
+            fresh=None if self.fresh is None else float(self.fresh),
+            max_rounds=int(self.max_rounds),
+            min_improvement=0.01 if self.min_improvement is None else float(self.min_improvement),
+            n_iter_no_change=int(self.n_iter_no_change or 1),
+            validation_fraction=self._share(),
             stratify=bool(self.stratify),
+            all_rows_up_to=self._all_rows_up_to(problem),
         )
-        self.delta_ = delta
-        self.n_iter_ = max(1, len(result.history))
-        return result
+        sample, self.delta_ = fit_cglq(problem, options, run)
+        self.n_iter_ = max(1, len(sample.history))
+        return sample
