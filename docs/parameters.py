@@ -11,12 +11,13 @@ from typing import Any
 
 import kompakt
 from kompakt import estimators
-from kompakt.estimators.params import OTHER_DEFAULTS, Parameter, parameters_of
+from kompakt.estimators.params import OTHER_DEFAULTS, parameters_of
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Parameters
 
-Every parameter of every estimator, in one table: a name has one meaning, one type and one default everywhere.
+Every parameter of every estimator, in one table: a name has one meaning and one default everywhere, and
+several rows where methods accept different values.
 Constructors store what they are given and `fit` checks it, as in scikit-learn. Where a parameter has more to say than a
 name or `True`, it takes an object of options, which is documented where it is defined: {options}.
 
@@ -36,26 +37,27 @@ def shown(value: Any) -> str:
 def page() -> str:
     """The text of the page."""
     classes = {name: parameters_of(getattr(kompakt, name)) for name in estimators.__all__}
-    first: dict[str, Parameter] = {}
-    for name in ("CompactSVC", "CompactSVR", "SpSVC", "FixedSizeLSSVC", *classes):
-        first = {**classes[name], **first}
-    order = sorted(first, key=str.lower)
-    every = [one for known in classes.values() for one in known.values()]
-    options = sorted({option.__name__ for one in every for option in one.options})
+    every = [known for declared in classes.values() for known in declared.values()]
+    options = sorted({option.__name__ for known in every for option in known.options})
     lines = [HEAD.format(options=", ".join(f"`{name}`" for name in (*options, "GramSelector", "RenyiSelector")))]
-    for name in order:
-        owners = [owner for owner, known in classes.items() if name in known]
+    # a name has several rows where methods accept different values
+    rows: dict[tuple[str, str], list[str]] = {}
+    for owner in dict.fromkeys(("CompactSVC", "CompactSVR", "SpSVC", "FixedSizeLSSVC", *classes)):
+        for name, declared in classes[owner].items():
+            rows.setdefault((name, declared.text), []).append(owner)
+    for (name, text), owners in sorted(rows.items(), key=lambda row: row[0][0].lower()):
         defaults = [shown(classes[owner][name].default) for owner in owners]
         default = max(dict.fromkeys(defaults), key=defaults.count)
-        if name in OTHER_DEFAULTS:
-            others = dict.fromkeys(value for value in defaults if value != default)
+        others = dict.fromkeys(value for value in defaults if value != default)
+        if others:
             default += f"; {', '.join(others)}: {OTHER_DEFAULTS[name]}"
-        known = {option: None for owner in owners for option in classes[owner][name].options}
-        accepts = replace(first[name], options=known).accepts
-        of = "all" if len(owners) == len(classes) else ", ".join(f"`{owner}`" for owner in owners)
+        accepted = {option: None for owner in owners for option in classes[owner][name].options}
+        types = dict.fromkeys(classes[owner][name].type for owner in owners)
+        accepts = "; ".join(replace(classes[owners[0]][name], type=kind, options=accepted).accepts for kind in types)
+        of = "all" if len(owners) == len(classes) else ", ".join(f"`{owner}`" for owner in classes if owner in owners)
         lacking = [f"`{owner}`" for owner in classes if owner not in owners]
         of = f"all but {', '.join(lacking)}" if 0 < len(lacking) <= 3 else of
-        lines.append(f"| `{name}` | {accepts} | {default} | {first[name].text} | {of} |\n")
+        lines.append(f"| `{name}` | {accepts} | {default} | {text} | {of} |\n")
     return "".join(lines)
 
 

@@ -45,8 +45,14 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
     C
         None takes the least whose error is within one standard error of the lowest.
-    gamma
-        None without refinement means "scale" here.
+    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,)
+        Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
+        n_features. With refine=True, "learn" (one width), "ard" (one per feature) and "full" (a linear map A of the
+        inputs, with the kernel exp(-|A (x - c)|^2)) move with the vectors, from "scale" on; "loo" takes one width per
+        feature by leave-one-out on a sample before the vectors move, for sets of a few hundred rows. None means "scale"
+        without refinement. Where a Gaussian kernel is refined, None learns a map if there are 20 rows or more for each
+        of its entries, with fewer rows one width per feature and then, with at most 200 features, a map if held-out
+        rows say that it pays.
     selection
         "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
         inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
@@ -120,6 +126,7 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
 
     Parameters
     ----------
+    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
     calibrate : bool
         Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.
 
@@ -188,6 +195,7 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
 
     Parameters
     ----------
+    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
     quantile : float
         Which quantile the loss "quantile" estimates, between 0 and 1.
 

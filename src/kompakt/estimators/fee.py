@@ -45,9 +45,9 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
     n_basis
         The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth stops
         20 steps (`n_iter_no_change`) after the lowest error.
-    selection
-        "fee" takes the lowest estimated validation error, "sgma" the largest decrease of the representation error of
-        the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.
+    selection : {"fee", "sgma", "gsvc"}
+        How basis vectors are chosen: "fee" takes the lowest estimated validation error, "sgma" the largest decrease of
+        the representation error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.
     validation_fraction
         They choose vectors and size; the machine at the best step is returned. None holds out 0.2 of more than 2,000
         rows, and fewer rows are cut into folds. 0, with cv=None: no validation, growth to `n_basis` by the error on
@@ -104,6 +104,7 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     ----------
     kernel
         With "precomputed" the row nearest to each class mean takes its place.
+    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
 
     Attributes
     ----------
@@ -202,6 +203,10 @@ class FEESVR(_FastEstimation, MachineRegressor):
 
     The basis starts from the mean of the rows.  With least squares, the default, these weights are constant, so the
     estimate of a candidate's validation error is its validation error.
+
+    Parameters
+    ----------
+    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
 
     Attributes
     ----------

@@ -49,8 +49,9 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
         Prior probabilities of the classes for the threshold; None gives both sides of every output the same, as in the
         paper. They take the place of class weights, which the discriminant's class-wise means and covariances do not
         see.
-    tune
-        Here `reg` and the width; every fold is fitted without its rows. Sets `reg_`.
+    tune : bool
+        Whether `reg` and the width of the kernel are chosen by held-out error, every fold fitted without its rows; sets
+        `reg_` and `gamma_`.
     cv
         That is 5 folds.
     """

@@ -107,6 +107,7 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     coding
         "one_vs_rest" and "minimum_output" (the paper's, with the fewest outputs and often twice the errors) share one
         factorisation; "one_vs_one" fits each pair of classes on its own rows.
+    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
     shared_basis : bool
         Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.
     fit_intercept
@@ -172,6 +173,10 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     """Fixed-size least-squares support vector regression.
 
     As `FixedSizeLSSVC`, for one or several numeric targets.
+
+    Parameters
+    ----------
+    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
 
     Attributes
     ----------

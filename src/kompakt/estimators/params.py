@@ -255,15 +255,10 @@ class KernelParameters(Parameters):
     ----------
     kernel : {"rbf", "laplacian", "poly", "linear", "precomputed"}, callable or Kernel
         The kernel k, by name, as a function of two blocks of rows, or as an object of `kompakt.kernels`.
-    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,)
+    gamma : {"scale", "auto"}, float or array of shape (n_features,)
         Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
-        n_features. Where vectors are refined, "learn" (one width), "ard" (one per feature) and "full" (a linear map A
-        of the inputs, with the kernel exp(-|A (x - c)|^2)) move with them, from "scale" on, and need `refine`. "loo",
-        of `CompactSVC` and `CompactSVR` only, takes one width per feature by leave-one-out on a sample before the
-        vectors move, for sets of a few hundred rows. None takes the width of "rbf" and "laplacian" from the data, as
-        C=None does the cost; and where a Gaussian kernel is refined, learns a map if there are 20 rows or more for each
-        of its entries, with fewer rows one per feature and then, with at most 200 features, a map if held-out rows say
-        that it pays.
+        n_features. None takes the width of a Gaussian or Laplacian kernel from the data, by the leave-one-out error of
+        kernel ridge regression on a sample.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
@@ -298,8 +293,7 @@ class LossParameters(Parameters):
     Parameters
     ----------
     loss : str or Loss
-        Loss of a row: for classes "squared_hinge", "hinge", "least_squares" or "huber"; for numbers "least_squares",
-        "huber", "epsilon_insensitive", "absolute" or "quantile"; or an object of `kompakt.losses`.
+        Loss of a row, by name or as an object of `kompakt.losses`.
     epsilon : float
         Width of the insensitive zone of a loss, or where the Huber loss becomes linear.  None is 0.1 and 1.35; in
         regression with C=None these are 0.6 and 1.35 standard deviations of the noise, by the data.
@@ -321,7 +315,8 @@ class SelectionParameters(Parameters):
 
     Parameters
     ----------
-    selection : str, array of vectors or selector
+    selection : {"gram", "random", "renyi", "projection", "all", "sp1", "sp2", "hybrid", "cholesky", "gsvc", "bh", \
+"mark", "kmp"}, array of vectors or selector
         How basis vectors are chosen, by name or by an object with options.
     """
 
@@ -337,6 +332,13 @@ class RefineParameters(Parameters):
     refine : bool
         Move the vectors after they were chosen, to lower the objective further; they are then no rows. It goes as far
         as pays on held-out rows, whose loss is watched along the descent, and `refinement_` tells.
+    gamma : {"scale", "auto", "learn", "ard", "full"}, float or array of shape (n_features,)
+        Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
+        n_features. With refine=True, "learn" (one width), "ard" (one per feature) and "full" (a linear map A of the
+        inputs, with the kernel exp(-|A (x - c)|^2)) move with the vectors, from "scale" on. None takes the width of a
+        Gaussian or Laplacian kernel from the data, by the leave-one-out error of kernel ridge regression on a sample;
+        and where a Gaussian kernel is refined, learns a map if there are 20 rows or more for each of its entries, with
+        fewer rows one width per feature and then, with at most 200 features, a map if held-out rows say that it pays.
     """
 
     refine: Any = parameter(default=False, rule=SWITCH, options={Refinement: None})

@@ -76,6 +76,9 @@ class GreedyProjection(
 
     Parameters
     ----------
+    gamma : {"scale", "auto"}, float or array of shape (n_features,)
+        Width of the kernel, one number or one per feature; "scale" and None are 1 / (n_features * variance of X),
+        "auto" is 1 / n_features.
     batch : int
         With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give the same
         result as one at a time.

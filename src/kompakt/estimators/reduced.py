@@ -125,10 +125,12 @@ class ReducedSVC(
 
     Parameters
     ----------
-    kernel
-        Here those of scikit-learn's SVC: "rbf", "poly", "linear", "sigmoid" or a callable.
-    gamma
-        Of all rows, not of each subsample.
+    kernel : {"rbf", "poly", "linear", "sigmoid"} or callable
+        The kernel of scikit-learn's SVC, by name or as a function of two blocks of rows; "sigmoid" without `n_basis`.
+    gamma : {"scale", "auto"} or float
+        Width of the kernel, of all rows and not of each subsample; "scale" is 1 / (n_features * variance of X), "auto"
+        1 / n_features. None takes the width of a Gaussian kernel from the data, by the leave-one-out error of kernel
+        ridge regression on a sample.
     estimator : classifier
         Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also
         behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.
@@ -286,7 +288,8 @@ class ReducedSVC(
             kernel = {name: given[name] for name in ("gamma", "degree", "coef0") if name in given}
             compact = CompactSVC(
                 n_basis, kernel=given.get("kernel", "linear"), C=given.get("C", 1.0),
-                class_weight=given.get("class_weight"), n_jobs=self.n_jobs, **kernel,
+                class_weight=given.get("class_weight"), refine=not callable(given.get("kernel")),
+                n_jobs=self.n_jobs, **kernel,
             )  # fmt: skip
         if "random_state" in compact.get_params() and compact.random_state is None:
             compact.set_params(random_state=key)

@@ -54,11 +54,11 @@ class SpSVC(
         For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).
     C
         1 / lambda of the paper.
-    loss
-        None means the squared hinge, and least squares for kernel matching pursuit; "hinge" is not possible.
-    selection
-        The rules are those of `GrowthSelector`, whose options are the paper's: "sp1", "sp2", "hybrid", "random",
-        "cholesky", "gsvc", "bh", "mark", "kmp" and "kmp_prefit".
+    loss : {"squared_hinge", "least_squares", "huber"} or Loss
+        Loss of a row, by name or as an object of `kompakt.losses`. None means the squared hinge, and least squares for
+        kernel matching pursuit.
+    selection : {"sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit"}
+        How basis vectors are chosen: the rules of `GrowthSelector`, whose options are the paper's.
     plus_one : bool
         Use the kernel 1 + k, which regularises the threshold, in place of an intercept.
     tune

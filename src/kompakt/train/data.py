@@ -345,12 +345,6 @@ LEARNED = ("learn", "ard", "full", "loo")
 def resolve_kernel(estimator: BaseEstimator, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
     learned = getattr(estimator, "_learned_widths", LEARNED[:3]) if hasattr(estimator, "refine") else ()
-    given = estimator.gamma
-    if isinstance(given, str) and given in LEARNED and given not in learned:
-        raise ValueError(
-            f"gamma must be {_gamma_choices(learned)}; got {given!r}, which {type(estimator).__name__} cannot learn. "
-            "CompactSVC and CompactSVR can."
-        )
     gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
@@ -373,7 +367,7 @@ def resolve_gamma(
         return 1.0
     gamma = "scale" if gamma is None else gamma
     if isinstance(gamma, str):
-        if gamma == "scale" or gamma in LEARNED:
+        if gamma == "scale" or gamma in learned:
             variance = total_variance(X, weights, centre=centre)
             if not np.isfinite(variance):
                 raise ValueError(
@@ -384,7 +378,8 @@ def resolve_gamma(
             return 1.0 / spread if spread > np.finfo(float).tiny else 1.0
         if gamma == "auto":
             return 1.0 / X.shape[1]
-        raise ValueError(f"gamma must be {_gamma_choices(learned)}; got {gamma!r}.")
+        remedy = " CompactSVC and CompactSVR learn widths." if gamma in LEARNED else ""
+        raise ValueError(f"gamma must be {_gamma_choices(learned)}; got {gamma!r}.{remedy}")
     values = np.asarray(gamma, dtype=np.float64)
     if values.ndim == 1 and (kernel != "rbf" or len(values) != X.shape[1]):
         raise ValueError(
