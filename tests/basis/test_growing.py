@@ -19,10 +19,10 @@ from kompakt.losses import (
     HuberHinge,
     LeastSquares,
     Quantile,
+    Rounded,
     SquaredHinge,
 )
 from kompakt.solve import Problem, Settings, solve
-from kompakt.solve.kinks import Rounded
 
 LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 

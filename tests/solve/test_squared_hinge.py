@@ -12,11 +12,10 @@ from sklearn.svm import SVC, LinearSVC
 from kompakt.data import ArrayRows
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
-from kompakt.losses import Hinge, Huber, LeastSquares, SquaredHinge
+from kompakt.losses import Hinge, Huber, LeastSquares, Rounded, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, newton, solve
-from kompakt.solve.kinks import Rounded
 from kompakt.solve.newton import exact_step
 
 KERNEL = RBF(0.5)

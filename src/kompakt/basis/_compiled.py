@@ -4,7 +4,7 @@ A growth of a small machine is thousands of trainings of some hundred rows and s
 spend their time on being called.  This module needs Numba, the extra `fast`; `growing.py` imports it where that is
 there, and does the same with NumPy where not.  Functions are global, so that compiled code is found on disk again.
 
-A loss is handed over as its derivative with respect to the residual r, a sum of ramps (see `growing.Pieces`):
+A loss is handed over as its derivative with respect to the residual r, a sum of ramps (see `losses.Ramps`):
 base + sum_k rate_k (clip(r, low_k, high_k) - anchor_k).  With `regression`, r = y - f, else r = 1 - y f.
 """
 

@@ -21,16 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt import losses
 from kompakt.basis.columns import KernelColumns
 from kompakt.data import tree_sum
 from kompakt.design import choose_block_rows
 from kompakt.linalg import Factor, border, factorise
-from kompakt.losses import LeastSquares, Loss
+from kompakt.losses import Loss, require_kind
 from kompakt.parallel import numba_available, ordered_map
 from kompakt.run import DEFAULT_BUDGET, Run
 from kompakt.solve import Solution
-from kompakt.solve.kinks import Rounded
 from kompakt.spec import Spec
 
 Array = np.ndarray
@@ -54,54 +52,7 @@ def require_memory(n_rows: int, width: int, memory_budget: int | None) -> None:
         )
 
 
-# -- losses as pieces, and the line search ------------------------------------------------------------------
-
-
-class Pieces(NamedTuple):
-    """A loss of L outputs by its derivative with respect to the residual r: y - f with `regression`, else 1 - y f.
-
-    loss'(r) = base[0] + sum_k rate_k (clip(r, low_k, high_k) - anchor_k), and base[0] (r - base[1]) is the part of the
-    loss without the ramps.
-    """
-
-    regression: bool
-    base: Array  # (L, 2)
-    ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
-
-
-#: losses whose slope rises once, up to `epsilon` or without end, and whether it does so on both sides of 0
-_RAMPS = {losses.SquaredHinge: False, losses.HuberHinge: False, losses.LeastSquares: True, losses.Huber: True}
-#: losses that may be rounded
-_ROUNDED = (losses.Hinge, losses.Absolute, losses.EpsilonInsensitive, losses.Quantile)
-
-
-def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
-    """The pieces of a loss that the compiled loops know; None for a loss of the user's own.
-
-    Examples
-    --------
-    >>> from kompakt.basis.growing import pieces_of
-    >>> from kompakt.losses import SquaredHinge
-    >>> pieces_of(SquaredHinge(), 1).ramps.tolist()
-    [[[0.0, inf, 1.0, 0.0]]]
-    """
-    base = np.zeros((n_outputs, 2))
-    if isinstance(loss, Rounded):
-        if loss.window is not None or type(loss.loss) not in _ROUNDED:
-            return None
-        kinks, slopes, width = loss.loss.kinks, loss.loss.slopes, np.reshape(loss.width, (-1, 1))
-        base[:] = slopes[0], kinks[0]
-        ramps = np.empty((n_outputs, len(kinks), 4))
-        ramps[:, :, 0] = ramps[:, :, 3] = kinks - 0.5 * width
-        ramps[:, :, 1] = kinks + 0.5 * width
-        ramps[:, :, 2] = (slopes[1:] - slopes[:-1]) / width
-        return Pieces(loss.loss.for_regression, base, ramps)
-    if type(loss) not in _RAMPS:
-        return None
-    high = getattr(loss, "epsilon", np.inf)
-    low = -high if _RAMPS[type(loss)] else 0.0
-    ramps = np.tile([[[low, high, 1.0, 0.0]]], (n_outputs, 1, 1))
-    return Pieces(loss.for_regression, base, ramps)
+# -- the line search ------------------------------------------------------------------------------------------
 
 
 @cache
@@ -162,20 +113,20 @@ def minimise_along(
     if group is None:
         group = np.arange(B) if len(columns) == B else np.zeros(B, dtype=np.intp)
     t, decrease = np.zeros((B, k)), np.zeros((B, k))
-    if isinstance(loss, LeastSquares):  # one step, by matrix products
+    if loss.quadratic:  # one step, by matrix products
         for number in np.unique(group):
             own = group == number
             slope = linear[own] + (s[own] * loss.gradient(y[own], f[own])) @ columns[number].T
             curvature = quadratic[own] + s[own] @ np.square(columns[number]).T
             t[own], decrease[own] = -slope / curvature, 0.5 * np.square(slope) / curvature
         return t, decrease
-    fast, pieces = compiled(), pieces_of(loss, B)
-    if fast is not None and pieces is not None:
+    fast, ramps = compiled(), loss.ramps(B)
+    if fast is not None and ramps is not None:
         # one signature for all callers: contiguous, writable arrays
         y, f, s, columns = (np.require(part, np.float64, ["C", "W"]) for part in (y, f, s, columns))
         linear, quadratic = (np.require(part, np.float64, ["C", "W"]) for part in (linear, quadratic))
         group = np.require(group, np.intp, ["C", "W"])
-        fast.minimise(y, f, s, columns, group, linear, quadratic, *pieces, tol, t, decrease)
+        fast.minimise(y, f, s, columns, group, linear, quadratic, *ramps, tol, t, decrease)
         return t, decrease
     width = max(1, (1 << 18) // max(1, n))  # directions at a time: their rows stay in cache
     for b in range(B):
@@ -289,11 +240,7 @@ class GrowingMachine:
         memory_budget: int | None = None,
         batch: bool = False,
     ) -> None:
-        if not spec.loss.piecewise_quadratic:
-            raise ValueError(
-                "growth needs a loss that is piecewise quadratic (squared_hinge, huber, least_squares); "
-                f"got {spec.loss!r}."
-            )
+        require_kind(spec.loss, "piecewise_quadratic", "growth")
         rows = columns.rows
         assert rows.targets is not None
         self.columns, self.noise, self.C = columns, float(np.finfo(rows.dtype).eps), spec.C
@@ -318,7 +265,7 @@ class GrowingMachine:
         self.R = np.zeros((capacity, capacity))
         self.theta = np.zeros((L, width))
         self.f, self.slopes, self.curvatures = np.zeros((L, n)), np.zeros((L, n)), np.zeros((L, n))
-        shared = isinstance(spec.loss, LeastSquares) and len(self.cost) == 1 and not batch
+        shared = spec.loss.quadratic and len(self.cost) == 1 and not batch
         self.H = np.tile(np.diag(self.penalty), (1 if shared else L, 1, 1))
         self.factors: list[Factor | None] = [None] * len(self.H)
         # multiply-adds by purpose: counted, not timed, so that the same key gives the same basis under any load
@@ -351,7 +298,7 @@ class GrowingMachine:
 
     def set_loss(self, loss: Loss) -> None:
         """Minimise another loss from now on."""
-        self.loss, self._pieces, self._value = loss, pieces_of(loss, len(self.y)), None
+        self.loss, self._ramps, self._value = loss, loss.ramps(len(self.y)), None
 
     # -- shapes and small questions ------------------------------------------------------------------
 
@@ -555,14 +502,14 @@ class GrowingMachine:
 
     def _newton(self, max_iter: int, enough: float) -> int | None:
         """The compiled loop, where the problem is small; returns the steps taken, None where it is not used."""
-        fast, p, n, pieces = compiled(), self.width, self.A.shape[2], self._pieces
+        fast, p, n, ramps = compiled(), self.width, self.A.shape[2], self._ramps
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
-        if fast is None or pieces is None or not small:
+        if fast is None or ramps is None or not small:
             return None
         value = np.empty(len(self.y))
         problem = self.A, self.y, self.cost, self.penalty[:p]
         state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value
-        steps, changed, most = fast.newton(problem, tuple(pieces), state, p, max_iter, enough)
+        steps, changed, most = fast.newton(problem, tuple(ramps), state, p, max_iter, enough)
         self.factors, self._value, self._active = [None] * len(self.H), value, None
         self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
         return int(most)

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from kompakt.basis.growing import GrowingMachine, minimise_along
-from kompakt.losses import LeastSquares
 
 Array = np.ndarray
 
@@ -141,7 +140,7 @@ class _Refit:
             if not len(left):
                 break
             value[left] = self._advance(step, left)
-            if isinstance(self.loss, LeastSquares):
+            if self.loss.quadratic:
                 break  # one step solves it
         return np.asarray(start - value)
 

@@ -26,7 +26,7 @@ from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.estimators.records import record_of
 from kompakt.kernels import Kernel
-from kompakt.losses import LeastSquares, PiecewiseLinear, make_loss
+from kompakt.losses import make_loss
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
@@ -271,7 +271,7 @@ class KernelMachine(Predictor):
         cost = getattr(self, "C", 1.0) is None
         if not (width or cost):
             return spec, 0
-        robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
+        robust = not data.classifier and not spec.loss.quadratic
         auto = auto_size(getattr(self, "n_basis", None))
         size = getattr(self, "n_basis", None) if auto is None else None
         if isinstance(data.rows, StreamedRows):
@@ -283,7 +283,7 @@ class KernelMachine(Predictor):
         if cost and robust and found.noise:
             if isinstance(self.loss, str) and self.loss in _EPSILON_OF_NOISE and self.epsilon is None:
                 loss = replace(loss, epsilon=_EPSILON_OF_NOISE[self.loss] * found.noise)  # type: ignore[type-var]
-            if isinstance(loss, PiecewiseLinear):
+            if loss.piecewise_linear:
                 C *= found.noise
         return replace(spec, kernel=found.kernel, loss=loss, C=C), found.n_kernel_evals
 

@@ -191,7 +191,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
         drop, own = self.cv_prototypes == "drop", not getattr(self, "shared_basis", True)
         parts = make_parts(fit.data, fit.basis, folds, fit.run.key, own=own, drop=drop, anew=anew, among=among)
-        absolute = not isinstance(fit.spec.loss, LeastSquares)
+        absolute = not fit.spec.loss.quadratic
         return CrossValidation(fit.data, fit.spec, parts, fit.plan.settings(fit.run), absolute)
 
     def _tune(self, fit: Fit, folds: int | Array, anew: list[Basis] | None) -> None:
@@ -213,7 +213,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         )
         fit.n_kernel_evals += found.n_visits * fast.n_kernel_evals
         fit.n_kernel_evals += found.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
-        if not isinstance(spec.loss, LeastSquares):
+        if not spec.loss.quadratic:
             loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
             found.refit(loosely.errors, found.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
         fit.spec = replace(spec, kernel=found.kernel, C=found.C)

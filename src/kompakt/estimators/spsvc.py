@@ -129,7 +129,7 @@ class SpSVC(
         matching = self._selector().rule.startswith("kmp")
         name = "least_squares" if matching else "squared_hinge"
         loss = make_loss(name if self.loss is None else self.loss, classes=True, epsilon=self.epsilon)
-        if matching and loss.name != "least_squares":
+        if matching and not loss.quadratic:
             raise ValueError(
                 f"selection={self._selector().rule!r} is matching pursuit on the least-squares loss; got "
                 f"loss={self.loss!r}. Leave loss=None, or use 'sp2' ('sp1'), the same methods on other losses."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kompakt.losses import LeastSquares
 from kompakt.solve import kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
 
@@ -27,8 +26,7 @@ def solve(
     >>> import numpy as np
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
-    >>> from kompakt.losses import LeastSquares
-    >>> from kompakt.data import ArrayRows
+    >>>     >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve import Problem, solve
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> design = Design(ArrayRows(X, targets=1.0 + 3.0 * X), Linear(), np.ones((1, 1)), whiten=True)
@@ -42,7 +40,7 @@ def solve(
         if found is not None:
             return found
     minimise: Callable[..., Solution]
-    if isinstance(problem.loss, LeastSquares):
+    if problem.loss.quadratic:
         minimise = newton.minimise_squares
     elif problem.loss.piecewise_quadratic:
         minimise = partial(newton.minimise, outputs=outputs)

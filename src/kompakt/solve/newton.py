@@ -571,7 +571,7 @@ def _trials(problem: Problem) -> Array:
 
 def _shared_curvature(problem: Problem) -> bool:
     """Least squares with one weight per row: every output has the same Hessian."""
-    return problem.loss.name == "least_squares" and problem.design.rows.weight_columns <= 1
+    return problem.loss.quadratic and problem.design.rows.weight_columns <= 1
 
 
 def newton_sums(

@@ -98,7 +98,7 @@ def refuse_many_outputs(data: Data, spec: Spec, run: Run) -> None:
     Every other loss makes each output a problem of its own.
     """
     n_outputs, n_classes = data.rows.n_outputs, data.n_classes
-    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.name == "least_squares" or run.deadline:
+    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.quadratic or run.deadline:
         return
     fewer = get_coding("minimum_output").n_outputs(n_classes)
     raise ValueError(
