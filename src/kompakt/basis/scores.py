@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.growing import GrowingMachine, minimise_along
+from kompakt.basis.growing import GrowingMachine
+from kompakt.solve.line_search import minimise_along
 
 Array = np.ndarray
 

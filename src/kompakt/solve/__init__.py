@@ -26,7 +26,8 @@ def solve(
     >>> import numpy as np
     >>> from kompakt.design import Design
     >>> from kompakt.kernels import Linear
-    >>>     >>> from kompakt.data import ArrayRows
+    >>> from kompakt.losses import LeastSquares
+    >>> from kompakt.data import ArrayRows
     >>> from kompakt.solve import Problem, solve
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> design = Design(ArrayRows(X, targets=1.0 + 3.0 * X), Linear(), np.ones((1, 1)), whiten=True)
