@@ -208,7 +208,7 @@ class DenseNewton:
         t, _ = line_search.minimise_along(
             self._own_loss(problems), self.y[problems], f, np.broadcast_to(self._part(self.cost, problems), f.shape),
             change[:, None], np.sum(penalised * theta, axis=1)[:, None],
-            np.sum(penalised * step, axis=1)[:, None] + 1e-300,
+            np.sum(penalised * step, axis=1)[:, None],
         )  # fmt: skip
         sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
         self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)

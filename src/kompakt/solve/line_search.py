@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 
@@ -51,7 +52,7 @@ def minimise_along(
     columns : ndarray of shape (G, k, n)
         Directions; those of machine b are ``columns[group[b]]``, and `group` None means group b (or 0, if G is 1).
     linear, quadratic : ndarray of shape (B, k)
-        a and q; q must be positive.
+        a and q; q must not be negative.
     tol : float
         A direction is done when its derivative is this small against that at 0.  The relative error of the decrease is
         about its square.
@@ -107,24 +108,86 @@ def _minimise_arrays(
         first = a[which] + q[which] * t + np.sum(cost * loss.gradient(y, at) * c, axis=1)
         return first, q[which] + np.sum(cost * loss.curvature(y, at) * c * c, axis=1)
 
-    found, left = np.zeros(len(a)), np.arange(len(a))
-    start, curvature = derivatives(found, columns, left)
-    sign = -np.sign(start)  # travel in this direction; lengths below are positive
-    length, low, high = np.abs(start / curvature), np.zeros(len(a)), np.full(len(a), np.inf)
-    left = np.flatnonzero(start != 0.0)
-    for _ in range(80):
+    start, curvature = derivatives(np.zeros(len(a)), columns, np.arange(len(a)))
+    sign = -np.sign(start)  # the direction of travel
+
+    def slopes(which: Array, lengths: Array) -> tuple[Array, Array]:
+        first, second = derivatives(sign[which] * lengths[:, 0], columns[which], which)
+        return (sign[which] * first)[:, None], second[:, None]
+
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # a direction without curvature
+        newton = np.abs(start / curvature)[:, None]
+    t = sign * guarded_roots(slopes, -np.abs(start), newton, tol=tol, max_calls=80)
+    gain = loss.value(y, f + t[:, None] * columns) - loss.value(y, f)
+    return t, np.maximum(0.0, -t * (a + 0.5 * q * t) - np.sum(cost * gain, axis=1))
+
+
+def guarded_roots(
+    slopes: Callable[[Array, Array], tuple[Array, Array]],
+    start: Array,
+    trials: Array,
+    *,
+    inner: int = 0,
+    tol: float,
+    max_calls: int,
+) -> Array:
+    """Roots t >= 0 of k increasing, piecewise linear functions, all side by side; 0 where one is not below 0 there.
+
+    Newton's method inside a bracket: on a piecewise linear function it ends at the exact root.  A step that leaves the
+    bracket is replaced by its middle, or by twice the longest one while nothing bounds it.
+
+    Parameters
+    ----------
+    slopes : callable
+        ``slopes(which, steps) -> (values, derivatives)`` of the functions `which` at ascending steps, all (len(which),
+        T).
+    start : ndarray of shape (k,)
+        The values at 0.
+    trials : ndarray of shape (k, T)
+        Ascending steps to try first.
+    inner : int
+        Steps between the ends of the bracket that are tried with Newton's: many where a call is a pass over all rows.
+    tol : float
+        A root is found where the value is this small against that at 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.solve.line_search import guarded_roots
+    >>> start, one = np.array([-2.0]), np.ones((1, 1))
+    >>> guarded_roots(lambda which, t: (4.0 * t - 2.0, 4.0 * np.ones_like(t)), start, one, tol=1e-9, max_calls=9)
+    array([0.5])
+    """
+    roots, low, high = np.zeros(len(start)), np.zeros(len(start)), np.full(len(start), np.inf)
+    left = np.flatnonzero(start < 0.0)
+    at = trials[left]
+    for _ in range(max_calls):
         if not len(left):
             break
-        found[left] = sign[left] * length[left]
-        slope, curvature = derivatives(found[left], columns[left], left)
-        slope *= sign[left]
-        at, below, above = length[left], low[left], high[left]
-        narrow = np.isfinite(above) & (above - below <= 1e-14 * above)
-        done = (np.abs(slope) <= tol * np.abs(start[left])) | narrow
-        below, above = np.where(slope < 0, at, below), np.where(slope > 0, at, above)
-        middle = np.where(np.isfinite(above), 0.5 * (below + above), 2.0 * below)
-        step = at - slope / curvature
-        length[left], low[left], high[left] = np.where((step > below) & (step < above), step, middle), below, above
-        left = left[~done]
-    gain = loss.value(y, f + found[:, None] * columns) - loss.value(y, f)
-    return found, np.maximum(0.0, -found * (a + 0.5 * q * found) - np.sum(cost * gain, axis=1))
+        at = np.where(np.isfinite(at), at, 1.0)
+        value, derivative = slopes(left, at)
+        rows, last = np.arange(len(left)), at.shape[1] - 1
+        below = np.sum(value < 0.0, axis=1)  # how many trials
+        under, over = np.maximum(below - 1, 0), np.minimum(below, last)
+        bottom = low[left] = np.where(below > 0, at[rows, under], low[left])
+        top = high[left] = np.where(below <= last, at[rows, over], high[left])
+        nearest = rows, np.argmin(np.abs(value), axis=1)
+        roots[left] = t = at[nearest]
+        bounded = np.isfinite(top)
+        done = (np.abs(value[nearest]) <= tol * np.abs(start[left])) | (bounded & (top - bottom <= 1e-14 * top))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            newton = t - value[nearest] / derivative[nearest]
+            secant = bottom - value[rows, under] * (top - bottom) / (value[rows, over] - value[rows, under])
+        middle = np.where(bounded, 0.5 * (bottom + np.where(bounded, top, 0.0)), 2.0 * bottom)
+        at = np.where((newton > bottom) & (newton < top), newton, middle)[:, None]
+        if inner:
+            ends = bottom[:, None], np.where(bounded, top, 0.0)[:, None]
+            spread = np.where(
+                bounded[:, None],
+                ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, inner),
+                ends[0] * 2.0 ** np.arange(1.0, inner + 1.0),
+            )
+            secant = np.where((secant > bottom) & (secant < top), secant, at[:, 0])
+            at = np.sort(np.concatenate([at, secant[:, None], spread], axis=1), axis=1)
+        at, left = at[~done], left[~done]
+    return roots
