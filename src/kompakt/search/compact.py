@@ -29,6 +29,7 @@ from kompakt.losses import Loss
 from kompakt.run import Run
 from kompakt.search.trials import Trial, Trials
 from kompakt.solve import Problem, Settings, solve
+from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data, Spec
 
 logger = logging.getLogger(__name__)
@@ -355,11 +356,11 @@ def _ridge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs
     elif spec.fit_intercept:
         middle, level = np.average(train, axis=0, weights=s), np.average(y, axis=0, weights=s)
     centred = train - middle
-    values, V = np.linalg.eigh((centred * s[:, None]).T @ centred)
-    right = V.T @ (centred.T @ (s[:, None] * (y - level)))
-    rotated = (test - middle) @ V
+    path = RidgePath.of((centred * s[:, None]).T @ centred)
+    right = path.rotation.T @ (centred.T @ (s[:, None] * (y - level)))
+    rotated = (test - middle) @ path.rotation
     for cost in costs:
-        yield rotated @ (right * (cost / (1.0 + cost * np.maximum(values, 0.0)))[:, None]) + level
+        yield rotated @ (right / path.normal(1.0 / cost)[:, None]) + level
 
 
 def _squared_hinge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs: Array) -> Iterator[Array]:
