@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import d2_pinball_score, hinge_loss, mean_absolute_error, mean_pinball_loss
 
+from kompakt.design import FeatureDesign
 from kompakt.losses import (
     CLASS_LOSSES,
     REGRESSION_LOSSES,
@@ -17,10 +18,12 @@ from kompakt.losses import (
     LeastSquares,
     PiecewiseLinear,
     Quantile,
+    Rounded,
     SquaredHinge,
     make_loss,
+    require_kind,
 )
-from kompakt.solve.kinks import Rounded
+from kompakt.solve import Problem, solve
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.choice([-1.0, 1.0], 300)
@@ -102,6 +105,44 @@ def test_one_width_per_output():
             both.gradient(y, f)[:, output], Rounded(Absolute(), width).gradient(y, f)[:, output]
         )
     assert Hinge().take_outputs(np.array([1])) == Hinge()
+
+
+@pytest.mark.parametrize("loss", [*WRITTEN, *(loss.rounded(0.3) for loss in LINEAR)], ids=repr)
+def test_derivatives_as_sums_of_ramps(loss):
+    form, y = loss.ramps(1), targets_of(getattr(loss, "loss", loss))
+    if loss.piecewise_linear:
+        assert form is None  # a jump is no ramp
+        return
+    r, orientation = (y - F, -1.0) if form.regression else (1.0 - y * F, -y)
+    low, high, rate, anchor = form.ramps[0].T
+    slope = form.base[0, 0] + np.sum(rate * (np.clip(r[:, None], low, high) - anchor), axis=1)
+    np.testing.assert_allclose(orientation * slope, loss.gradient(y, F), atol=1e-12)
+
+
+def test_every_loss_says_what_a_solver_may_count_on():
+    assert all(loss.piecewise_quadratic != loss.piecewise_linear for loss in WRITTEN)
+    assert [loss.name for loss in WRITTEN if loss.quadratic] == ["least_squares"]
+    assert all(loss.rounded(0.5).piecewise_quadratic for loss in WRITTEN)
+    with pytest.raises(ValueError, match=r"needs .* piecewise quadratic \(squared_hinge, least_squares, huber\)"):
+        require_kind(Absolute(), "piecewise_quadratic", "growth")
+
+
+@pytest.mark.parametrize("loss", [LeastSquares(), Absolute(), Huber(0.1), Quantile(0.8)], ids=repr)
+def test_the_best_constant_has_the_lowest_held_out_error(loss):
+    y = np.random.default_rng(0).exponential(size=(301, 2))
+    best = loss.best_constant(y, np.ones(301))
+    error = loss.held_out(y, best).sum(axis=0)
+    for shift in (-0.05, 0.05):
+        assert np.all(loss.held_out(y, best + shift).sum(axis=0) > error)
+
+
+def test_a_loss_of_no_known_kind_is_refused():
+    class Smooth(SquaredHinge):
+        piecewise_quadratic = False
+
+    design = FeatureDesign(np.ones((3, 1)), np.ones((3, 1)))
+    with pytest.raises(ValueError, match="piecewise linear"):
+        solve(Problem(design, Smooth(), 1.0))
 
 
 def test_against_scikit_learn():

@@ -1,21 +1,35 @@
 """Losses live in prediction space: they see targets and predictions, never the rows.
 
-Every loss gives, per element, its value, its derivative with respect to the prediction f, and a curvature.  Losses
-whose curvature is constant between finitely many kinks (`piecewise_quadratic`) are minimised by Newton's method in
-finitely many steps.  The others are piecewise linear; they are described by their kinks, so that one solver serves
-all of them: in the residual r = direction * (origin - f), slope `slopes[k]` on the k-th interval between `kinks`.
+Every loss gives, per element, its value, its derivative with respect to the prediction f, and a curvature; and it says
+what a solver may count on.  A `quadratic` loss is one parabola, and its minimiser is a closed form.  A loss whose
+curvature is constant between finitely many kinks (`piecewise_quadratic`) is minimised by Newton's method in finitely
+many steps.  A `piecewise_linear` one is described by its kinks, so that one solver serves all of them: in the residual
+r = 1 - y f (classes) or y - f (regression) it has slope `slopes[k]` on the k-th interval between `kinks`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
+
+
+class Ramps(NamedTuple):
+    """A loss of L outputs by its derivative with respect to the residual r: y - f with `regression`, else 1 - y f.
+
+    loss'(r) = base[0] + sum_k rate_k (clip(r, low_k, high_k) - anchor_k), and base[0] (r - base[1]) is the part of the
+    loss without the ramps.
+    """
+
+    regression: bool
+    base: Array  # (L, 2)
+    ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
 
 
 class Loss(ABC):
@@ -24,8 +38,14 @@ class Loss(ABC):
     name: ClassVar[str] = ""
     for_classes: ClassVar[bool] = False
     for_regression: ClassVar[bool] = False
-    #: finite Newton applies; otherwise the loss is piecewise linear
+    #: one parabola per element: the curvature is 1 everywhere
+    quadratic: ClassVar[bool] = False
+    #: the curvature is constant between finitely many kinks, and the derivative has no jumps
     piecewise_quadratic: ClassVar[bool] = True
+    #: the derivative is constant between finitely many kinks: a `PiecewiseLinear`
+    piecewise_linear: ClassVar[bool] = False
+    #: (y - f)^2 / 2 on the active rows and 0 on the others, so that their normal equations are all a solver needs
+    squares_active_rows: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, y: Array, f: Array) -> Array:
@@ -47,6 +67,26 @@ class Loss(ABC):
         """The loss for some of the outputs; only a loss with a parameter per output differs from itself."""
         return self
 
+    def rounded(self, width: float | Array) -> Loss:
+        """The loss with a derivative without jumps: its kinks, if it has any, are rounded over a width."""
+        return self
+
+    def ramps(self, n_outputs: int) -> Ramps | None:
+        """The derivative as a sum of ramps, which compiled loops need; None where a loss does not say."""
+        return None
+
+    def line_roots(self, y: Array, f: Array) -> Array:
+        """Predictions at which the lines that elements on a linear piece lie on are 0."""
+        return y
+
+    def held_out(self, y: Array, f: Array) -> Array:
+        """Error per element that machines of different epsilon can be compared by."""
+        return np.abs(y - f)
+
+    def best_constant(self, y: Array, weights: Array) -> Array:
+        """The prediction (L,) without inputs that suits targets (n, L) best."""
+        return np.asarray(np.quantile(y, 0.5, axis=0))
+
 
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
@@ -62,6 +102,10 @@ class SquaredHinge(Loss):
 
     name: ClassVar[str] = "squared_hinge"
     for_classes: ClassVar[bool] = True
+    squares_active_rows: ClassVar[bool] = True
+
+    def ramps(self, n_outputs: int) -> Ramps:
+        return _one_ramp(False, 0.0, np.inf, n_outputs)
 
     def value(self, y: Array, f: Array) -> Array:
         return 0.5 * np.square(np.maximum(0.0, 1.0 - y * f))
@@ -94,6 +138,17 @@ class LeastSquares(Loss):
     name: ClassVar[str] = "least_squares"
     for_classes: ClassVar[bool] = True
     for_regression: ClassVar[bool] = True
+    quadratic: ClassVar[bool] = True
+    squares_active_rows: ClassVar[bool] = True
+
+    def ramps(self, n_outputs: int) -> Ramps:
+        return _one_ramp(True, -np.inf, np.inf, n_outputs)
+
+    def held_out(self, y: Array, f: Array) -> Array:
+        return self.value(y, f)
+
+    def best_constant(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.average(y, axis=0, weights=weights))
 
     def value(self, y: Array, f: Array) -> Array:
         return 0.5 * np.square(y - f)
@@ -137,6 +192,9 @@ class Huber(_Huber):
 
     for_regression: ClassVar[bool] = True
 
+    def ramps(self, n_outputs: int) -> Ramps:
+        return _one_ramp(True, -self.epsilon, self.epsilon, n_outputs)
+
     def value(self, y: Array, f: Array) -> Array:
         return self._of_size(np.abs(y - f))
 
@@ -161,6 +219,9 @@ class HuberHinge(_Huber):
 
     for_classes: ClassVar[bool] = True
 
+    def ramps(self, n_outputs: int) -> Ramps:
+        return _one_ramp(False, 0.0, self.epsilon, n_outputs)
+
     def value(self, y: Array, f: Array) -> Array:
         return self._of_size(np.maximum(0.0, 1.0 - y * f))
 
@@ -180,6 +241,7 @@ class PiecewiseLinear(Loss):
     """
 
     piecewise_quadratic: ClassVar[bool] = False
+    piecewise_linear: ClassVar[bool] = True
 
     @property
     def kinks(self) -> Array:
@@ -219,6 +281,14 @@ class PiecewiseLinear(Loss):
 
     def curvature(self, y: Array, f: Array) -> Array:
         return np.zeros(np.broadcast(y, f).shape)
+
+    def line_roots(self, y: Array, f: Array) -> Array:
+        r = self.residual(y, f)
+        roots = np.array([root for _, root in self._lines()])[np.searchsorted(self.kinks, r)]
+        return np.asarray(f + (roots - r) / self.orientation(y))
+
+    def rounded(self, width: float | Array) -> Rounded:
+        return Rounded(self, width)
 
 
 @dataclass(frozen=True)
@@ -314,11 +384,110 @@ class Quantile(PiecewiseLinear):
     def slopes(self) -> Array:
         return np.array([self.q - 1.0, self.q])
 
+    def held_out(self, y: Array, f: Array) -> Array:
+        return self.value(y, f)
+
+    def best_constant(self, y: Array, weights: Array) -> Array:
+        return np.asarray(np.quantile(y, self.q, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded(Loss):
+    """A piecewise linear loss with each kink rounded over a width: one for all outputs, or one per output (L,).
+
+    With the wider `window` of the stage before, the parabolas go on over that.  A row inside keeps its multiplier:
+    slope (r - kink)/window + 1/2 is reached at the new width when r - kink has shrunk by width/window.
+    """
+
+    loss: PiecewiseLinear
+    width: float | Array
+    window: float | Array | None = None
+    name: ClassVar[str] = "rounded"
+
+    def take_outputs(self, outputs: Array) -> Rounded:
+        if np.ndim(self.width) == 0:
+            return self
+        window = None if self.window is None else np.asarray(self.window)[outputs]
+        return Rounded(self.loss, np.asarray(self.width)[outputs], window)
+
+    def _jumps(self) -> Iterable[tuple[float, float]]:
+        """The kinks, and how much the slope rises at each."""
+        return zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True)
+
+    def value(self, y: Array, f: Array) -> Array:
+        r = self.loss.residual(y, f)
+        total: Array = self.loss.slopes[0] * (r - self.loss.kinks[0])
+        for kink, jump in self._jumps():
+            u = np.clip(r - kink + 0.5 * self.width, 0.0, self.width)
+            total = total + jump * (u * u / (2.0 * self.width) + np.maximum(r - kink - 0.5 * self.width, 0.0))
+        return total
+
+    def slope(self, r: Array) -> Array:
+        """Derivative with respect to the residual."""
+        total = np.full(r.shape, self.loss.slopes[0])
+        for kink, jump in self._jumps():
+            total += jump * np.clip((r - kink) / self.width + 0.5, 0.0, 1.0)
+        if self.window is not None:
+            for kink, jump in self._jumps():
+                line = (r - kink) / self.width + 0.5
+                total += jump * (np.abs(r - kink) < 0.5 * self.window) * (line - np.clip(line, 0.0, 1.0))
+        return total
+
+    def gradient(self, y: Array, f: Array) -> Array:
+        return np.asarray(self.loss.orientation(y) * self.slope(self.loss.residual(y, f)))
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        r = self.loss.residual(y, f)
+        total, window = np.zeros(r.shape), self.width if self.window is None else self.window
+        for kink, jump in self._jumps():
+            total += (np.abs(r - kink) < 0.5 * window) * (jump / self.width)
+        return total
+
+    def ramps(self, n_outputs: int) -> Ramps | None:
+        if self.window is not None:
+            return None
+        kinks, slopes, width = self.loss.kinks, self.loss.slopes, np.reshape(self.width, (-1, 1))
+        base = np.zeros((n_outputs, 2))
+        base[:] = slopes[0], kinks[0]
+        ramps = np.empty((n_outputs, len(kinks), 4))
+        ramps[:, :, 0] = ramps[:, :, 3] = kinks - 0.5 * width
+        ramps[:, :, 1] = kinks + 0.5 * width
+        ramps[:, :, 2] = (slopes[1:] - slopes[:-1]) / width
+        return Ramps(self.loss.for_regression, base, ramps)
+
+
+def _one_ramp(regression: bool, low: float, high: float, n_outputs: int) -> Ramps:
+    """A derivative that rises with slope 1 from `low` to `high`, and is 0 at 0."""
+    return Ramps(regression, np.zeros((n_outputs, 2)), np.tile([[[low, high, 1.0, 0.0]]], (n_outputs, 1, 1)))
+
 
 def _require_epsilon(epsilon: float, *, positive: bool) -> None:
     low_enough = epsilon > 0 if positive else epsilon >= 0
     if not (np.isfinite(epsilon) and low_enough):
         raise ValueError(f"epsilon must be a finite number {'> 0' if positive else '>= 0'}; got {epsilon!r}.")
+
+
+#: all losses by name; one name may have a version for classes and one for regression
+_LOSSES: tuple[type[Loss], ...] = (
+    SquaredHinge, Hinge, LeastSquares, HuberHinge, Huber, Absolute, EpsilonInsensitive, Quantile,
+)  # fmt: skip
+
+
+def require_kind(loss: Loss, kind: str, what: str) -> None:
+    """Refuse a loss that is not of the kind that `what` needs: the name of one of the flags of a loss.
+
+    Examples
+    --------
+    >>> from kompakt.losses import Hinge, SquaredHinge, require_kind
+    >>> require_kind(SquaredHinge(), "piecewise_quadratic", "growth")
+    >>> require_kind(Hinge(), "quadratic", "leave-one-out")
+    Traceback (most recent call last):
+    ...
+    ValueError: leave-one-out needs a loss that is quadratic (least_squares); got Hinge().
+    """
+    if not getattr(loss, kind):
+        names = ", ".join(dict.fromkeys(each.name for each in _LOSSES if getattr(each, kind)))
+        raise ValueError(f"{what} needs a loss that is {kind.replace('_', ' ')} ({names}); got {loss!r}.")
 
 
 CLASS_LOSSES = ("squared_hinge", "hinge", "least_squares", "huber")
@@ -342,8 +511,8 @@ def make_loss(loss: Any, *, classes: bool, epsilon: float | None = None, quantil
     if isinstance(loss, str) and loss in _names(classes):
         if loss == "quantile":
             return Quantile(quantile)
-        kinds: tuple[type[Loss], ...] = (SquaredHinge, Hinge, LeastSquares, Absolute, EpsilonInsensitive)
-        kind = {kind.name: kind for kind in (*kinds, HuberHinge if classes else Huber)}[loss]
+        fitting = (kind for kind in _LOSSES if (kind.for_classes if classes else kind.for_regression))
+        kind = {kind.name: kind for kind in fitting}[loss]
         return kind() if epsilon is None or not hasattr(kind, "epsilon") else kind(epsilon)  # type: ignore[call-arg]
     raise ValueError(f"loss must be one of {_names(classes)} or a loss object; got {loss!r}.")
 

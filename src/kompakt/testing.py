@@ -130,6 +130,12 @@ def check_loss(loss: Loss, seed: int = 0) -> None:
     middle = loss.value(y, f + 0.5) <= 0.5 * (values + loss.value(y, f + 1.0)) + 1e-12
     _require(middle.all(), "a loss must be convex in f.")
     _require(np.all(loss.curvature(y, f) >= 0), "curvature must not be negative.")
+    form = loss.ramps(1)
+    if form is not None:  # what compiled loops see
+        r, orientation = (y - f, -1.0) if form.regression else (1.0 - y * f, -y)
+        low, high, rate, anchor = form.ramps[0].T
+        slope = form.base[0, 0] + np.sum(rate * (np.clip(r[:, None], low, high) - anchor), axis=1)
+        _close(loss.gradient(y, f), orientation * slope, 1e-9, "the derivative as a sum of ramps")
     if isinstance(loss, PiecewiseLinear):
         kinks, line = loss.kinks, loss.slopes
         _require(len(line) == len(kinks) + 1, "a piecewise linear loss has one slope more than kinks.")

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import solve_triangular
 from tests.basis.naive import column
 
-from kompakt.basis import fee, growing
+from kompakt.basis import fee
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.fee import (
     FeeGrowth,
@@ -28,6 +28,7 @@ from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard, make_ringnorm, make_spirals
 from kompakt.kernels import RBF
 from kompakt.losses import Absolute, EpsilonInsensitive, Hinge, Huber, LeastSquares, SquaredHinge
+from kompakt.solve import line_search
 from kompakt.spec import Data, Spec
 
 SETS = {
@@ -191,7 +192,7 @@ def test_compiled_and_array_newton_agree(monkeypatch, C):
     pytest.importorskip("numba")
     fast = Setup(C=C)
     a = fast.growth(FeePlan(15, patience=None, max_iter=100))
-    monkeypatch.setattr(growing, "compiled", lambda: None)
+    monkeypatch.setattr(line_search, "compiled", lambda: None)
     slow = Setup(C=C)
     b = slow.growth(FeePlan(15, patience=None, max_iter=100))
     assert fast.machine.indices == slow.machine.indices
@@ -203,7 +204,7 @@ def test_compiled_and_array_newton_agree(monkeypatch, C):
 def test_the_trained_machine_is_its_own_weighted_fit(monkeypatch, loss, compiled):
     """Fixing the weights of a converged machine and solving again changes nothing (eq. 9)."""
     if not compiled:
-        monkeypatch.setattr(growing, "compiled", lambda: None)
+        monkeypatch.setattr(line_search, "compiled", lambda: None)
     setup = Setup(loss=loss, C=5.0)
     setup.machine.append_vectors()
     for index in setup.train[:10]:

@@ -6,8 +6,6 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from tests.basis.naive import column, data, full_fit, grown, machine_for
 
-from kompakt.basis import growing
-from kompakt.basis.growing import minimise_along
 from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Precomputed
@@ -19,10 +17,11 @@ from kompakt.losses import (
     HuberHinge,
     LeastSquares,
     Quantile,
+    Rounded,
     SquaredHinge,
 )
-from kompakt.solve import Problem, Settings, solve
-from kompakt.solve.kinks import Rounded
+from kompakt.solve import Problem, Settings, line_search, solve
+from kompakt.solve.line_search import minimise_along
 
 LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 
@@ -30,7 +29,7 @@ LOSSES = [SquaredHinge(), HuberHinge(0.8), LeastSquares()]
 @pytest.fixture(params=["compiled", "numpy"])
 def way(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(growing, "compiled", lambda: None)
+        monkeypatch.setattr(line_search, "compiled", lambda: None)
     else:
         pytest.importorskip("numba")
     return request.param

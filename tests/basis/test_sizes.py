@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.basis.naive import data, machine_for
 
-from kompakt.basis import growing
 from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import Growth, GrowthPlan, training_weights
 from kompakt.basis.sizes import best_point, fold_errors, grow_batch, size_errors, stream_of, tune_grid
@@ -16,6 +15,7 @@ from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
+from kompakt.solve import line_search
 from kompakt.spec import Data, Spec
 from kompakt.validation import resolve_splits
 
@@ -48,7 +48,7 @@ class Problem:
 @pytest.mark.parametrize(("intercept", "score_rows"), [(True, "active"), (False, "active"), (False, "all")])
 def test_machines_side_by_side_are_the_machines_alone(monkeypatch, loss, intercept, score_rows, compiled):
     if not compiled:
-        monkeypatch.setattr(growing, "compiled", lambda: None)
+        monkeypatch.setattr(line_search, "compiled", lambda: None)
     at = Problem(loss, intercept, score_rows=score_rows)
     X, y = at.data.rows.X, at.data.rows.targets
     kernel = RBF(0.5) if intercept else 1 + RBF(0.5)

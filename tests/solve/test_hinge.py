@@ -381,7 +381,7 @@ def test_too_few_iterations_are_reported_per_output():
 
 def test_only_piecewise_linear_losses():
     X, y = data(Hinge())
-    with pytest.raises(TypeError, match="piecewise linear"):
+    with pytest.raises(ValueError, match="piecewise linear"):
         rounded.minimise(problem_of(X, y, LeastSquares()))
 
 

@@ -12,12 +12,10 @@ from sklearn.svm import SVC, LinearSVC
 from kompakt.data import ArrayRows
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import RBF
-from kompakt.losses import Hinge, Huber, LeastSquares, SquaredHinge
+from kompakt.losses import Hinge, Huber, LeastSquares, Rounded, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, newton, solve
-from kompakt.solve.kinks import Rounded
-from kompakt.solve.newton import exact_step
 
 KERNEL = RBF(0.5)
 INTERCEPTS = {
@@ -306,20 +304,6 @@ def test_one_class_far_from_the_margin():
     assert_allclose(solution.objective, 0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("root", [0.2, 0.97, 1.0, 7.3, 400.0])
-def test_exact_step_finds_the_root_of_a_piecewise_linear_slope(root):
-    kinks = np.array([0.1, 0.5, 0.9, 2.0, 50.0])
-
-    def raw(t):
-        return 0.01 * t + np.sum(np.maximum(0, t - kinks)), 0.01 + np.sum(t > kinks)
-
-    def slope(t):
-        return raw(t)[0] - raw(root)[0], raw(t)[1]
-
-    assert_allclose(exact_step(slope), root, rtol=1e-10)
-    assert exact_step(lambda t: (1.0, 1.0)) == 0.0
-
-
 @pytest.mark.parametrize("intercept", ["none", "free", "penalised"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("C", [0.1, 1e4])
@@ -382,10 +366,10 @@ def test_predictions_that_cannot_be_held_are_searched_by_passes(trials, monkeypa
     X, y = data(300)
     problem = replace(problem_of(X, y, C=3.0), loss=Rounded(Hinge(), 0.01))
     held = newton.minimise(problem)
-    searched, by_passes = [], newton.step_by_passes
+    searched, by_passes = [], newton.guarded_roots
     monkeypatch.setattr(newton, "_MOST_HELD", 0)
     monkeypatch.setattr(newton, "_TRIALS", newton._TRIALS[:trials])
-    monkeypatch.setattr(newton, "step_by_passes", lambda slopes: searched.append(by_passes(slopes)) or searched[-1])
+    monkeypatch.setattr(newton, "guarded_roots", lambda *a, **k: searched.append(by_passes(*a, **k)) or searched[-1])
     passed = newton.minimise(problem)
     assert searched, "every full step was taken: the test has lost its point"
     assert passed.converged
@@ -399,16 +383,17 @@ def test_slopes_along_a_step_are_the_derivatives_of_the_losses():
     theta, step = np.random.default_rng(5).standard_normal((2, 5, 1))
     block = ArrayRows(X, y, weights).block(0, 50)
     steps, output, loss = np.array([0.0, 0.3, 2.0]), np.array([0]), SquaredHinge()
-    first, second = newton._slopes_of_block(loss, theta, step, output, steps, Phi, block)
+    first, second = (part[0] for part in newton._slopes_of_block(loss, theta, step, output, steps[None], Phi, block))
 
     def value(t):
         return weights @ loss.value(y, Phi @ (theta + t * step)[:-1] + (theta + t * step)[-1])[:, 0]
 
     h = 1e-5
     assert_allclose(first, [(value(t + h) - value(t - h)) / (2 * h) for t in steps], rtol=1e-6)
-    f, g = Phi @ theta[:-1] + theta[-1], Phi @ step[:-1] + step[-1]
-    held = [newton._slopes_along(loss, y, weights[:, None], f, g, t) for t in steps]
-    assert_allclose(np.array(held), np.column_stack([first, second]), rtol=1e-12)
+    at = [theta + t * step for t in steps]
+    curvature = [loss.curvature(y, Phi @ each[:-1] + each[-1])[:, 0] for each in at]
+    along = Phi @ step[:-1, 0] + step[-1, 0]
+    assert_allclose(second, [weights @ (along**2 * each) for each in curvature], rtol=1e-12)
 
 
 def test_the_gradient_is_measured_against_the_size_of_its_terms():

@@ -23,7 +23,6 @@ from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel, MappedRBF
-from kompakt.losses import LeastSquares
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
@@ -121,7 +120,7 @@ def choose(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run, start: Ar
         return Basis(None, _extended(data, spec, start, n_basis, run))
     assert plan.selector is not None
     selector = plan.selector
-    if plan.refine and isinstance(spec.loss, LeastSquares) and isinstance(selector, GramSelector):
+    if plan.refine and spec.loss.quadratic and isinstance(selector, GramSelector):
         # vectors that will move need not be the best ones, and every row bears on a curve: fewer rows tell as much
         enough = max(_MANY_ROWS, _ROWS_PER_VECTOR * n_basis)
         selector = replace(selector, max_rows=selector.max_rows or min(selector.rows_for(n_basis), enough))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
@@ -32,7 +32,6 @@ from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
-from kompakt.solve.kinks import Rounded
 from kompakt.spec import Data, Spec
 from kompakt.validation import Split, require_counts
 
@@ -126,7 +125,7 @@ def quadratic_weights(loss: Loss, width: float, y: Array, f: Array, cost: Array)
         a = np.where(short > 0.0, cost / np.maximum(short, 0.5 * width), 0.0)
         a[inside] = cost[inside] / width
         return a, np.where(inside, (1.0 + 0.5 * width) * y, y)
-    smooth = Rounded(loss, width) if isinstance(loss, PiecewiseLinear) else loss
+    smooth = loss.rounded(width)
     gradient, curvature = smooth.gradient(y, f), smooth.curvature(y, f)
     curved = curvature > 0.0
     safe = np.where(curved, curvature, 1.0)
@@ -134,10 +133,7 @@ def quadratic_weights(loss: Loss, width: float, y: Array, f: Array, cost: Array)
     z = np.where(curved, f - gradient / safe, y)
     linear = ~curved & (gradient != 0.0)
     if linear.any():
-        if isinstance(loss, PiecewiseLinear):
-            r = loss.residual(y, f)
-            roots = np.array([root for _, root in loss._lines()])[np.searchsorted(loss.kinks, r)]
-            z = np.where(linear, f + (roots - r) / loss.orientation(y), z)
+        z = np.where(linear, loss.line_roots(y, f), z)
         a[linear] = cost[linear] * np.abs(gradient[linear]) / np.abs(z - f)[linear]
     return a, z
 
@@ -335,7 +331,7 @@ class SemiparametricMachine(GrowingMachine):
         assert rows.targets is not None
         weights = training_weights(rows, train)
         self.plain_loss, self.weights, self.first_vectors = loss, np.atleast_2d(weights.T), first_vectors
-        self.rounds = isinstance(loss, PiecewiseLinear)
+        self.rounds = loss.piecewise_linear
         self.solver = solver if self.rounds else "newton"
         # what a width is a share of: the margin, or the targets' spread
         y = rows.targets.T
@@ -352,8 +348,7 @@ class SemiparametricMachine(GrowingMachine):
         self._fits: list[WeightedFit] = []
 
     def _rounded(self, share: float) -> Loss:
-        loss = self.plain_loss
-        return Rounded(loss, share * self.scales[:, None]) if isinstance(loss, PiecewiseLinear) else loss
+        return self.plain_loss.rounded(share * self.scales[:, None])
 
     @property
     def active(self) -> Array:
@@ -434,7 +429,7 @@ class SemiparametricMachine(GrowingMachine):
 
     def _reweight(self, output: int, max_iter: int) -> bool:
         """Table 1, step 1: from a = 1, solve and reweight until the weights beta settle; returns whether they did."""
-        assert isinstance(self.plain_loss, PiecewiseLinear)
+        loss = cast(PiecewiseLinear, self.plain_loss)
         p, A = self.width, self.lines
         y, cost = self.y[output], self.cost[min(output, len(self.cost) - 1)]
         a, z = np.where(cost > 0.0, 1.0, 0.0), y
@@ -449,7 +444,7 @@ class SemiparametricMachine(GrowingMachine):
             before = beta
             if settled:
                 break
-            a, z = table_weights(self.plain_loss, y, self.f[output], cost)
+            a, z = table_weights(loss, y, self.f[output], cost)
             if not np.any(a > 0.0):
                 settled = True
                 break

@@ -517,7 +517,7 @@ class Growth(GrowthLoop):
     def _shrink(self) -> None:
         """Leave out rows that were well beyond the margin at two retrainings in a row (section 3.4)."""
         machine = self.machine
-        if machine.n_basis < 16 or not machine.loss.for_classes or machine.loss.name == "least_squares":
+        if machine.n_basis < 16 or not machine.loss.for_classes or machine.loss.quadratic:
             return
         margins = np.where(machine.cost > 0, machine.y * machine.f, np.inf)
         far = np.min(margins, axis=0) > 1.5

@@ -19,10 +19,9 @@ import numpy as np
 
 from kompakt.data import RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
-from kompakt.losses import Loss, PiecewiseLinear
+from kompakt.losses import Loss
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
-from kompakt.solve.kinks import Rounded
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
 from kompakt.validation import require_counts
@@ -84,12 +83,12 @@ class GramSelector:
         hashes = rows.hashes(run.key + 1)
         spec = replace(spec, C=C)
         loss = spec.loss
-        if isinstance(loss, PiecewiseLinear):  # it has no curvature to select by
+        if loss.piecewise_linear:  # it has no curvature to select by
             width = 1.0
             if loss.for_regression:  # wide enough for most residuals of the first round, in whatever unit
                 assert rows.targets is not None
                 width = 2.0 * float(np.median(np.abs(rows.targets))) or 1.0
-            loss = Rounded(loss, width)
+            loss = loss.rounded(width)
         # a round is repeated as a whole when a fit resumes: its solve is no step of its own
         settings = Settings(tol=1e-4, run=replace(run.unhurried(), checkpoint=None))
         best: tuple[float, Array] | None = None
@@ -107,7 +106,7 @@ class GramSelector:
                 candidates = _draw(hashes, n_candidates, best[1], pull, round_number)
             design = Design(rows, kernel, kernel.take_basis(rows, candidates), store=False)
             flat = not outputs.any()
-            shared = (flat or loss.name == "least_squares") and rows.weight_columns <= 1
+            shared = (flat or loss.quadratic) and rows.weight_columns <= 1
             # matrices of many candidates for many outputs: adding them up by blocks takes longer than the products
             many = len(candidates) ** 2 * (1 if shared else rows.n_outputs) > _MANY_SUMS
             block_rows = (4 if many else 1) * design.block_rows

@@ -1,4 +1,4 @@
-"""The machine that grows: its features, weights and factors, and Newton's method for its piecewise quadratic loss.
+"""The machine that grows: its features and factors, and what a new basis vector adds to them.
 
 Features are whitened (R'R = K_JJ, Phi = R'^-1 K_J), so the regulariser of Keerthi, Chapelle, DeCoste 2006, eq. 4, is
 the identity and the generalised Hessian of eq. 6 is H = P + A D A' with A = [1; Phi], D the curvatures of the losses
@@ -13,31 +13,21 @@ There are L problems, one per output.  They share one basis, or, in a batch of m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from kompakt import losses
 from kompakt.basis.columns import KernelColumns
-from kompakt.data import tree_sum
 from kompakt.design import choose_block_rows
-from kompakt.linalg import Factor, border, factorise
-from kompakt.losses import LeastSquares, Loss
-from kompakt.parallel import numba_available, ordered_map
-from kompakt.run import DEFAULT_BUDGET, Run
+from kompakt.linalg import Factor, border
+from kompakt.run import DEFAULT_BUDGET
 from kompakt.solve import Solution
-from kompakt.solve.kinks import Rounded
+from kompakt.solve.dense import DenseNewton, RowBlocks
 from kompakt.spec import Spec
 
 Array = np.ndarray
 
-#: the compiled loops are used up to so many rows and features; beyond, blocks of array operations are faster
-_COMPILED_ROWS = 32_768
-_COMPILED_WIDTH = 200
 #: rows per block when rows that were left out are checked
 _CHECKED_ROWS = 65_536
 
@@ -54,204 +44,6 @@ def require_memory(n_rows: int, width: int, memory_budget: int | None) -> None:
         )
 
 
-# -- losses as pieces, and the line search ------------------------------------------------------------------
-
-
-class Pieces(NamedTuple):
-    """A loss of L outputs by its derivative with respect to the residual r: y - f with `regression`, else 1 - y f.
-
-    loss'(r) = base[0] + sum_k rate_k (clip(r, low_k, high_k) - anchor_k), and base[0] (r - base[1]) is the part of the
-    loss without the ramps.
-    """
-
-    regression: bool
-    base: Array  # (L, 2)
-    ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
-
-
-#: losses whose slope rises once, up to `epsilon` or without end, and whether it does so on both sides of 0
-_RAMPS = {losses.SquaredHinge: False, losses.HuberHinge: False, losses.LeastSquares: True, losses.Huber: True}
-#: losses that may be rounded
-_ROUNDED = (losses.Hinge, losses.Absolute, losses.EpsilonInsensitive, losses.Quantile)
-
-
-def pieces_of(loss: Loss, n_outputs: int) -> Pieces | None:
-    """The pieces of a loss that the compiled loops know; None for a loss of the user's own.
-
-    Examples
-    --------
-    >>> from kompakt.basis.growing import pieces_of
-    >>> from kompakt.losses import SquaredHinge
-    >>> pieces_of(SquaredHinge(), 1).ramps.tolist()
-    [[[0.0, inf, 1.0, 0.0]]]
-    """
-    base = np.zeros((n_outputs, 2))
-    if isinstance(loss, Rounded):
-        if loss.window is not None or type(loss.loss) not in _ROUNDED:
-            return None
-        kinks, slopes, width = loss.loss.kinks, loss.loss.slopes, np.reshape(loss.width, (-1, 1))
-        base[:] = slopes[0], kinks[0]
-        ramps = np.empty((n_outputs, len(kinks), 4))
-        ramps[:, :, 0] = ramps[:, :, 3] = kinks - 0.5 * width
-        ramps[:, :, 1] = kinks + 0.5 * width
-        ramps[:, :, 2] = (slopes[1:] - slopes[:-1]) / width
-        return Pieces(loss.loss.for_regression, base, ramps)
-    if type(loss) not in _RAMPS:
-        return None
-    high = getattr(loss, "epsilon", np.inf)
-    low = -high if _RAMPS[type(loss)] else 0.0
-    ramps = np.tile([[[low, high, 1.0, 0.0]]], (n_outputs, 1, 1))
-    return Pieces(loss.for_regression, base, ramps)
-
-
-@cache
-def compiled() -> ModuleType | None:
-    """The compiled loops, or None without Numba."""
-    if not numba_available():
-        return None
-    from kompakt.basis import _compiled
-
-    return _compiled
-
-
-def minimise_along(
-    loss: Loss,
-    y: Array,
-    f: Array,
-    s: Array,
-    columns: Array,
-    linear: Array,
-    quadratic: Array,
-    *,
-    group: Array | None = None,
-    tol: float = 1e-6,
-) -> tuple[Array, Array]:
-    """Minimisers t and decreases -phi(t) >= 0 of the objective along directions, both (B, k): B machines, k each.
-
-    phi(t) = a t + q t^2 / 2 + sum_i s_i [loss(y_i, f_i + t c_i) - loss(y_i, f_i)] is the objective of Keerthi et al.
-    2006, eq. 7, as a function of one new weight t: column c, a and q from the regulariser.  The same function is the
-    line search of Newton's method.  Its derivative increases and is piecewise linear, so Newton's method inside a
-    bracket ends at the exact minimiser after finitely many steps.
-
-    Parameters
-    ----------
-    loss : Loss
-        Piecewise quadratic.
-    y, f, s : ndarray of shape (B, n)
-        Targets, predictions and costs; a row of cost 0 takes no part.
-    columns : ndarray of shape (G, k, n)
-        Directions; those of machine b are ``columns[group[b]]``, and `group` None means group b (or 0, if G is 1).
-    linear, quadratic : ndarray of shape (B, k)
-        a and q; q must be positive.
-    tol : float
-        A direction is done when its derivative is this small against that at 0.  The relative error of the decrease is
-        about its square.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis.growing import minimise_along
-    >>> from kompakt.losses import SquaredHinge
-    >>> one = np.ones((1, 1))
-    >>> t, decrease = minimise_along(SquaredHinge(), one, 0 * one, one, one[None], 0 * one, one)
-    >>> float(t[0, 0]), float(decrease[0, 0])
-    (0.5, 0.25)
-    """
-    B, n = y.shape
-    k = columns.shape[1]
-    if group is None:
-        group = np.arange(B) if len(columns) == B else np.zeros(B, dtype=np.intp)
-    t, decrease = np.zeros((B, k)), np.zeros((B, k))
-    if isinstance(loss, LeastSquares):  # one step, by matrix products
-        for number in np.unique(group):
-            own = group == number
-            slope = linear[own] + (s[own] * loss.gradient(y[own], f[own])) @ columns[number].T
-            curvature = quadratic[own] + s[own] @ np.square(columns[number]).T
-            t[own], decrease[own] = -slope / curvature, 0.5 * np.square(slope) / curvature
-        return t, decrease
-    fast, pieces = compiled(), pieces_of(loss, B)
-    if fast is not None and pieces is not None:
-        # one signature for all callers: contiguous, writable arrays
-        y, f, s, columns = (np.require(part, np.float64, ["C", "W"]) for part in (y, f, s, columns))
-        linear, quadratic = (np.require(part, np.float64, ["C", "W"]) for part in (linear, quadratic))
-        group = np.require(group, np.intp, ["C", "W"])
-        fast.minimise(y, f, s, columns, group, linear, quadratic, *pieces, tol, t, decrease)
-        return t, decrease
-    width = max(1, (1 << 18) // max(1, n))  # directions at a time: their rows stay in cache
-    for b in range(B):
-        own = loss.take_outputs(np.array([b]))
-        for start in range(0, k, width):
-            part = slice(start, start + width)
-            t[b, part], decrease[b, part] = _minimise_arrays(
-                own, y[b], f[b], s[b], columns[group[b], part], linear[b, part], quadratic[b, part], tol
-            )
-    return t, decrease
-
-
-def _minimise_arrays(
-    loss: Loss, y: Array, f: Array, cost: Array, columns: Array, a: Array, q: Array, tol: float
-) -> tuple[Array, Array]:
-    """The minimisers for one machine and some directions (k, n)."""
-
-    def derivatives(t: Array, c: Array, which: Array) -> tuple[Array, Array]:
-        at = f + t[:, None] * c
-        first = a[which] + q[which] * t + np.sum(cost * loss.gradient(y, at) * c, axis=1)
-        return first, q[which] + np.sum(cost * loss.curvature(y, at) * c * c, axis=1)
-
-    found, left = np.zeros(len(a)), np.arange(len(a))
-    start, curvature = derivatives(found, columns, left)
-    sign = -np.sign(start)  # travel in this direction; lengths below are positive
-    length, low, high = np.abs(start / curvature), np.zeros(len(a)), np.full(len(a), np.inf)
-    left = np.flatnonzero(start != 0.0)
-    for _ in range(80):
-        if not len(left):
-            break
-        found[left] = sign[left] * length[left]
-        slope, curvature = derivatives(found[left], columns[left], left)
-        slope *= sign[left]
-        at, below, above = length[left], low[left], high[left]
-        narrow = np.isfinite(above) & (above - below <= 1e-14 * above)
-        done = (np.abs(slope) <= tol * np.abs(start[left])) | narrow
-        below, above = np.where(slope < 0, at, below), np.where(slope > 0, at, above)
-        middle = np.where(np.isfinite(above), 0.5 * (below + above), 2.0 * below)
-        step = at - slope / curvature
-        length[left], low[left], high[left] = np.where((step > below) & (step < above), step, middle), below, above
-        left = left[~done]
-    gain = loss.value(y, f + found[:, None] * columns) - loss.value(y, f)
-    return found, np.maximum(0.0, -found * (a + 0.5 * q * found) - np.sum(cost * gain, axis=1))
-
-
-# -- the machine --------------------------------------------------------------------------------------------
-
-
-class RowBlocks:
-    """Row ranges of `size` rows each; sums over them do not depend on the number of threads.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kompakt.basis.growing import RowBlocks
-    >>> values = np.arange(5.0)
-    >>> RowBlocks(5, 2).total(lambda rows: (values[rows].sum(keepdims=True),))
-    (array([10.]),)
-    """
-
-    def __init__(self, n_rows: int, size: int) -> None:
-        self._slices = [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)] or [slice(0, 0)]
-
-    def total(self, function: Callable[[slice], tuple[Array, ...]]) -> tuple[Array, ...]:
-        """Sum the arrays that `function(rows)` returns."""
-        return function(self._slices[0]) if len(self._slices) == 1 else tree_sum(ordered_map(function, self._slices))
-
-    def each(self, function: Callable[[slice], None]) -> None:
-        """Call `function(rows)` for its effect on disjoint slices of the caller's arrays."""
-        if len(self._slices) == 1:
-            function(self._slices[0])  # small machines call this thousands of times: no pool, no generator
-            return
-        for _ in ordered_map(function, self._slices):
-            pass
-
-
 class Snapshot(NamedTuple):
     """A machine at one size: lines of A and R never change once they are there, so these are enough."""
 
@@ -260,7 +52,7 @@ class Snapshot(NamedTuple):
     objective: Array  # (L,)
 
 
-class GrowingMachine:
+class GrowingMachine(DenseNewton):
     """State of a growth: everything about the machine found so far, or about a batch of machines of the same size.
 
     Parameters
@@ -289,47 +81,28 @@ class GrowingMachine:
         memory_budget: int | None = None,
         batch: bool = False,
     ) -> None:
-        if not spec.loss.piecewise_quadratic:
-            raise ValueError(
-                "growth needs a loss that is piecewise quadratic (squared_hinge, huber, least_squares); "
-                f"got {spec.loss!r}."
-            )
         rows = columns.rows
         assert rows.targets is not None
         self.columns, self.noise, self.C = columns, float(np.finfo(rows.dtype).eps), spec.C
-        self.y = np.ascontiguousarray(rows.targets.T, dtype=np.float64)
-        L, n = self.y.shape
-        self.first = int(spec.fit_intercept)  # number of lines of A before the basis
-        width = capacity + self.first
+        y = np.ascontiguousarray(rows.targets.T, dtype=np.float64)
+        (L, n), first = y.shape, int(spec.fit_intercept)
+        width = capacity + first
         if not batch:
             require_memory(n, width, memory_budget)
         given = rows.weights if weights is None else weights
-        self.cost = self._costs(np.ones(n) if given is None else given)  # (1 or L, n)
-        self._all = self.y, self.cost  # of all rows, where `y` and `cost` are of the live ones
+        cost = self._costs(np.ones(n) if given is None else given)  # (1 or L, n)
+        A = np.empty((L if batch else 1, width, n))
+        A[:, :first] = 1.0
+        penalty = np.ones(width)
+        penalty[:first] = float(spec.penalize_intercept)
+        super().__init__(A, y, cost, penalty, spec.loss, first)
+        self._all = y, cost  # of all rows, where `y` and `cost` are of the live ones
         self.live: Array | None = None  # row numbers that are followed; None: all
-        self.A = np.empty((L if batch else 1, width, n))
-        self.A[:, : self.first] = 1.0
-        self.penalty = np.ones(width)
-        self.penalty[: self.first] = float(spec.penalize_intercept)
-        self.blocks = RowBlocks(n, choose_block_rows(width))
-        self.n_basis = 0
         self.indices: list[int] = []
         self.taken: set[int] = set()
         self.R = np.zeros((capacity, capacity))
-        self.theta = np.zeros((L, width))
-        self.f, self.slopes, self.curvatures = np.zeros((L, n)), np.zeros((L, n)), np.zeros((L, n))
-        shared = isinstance(spec.loss, LeastSquares) and len(self.cost) == 1 and not batch
-        self.H = np.tile(np.diag(self.penalty), (1 if shared else L, 1, 1))
-        self.factors: list[Factor | None] = [None] * len(self.H)
-        # multiply-adds by purpose: counted, not timed, so that the same key gives the same basis under any load
-        self.scoring = self.training = 0.0
-        self.n_iter = 0
-        self.converged = True
-        self.optimality = np.zeros(L)
-        self._exact = np.zeros(L, dtype=bool)  # whether theta minimises the objective with the pieces kept
-        self._value: Array | None = None  # the objective, where it is known
-        self._active: Array | None = None
-        self.set_loss(spec.loss)
+        # multiply-adds, beside those of training: counted, not timed, so that the same key gives the same basis
+        self.scoring = 0.0
 
     @classmethod
     def on_rows(
@@ -349,16 +122,7 @@ class GrowingMachine:
         """C s for weights (n,) or (n, L), (1 or L, n)."""
         return self.C * np.ascontiguousarray(np.atleast_2d(np.asarray(weights, dtype=np.float64).T))
 
-    def set_loss(self, loss: Loss) -> None:
-        """Minimise another loss from now on."""
-        self.loss, self._pieces, self._value = loss, pieces_of(loss, len(self.y)), None
-
     # -- shapes and small questions ------------------------------------------------------------------
-
-    @property
-    def width(self) -> int:
-        """Lines of A in use."""
-        return self.first + self.n_basis
 
     @property
     def n_outputs(self) -> int:
@@ -414,21 +178,6 @@ class GrowingMachine:
 
         self.blocks.each(one)
         return lines
-
-    def objective(self) -> Array:
-        """1/2 |w|^2 + sum of the weighted losses at the current weights, per output."""
-        if self._value is None:
-            theta = self.theta[:, : self.width]
-            penalties = 0.5 * np.sum(self.penalty[: self.width] * theta * theta, axis=1)
-            self._value = penalties + np.sum(self.cost * self.loss.value(self.y, self.f), axis=1)
-        return self._value
-
-    def _part(self, values: Array, which: Array) -> Array:
-        """Lines of some problems, without a copy where these are all or where all share one."""
-        return values if len(which) == len(self.y) or len(values) == 1 < len(self.y) else values[which]
-
-    def _own_loss(self, which: Array) -> Loss:
-        return self.loss if len(which) == len(self.y) else self.loss.take_outputs(which)
 
     # -- growing -------------------------------------------------------------------------------------
 
@@ -498,168 +247,6 @@ class GrowingMachine:
             setattr(self, name, getattr(self, name)[which])
         self.factors = [self.factors[i] for i in which]
         self.set_loss(self.loss.take_outputs(which))
-
-    # -- training ------------------------------------------------------------------------------------
-
-    def retrain(
-        self,
-        tol: float = 1e-5,
-        max_iter: int = 200,
-        run: Run | None = None,
-        thorough: bool = False,
-        enough: float = 4e-16,
-    ) -> None:
-        """Newton's method to the optimum for the current basis (Keerthi et al. 2006, section 2.1).
-
-        A full step after which no row changed its piece ended at the minimiser; `thorough` still checks the gradient.
-        A problem is also done when a step promises less than the share `enough` of the objective: by default nothing
-        beyond rounding, even where rows sit on a kink to the last bit.
-        """
-        p, left, used = self.width, np.arange(len(self.y)), 0
-        while True:
-            steps = self._newton(max_iter - used, enough)
-            used += steps or 0
-            changed = self._refresh(left) > 0 if steps is None else False
-            if not thorough:
-                left = left[changed | ~self._exact[left]]
-                if not len(left):
-                    break
-            theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
-            gradient = self.penalty[:p] * theta + self._times(left, slopes)
-            step = np.stack([self._direction(int(problem), gradient[i]) for i, problem in enumerate(left)])
-            descent = np.sum(gradient * step, axis=1)
-            before = self._part(self.objective(), left)
-            done = ~(-descent > enough * np.abs(before))  # also where it is not a number
-            if tol:
-                scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
-                self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
-                done |= self.optimality[left] <= tol
-            self._exact[left] = done
-            left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
-            if used >= max_iter or not len(left) or (run is not None and run.late):
-                break
-            theta, f = self.theta[left, :p], self.f[left]
-            self._move(left, step)
-            # the step, or where it does not lower the objective enough, its best multiple (step 4 of the method)
-            poor = np.flatnonzero(~(self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)))
-            self._exact[left] = [not self._flat(problem) for problem in left]
-            if len(poor):
-                self._shorten(left, theta, f, step, poor)
-            used += 1
-        self.n_iter += used
-        self.converged = not len(left)
-
-    def _direction(self, problem: int, gradient: Array) -> Array:
-        """Newton's step."""
-        return -self.factor(problem).solve(gradient)
-
-    def _newton(self, max_iter: int, enough: float) -> int | None:
-        """The compiled loop, where the problem is small; returns the steps taken, None where it is not used."""
-        fast, p, n, pieces = compiled(), self.width, self.A.shape[2], self._pieces
-        small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
-        if fast is None or pieces is None or not small:
-            return None
-        value = np.empty(len(self.y))
-        problem = self.A, self.y, self.cost, self.penalty[:p]
-        state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value
-        steps, changed, most = fast.newton(problem, tuple(pieces), state, p, max_iter, enough)
-        self.factors, self._value, self._active = [None] * len(self.H), value, None
-        self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
-        return int(most)
-
-    def _move(self, which: Array, step: Array) -> None:
-        """theta += step for some problems, with predictions and slopes, the pieces kept."""
-        p, own = self.width, slice(None) if len(which) == len(self.y) else which
-        change = np.empty((len(step), self.A.shape[2]))
-
-        def one(rows: slice) -> None:
-            A = self.A[:, :p, rows]
-            change[:, rows] = step @ A[0] if len(A) == 1 else np.matmul(step[:, None], A[own])[:, 0]
-
-        self.blocks.each(one)
-        self.theta[own, :p] += step
-        self.f[own] += change
-        self.slopes[own] += self.curvatures[own] * change
-        self._value = None
-        self.training += change.size * p
-
-    def _shorten(self, which: Array, theta: Array, f: Array, step: Array, poor: Array) -> None:
-        """Go back to theta and f and take the best multiple of the step, for the problems which[poor]."""
-        problems, theta, f, step = which[poor], theta[poor], f[poor], step[poor]
-        change = self.f[problems] - f
-        penalised = self.penalty[: self.width] * step
-        t, _ = minimise_along(
-            self._own_loss(problems), self.y[problems], f, np.broadcast_to(self._part(self.cost, problems), f.shape),
-            change[:, None], np.sum(penalised * theta, axis=1)[:, None],
-            np.sum(penalised * step, axis=1)[:, None] + 1e-300,
-        )  # fmt: skip
-        sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
-        self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)
-        self.f[problems] = np.where(sound, f + t * change, f)
-        self._value = None
-        self._exact[problems] = False
-
-    def _times(self, which: Array, values: Array) -> Array:
-        """A values for the values (problems, n) of some problems, (problems, width)."""
-        p = self.width
-        self.training += values.size * p
-        if len(self.A) > 1:
-            return np.asarray(np.matmul(self._part(self.A, which)[:, :p], values[:, :, None])[:, :, 0])
-        return self.blocks.total(lambda rows: (values[:, rows] @ self.A[0, :p, rows].T,))[0]
-
-    def _refresh(self, which: Array) -> Array:
-        """Slopes, curvatures and Hessians at the current predictions; returns how many rows changed their piece."""
-        loss, y, f, cost = self._own_loss(which), *(self._part(v, which) for v in (self.y, self.f, self.cost))
-        self.slopes[which] = cost * loss.gradient(y, f)
-        fresh = cost * loss.curvature(y, f)
-        changed = np.zeros(len(which), dtype=np.intp)
-        for i, problem in enumerate(which):
-            h = min(problem, len(self.H) - 1)
-            change = fresh[i] - self.curvatures[problem]
-            rows = np.flatnonzero(change)
-            changed[i] = len(rows)
-            if len(rows):
-                self.curvatures[problem] = fresh[i]
-                if h == problem:
-                    self._change_hessian(h, rows, change[rows])
-        self._active = None
-        return changed
-
-    def _change_hessian(self, h: int, rows: Array, change: Array) -> None:
-        """H after the curvature of some rows changed."""
-        p, curvature = self.width, self.curvatures[h]
-        lines, H = self.A[h if len(self.A) > 1 else 0, :p], self.H[h, :p, :p]
-        self.factors[h] = None
-        if len(rows) > 0.7 * np.count_nonzero(curvature):
-            rows = np.flatnonzero(curvature)
-            change = curvature[rows]
-            H[...] = np.diag(self.penalty[:p])
-
-        def one(part: slice) -> tuple[Array, ...]:
-            taken = lines[:, rows[part]]
-            return ((taken * change[part]) @ taken.T,)
-
-        H += RowBlocks(len(rows), 2048).total(one)[0]
-        self.training += len(rows) * p * p / 2
-
-    def factor(self, problem: int) -> Factor:
-        """Factor of the Hessian of a problem."""
-        h = min(problem, len(self.H) - 1)
-        factor = self.factors[h]
-        if factor is None:
-            p = self.width
-            H = self.H[h, :p, :p]
-            if self._flat(h):  # move the intercept as if every loss were quadratic
-                H = H.copy()
-                H[0, 0] += np.sum(self.cost[min(h, len(self.cost) - 1)])
-            factor = self.factors[h] = factorise(H, what="Hessian")
-            self.training += p**3 / 3
-        return factor
-
-    def _flat(self, problem: int) -> bool:
-        """Whether hardly a row has curvature, so that the intercept has none."""
-        mass = np.sum(self.cost[min(problem, len(self.cost) - 1)])
-        return bool(self.first and self.H[min(problem, len(self.H) - 1), 0, 0] < 1e-3 * mass)
 
     def stale_gain(self) -> float:
         """What one Newton step would gain now, g' H^-1 g / 2: it comes from rows that left their piece alone."""

@@ -27,10 +27,9 @@ from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise, multiply_upper
-from kompakt.losses import LeastSquares, Loss, PiecewiseLinear
+from kompakt.losses import Loss
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
-from kompakt.solve.kinks import Rounded
 from kompakt.solve.newton import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
@@ -443,11 +442,9 @@ def smooth(loss: Loss, rows: ArrayRows) -> Loss:
     The exact solution of a piecewise linear loss jumps from kink to kink as the basis moves; rounded, it moves
     smoothly.  The weights of the final machine are solved with the loss itself.
     """
-    if not isinstance(loss, PiecewiseLinear):
-        return loss
     assert rows.targets is not None
     spread = 1.0 if loss.for_classes else float(np.std(rows.targets))
-    return Rounded(loss, 0.1 * spread if spread > 0 else 0.1)
+    return loss.rounded(0.1 * spread if spread > 0 else 0.1)
 
 
 def refine(
@@ -478,14 +475,14 @@ def refine(
     itemsize = np.result_type(rows.dtype, np.float32).itemsize
     fitting = max(1000, run.budget // (2 * m * itemsize))
     first_rows, fewer = max(20_000, 40 * m), max(10, max_iter // 5)
-    if isinstance(spec.loss, LeastSquares):
+    if spec.loss.quadratic:
         # every row bears on a curve, only those near it on a boundary: fewer rows tell the way
         first_rows, fewer = min(first_rows, max(10_000, 10 * np.size(basis))), max(5, max_iter // 10)
     first_rows = min(fitting, sample_rows or first_rows)
     sizes = [(min(rows.n_rows, fitting), max_iter)]
     if sizes[0][0] > 1.5 * first_rows:
         last_rows = sizes[0][0]
-        if isinstance(spec.loss, LeastSquares):
+        if spec.loss.quadratic:
             last_rows = min(last_rows, _LAST_ROWS * first_rows)
         sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
     plan = [(*subset(rows, spec, count), budget) for count, budget in sizes]

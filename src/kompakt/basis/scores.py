@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.growing import GrowingMachine, minimise_along
-from kompakt.losses import LeastSquares
+from kompakt.basis.growing import GrowingMachine
+from kompakt.solve.line_search import minimise_along
 
 Array = np.ndarray
 
@@ -141,7 +141,7 @@ class _Refit:
             if not len(left):
                 break
             value[left] = self._advance(step, left)
-            if isinstance(self.loss, LeastSquares):
+            if self.loss.quadratic:
                 break  # one step solves it
         return np.asarray(start - value)
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels, row_weights
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights
-from kompakt.basis.growing import GrowingMachine, minimise_along
+from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.kernels import Kernel
 from kompakt.parallel import ordered_map
+from kompakt.solve.line_search import minimise_along
 from kompakt.spec import Data, Spec
 from kompakt.validation import Split
 

@@ -16,7 +16,6 @@ from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.kernels import Kernel, MappedRBF
-from kompakt.losses import LeastSquares
 from kompakt.methods.steps import freeze, resolve_width_and_cost
 from kompakt.run import Run
 from kompakt.solve import Problem
@@ -113,7 +112,7 @@ class _Partial(KernelMachine):
             if state.weights is not None:  # of a fit: where the first Newton step begins
                 start = np.concatenate([design.to_coordinates(state.weights[:-1]), state.weights[-1:]])
                 state.theta, state.weights = start, None
-            exact = isinstance(state.spec.loss, LeastSquares)
+            exact = state.spec.loss.quadratic
             sums = batch_sums(problem, None if exact else state.theta)
             state.sums = sums if state.sums is None else state.sums + sums
             state.n_batches += 1

@@ -157,7 +157,7 @@ class SpSVC(
         matching = rule.startswith("kmp")
         name = "least_squares" if matching else "squared_hinge"
         loss = make_loss(name if self.loss is None else self.loss, classes=True, epsilon=self.epsilon)
-        if matching and loss.name != "least_squares":
+        if matching and not loss.quadratic:
             raise ValueError(
                 f"selection={rule!r} is matching pursuit on the least-squares loss; got loss={self.loss!r}. "
                 "Leave loss=None, or use 'sp2' ('sp1'), the same methods on other losses."

@@ -252,7 +252,7 @@ def _validation(
         data, prototypes.basis, folds, run.key,
         own=not options.shared_basis, drop=drop, anew=prototypes.of_folds, among=among,
     )  # fmt: skip
-    absolute = not isinstance(spec.loss, LeastSquares)
+    absolute = not spec.loss.quadratic
     return CrossValidation(data, spec, parts, options.plan.settings(run), absolute)
 
 
@@ -276,7 +276,7 @@ def _tune(
     )
     evaluations = search.n_visits * fast.n_kernel_evals
     evaluations += search.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
-    if not isinstance(spec.loss, LeastSquares):
+    if not spec.loss.quadratic:
         loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
         search.refit(loosely.errors, search.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
     table = search.cv_results

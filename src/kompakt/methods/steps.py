@@ -12,7 +12,6 @@ from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
 from kompakt.kernels import RBF, MappedRBF, Precomputed
-from kompakt.losses import LeastSquares, PiecewiseLinear
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.search.widths import rows_of_sample, width_and_cost
@@ -77,7 +76,7 @@ def refuse_what_cannot_work(data: Data, spec: Spec, plan: Plan, run: Run) -> Non
     if plan.refine:
         require_derivatives(spec.kernel)
     n_outputs, n_classes = data.rows.n_outputs, data.n_classes
-    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.name == "least_squares" or run.deadline:
+    if min(n_classes, n_outputs) < _MANY_CLASSES or spec.loss.quadratic or run.deadline:
         return
     fewer = get_coding("minimum_output").n_outputs(n_classes)
     raise ValueError(
@@ -117,7 +116,7 @@ def resolve_width_and_cost(data: Data, spec: Spec, left_open: LeftOpen, run: Run
     if not (left_open.width or left_open.cost):
         return spec, 0
     n_basis = left_open.n_basis
-    robust = not data.classifier and not isinstance(spec.loss, LeastSquares)
+    robust = not data.classifier and not spec.loss.quadratic
     if isinstance(data.rows, StreamedRows):
         data = by_content(data, rows_of_sample(spec.kernel, data.rows.n_features, n_basis), run)
     given_cost = None if left_open.cost else spec.C
@@ -126,7 +125,7 @@ def resolve_width_and_cost(data: Data, spec: Spec, left_open: LeftOpen, run: Run
     if left_open.cost and robust and search.noise:
         if left_open.epsilon_of_noise is not None:
             loss = replace(loss, epsilon=left_open.epsilon_of_noise * search.noise)  # type: ignore[type-var]
-        if isinstance(loss, PiecewiseLinear):
+        if loss.piecewise_linear:
             C *= search.noise
     return replace(spec, kernel=search.kernel, loss=loss, C=C), search.n_kernel_evals
 

@@ -25,10 +25,11 @@ from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import smooth
 from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
-from kompakt.losses import LeastSquares, Loss, Quantile, SquaredHinge
+from kompakt.losses import Loss
 from kompakt.run import Run
 from kompakt.search.trials import Trial, Trials
 from kompakt.solve import Problem, Settings, solve
+from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data, Spec
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Tuned:
 
 def is_quick(loss: Loss) -> bool:
     """Whether models of this loss are solved for all costs together; the search tries fewer of the others."""
-    return isinstance(loss, LeastSquares | SquaredHinge)
+    return loss.squares_active_rows
 
 
 def tune_compact(
@@ -290,10 +291,8 @@ class _Fold:
         if self.part.classifier:
             index = int(np.argmax(np.bincount(self.spec.decode(targets), s)))
             one = targets[self.spec.decode(targets) == index][0]
-        elif isinstance(self.spec.loss, LeastSquares):
-            one = np.average(targets, axis=0, weights=s)
         else:
-            one = np.quantile(targets, getattr(self.spec.loss, "q", 0.5), axis=0)
+            one = self.spec.loss.best_constant(targets, s)
         return np.broadcast_to(one, self.rest.targets.shape)
 
     def errors(self, specs: list[Spec], costs: Any) -> tuple[Array, int]:
@@ -324,7 +323,7 @@ class _Fold:
         """Outputs on the rows to test on for every cost, from features of both parts."""
         y, s = self.part.targets, self.part.rows.weights
         if is_quick(spec.loss):
-            path = _ridge_path if isinstance(spec.loss, LeastSquares) else _squared_hinge_path
+            path = _ridge_path if spec.loss.quadratic else _squared_hinge_path
             if s is not None and s.ndim == 2:
                 columns = (path(train, test, y[:, [k]], s[:, k], spec, costs) for k in range(y.shape[1]))
                 yield from map(np.hstack, zip(*columns, strict=True))
@@ -344,9 +343,7 @@ class _Fold:
         if self.rest.classifier:
             wrong = self.spec.decode(outputs) != self.spec.decode(targets)
             return float(np.average(wrong, weights=self.test_weights))
-        errors = (
-            loss.value(targets, outputs) if isinstance(loss, LeastSquares | Quantile) else np.abs(targets - outputs)
-        )
+        errors = loss.held_out(targets, outputs)
         return float(np.average(errors.mean(axis=1), weights=self.test_weights)) / self.constant
 
 
@@ -359,11 +356,11 @@ def _ridge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs
     elif spec.fit_intercept:
         middle, level = np.average(train, axis=0, weights=s), np.average(y, axis=0, weights=s)
     centred = train - middle
-    values, V = np.linalg.eigh((centred * s[:, None]).T @ centred)
-    right = V.T @ (centred.T @ (s[:, None] * (y - level)))
-    rotated = (test - middle) @ V
+    path = RidgePath.of((centred * s[:, None]).T @ centred)
+    right = path.rotation.T @ (centred.T @ (s[:, None] * (y - level)))
+    rotated = (test - middle) @ path.rotation
     for cost in costs:
-        yield rotated @ (right * (cost / (1.0 + cost * np.maximum(values, 0.0)))[:, None]) + level
+        yield rotated @ (right / path.normal(1.0 / cost)[:, None]) + level
 
 
 def _squared_hinge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs: Array) -> Iterator[Array]:

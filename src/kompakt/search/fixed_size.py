@@ -23,14 +23,12 @@ from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, values_of
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
-from kompakt.losses import LeastSquares, PiecewiseLinear
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.search.ridge_cv import cross_validated_path
 from kompakt.search.strategies import Space, search
 from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
-from kompakt.solve.kinks import Rounded
 from kompakt.spec import Basis, Data, Spec
 from kompakt.validation import fold_means, shuffled_folds
 
@@ -252,7 +250,7 @@ def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Seque
     rows, kernel, vectors, m = part.rows, spec.kernel, part.vectors, len(part.vectors)
     inverse = factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
     step = choose_block_rows(max(m, rows.n_features))
-    exact, budget = isinstance(spec.loss, LeastSquares), settings.run.budget
+    exact, budget = spec.loss.quadratic, settings.run.budget
     if exact and sizes is None and _COPIES * 8 * rows.n_rows * (m + 1) > budget:
 
         def block(start: int) -> Array:
@@ -312,9 +310,8 @@ def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec
     targets' spread, which Newton's method solves at a fraction of the cost.
     """
     targets, weights = part.targets, part.rows.weights
-    if isinstance(spec.loss, PiecewiseLinear):
-        spread = 1.0 if spec.loss.for_classes else float(np.median(np.abs(targets - np.median(targets, axis=0))))
-        spec = replace(spec, loss=Rounded(spec.loss, _ROUNDING * spread if spread > 0 else _ROUNDING))
+    spread = 1.0 if spec.loss.for_classes else float(np.median(np.abs(targets - np.median(targets, axis=0))))
+    spec = replace(spec, loss=spec.loss.rounded(_ROUNDING * spread if spread > 0 else _ROUNDING))
     whole = Phi[:, : len(inverse)]
     outputs = np.full((len(Cs), *targets.shape), np.nan)
     for v in range(int(part.fold.max()) + 1):

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgWarning, eigh, lapack
+from scipy.linalg import LinAlgWarning, lapack
 
 from kompakt.linalg import factorise
 from kompakt.parallel import ordered_map
+from kompakt.solve.ridge import RidgePath
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -315,8 +316,7 @@ def _from_hat(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: Fl
     Z, T = folds.scaled(features), folds.scaled(folds.targets)
     gram, what = Z.T @ Z, "normal matrix of all rows"
     residuals = np.empty((len(amounts), *T.shape))
-    # In the rotated coordinates an amount c away from the middle c0 loses a factor c / c0 (or its inverse) of
-    # precision: groups that span 8 powers of ten lose 4 digits of 16 at worst.
+    # On a path, amounts far from its middle lose precision: groups that span 8 powers of ten lose 4 digits of 16.
     groups = np.maximum(np.ceil(np.log10(amounts / amounts.min()) / 8.0 - 1e-9), 1.0)
     for members in (np.flatnonzero(groups == group) for group in np.unique(groups)):
         F, turned = features, folds
@@ -324,14 +324,12 @@ def _from_hat(features: FloatArray, folds: _Folds, amounts: FloatArray, unit: Fl
             penalty = amounts[members[0]] * unit
             systems = [(members[0], _Normal.of(gram, penalty, what), penalty)]
         else:
-            # Features turned by B with B' (gram + penalty) B = I and B' penalty B = diag(share).
             middle = float(np.exp(np.log(amounts[members]).mean()))
             normal = _Normal.of(gram, middle * unit, what)
-            share, vectors = eigh(normal.down(normal.down(np.diag(middle * unit)).T), driver="evd")
-            share, rotation = np.clip(share, 0.0, 1.0), normal.up(vectors)
-            F, turned = F @ rotation, replace(folds, constraints=[own @ rotation for own in folds.constraints])
-            penalties = [(k, (amounts[k] / middle) * share) for k in members]
-            systems = [(k, _Normal(np.sqrt((1.0 - share) + penalty)), penalty) for k, penalty in penalties]
+            path = RidgePath.around(normal.R, unit, middle)
+            F = F @ path.rotation
+            turned = replace(folds, constraints=[rows @ path.rotation for rows in folds.constraints])
+            systems = [(k, _Normal(np.sqrt(path.normal(amounts[k]))), path.penalty(amounts[k])) for k in members]
         Z = folds.scaled(F)
         right = Z.T @ T
         forbidden = [_forbidden_at_all([normal for _, normal, _ in systems], own) for own in turned.constraints]

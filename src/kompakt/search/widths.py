@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from kompakt.data import ArrayRows
 from kompakt.design import Design
 from kompakt.kernels import RBF, Kernel, Precomputed
 from kompakt.run import Run
+from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data
 
 Array = np.ndarray
@@ -113,6 +114,7 @@ def width_and_cost(
     >>> from kompakt.data import ArrayRows
     >>> from kompakt.kernels import RBF
     >>> from kompakt.run import Run
+    from kompakt.solve.ridge import RidgePath
     >>> from kompakt.search.widths import width_and_cost
     >>> from kompakt.spec import Data
     >>> X = np.random.default_rng(0).normal(size=(200, 1))
@@ -166,12 +168,12 @@ def width_and_cost(
         """Squared errors (costs, rows) with the first width times a power of two."""
         design = Design(sample, kernel.scaled(2.0**step), vectors, whiten=True, store=True)
         features = root * design.matrix.astype(np.float64)
-        values, V = eigh(features.T @ features, check_finite=False, overwrite_a=True)
-        features = features @ V
+        path = RidgePath.of(features.T @ features)
+        features = features @ path.rotation
         products, squares = features.T @ Y, features**2
         found = []
         for cost in costs:
-            inverse = 1.0 / (np.maximum(values, 0.0) + 1.0 / cost)
+            inverse = 1.0 / path.normal(1.0 / cost)
             left = np.maximum(1.0 - squares[judged] @ inverse, 1e-12)[:, None]
             residual = (Y[judged] - features[judged] @ (inverse[:, None] * products)) / left
             found.append(np.mean(residual**2, axis=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kompakt.losses import LeastSquares
 from kompakt.solve import kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
 
@@ -42,7 +41,7 @@ def solve(
         if found is not None:
             return found
     minimise: Callable[..., Solution]
-    if isinstance(problem.loss, LeastSquares):
+    if problem.loss.quadratic:
         minimise = newton.minimise_squares
     elif problem.loss.piecewise_quadratic:
         minimise = partial(newton.minimise, outputs=outputs)

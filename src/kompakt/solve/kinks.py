@@ -13,72 +13,18 @@ Table 1 (benchmarks/irwls.py, which tests compare with).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, qr, qr_delete, qr_insert, solve_triangular
 
 from kompakt.data import RowBlock
 from kompakt.design import FeatureDesign
-from kompakt.losses import LeastSquares, Loss, PiecewiseLinear
+from kompakt.losses import LeastSquares, PiecewiseLinear, Rounded, require_kind
 from kompakt.solve import newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, only, start_coordinates
-
-
-@dataclass(frozen=True, eq=False)
-class Rounded(Loss):
-    """A piecewise linear loss with each kink rounded over a width: one for all outputs, or one per output (L,).
-
-    With the wider `window` of the stage before, the parabolas go on over that.  A row inside keeps its multiplier:
-    slope (r - kink)/window + 1/2 is reached at the new width when r - kink has shrunk by width/window.
-    """
-
-    loss: PiecewiseLinear
-    width: float | Array
-    window: float | Array | None = None
-    name: ClassVar[str] = "rounded"
-
-    def take_outputs(self, outputs: Array) -> Rounded:
-        if np.ndim(self.width) == 0:
-            return self
-        window = None if self.window is None else np.asarray(self.window)[outputs]
-        return Rounded(self.loss, np.asarray(self.width)[outputs], window)
-
-    def _jumps(self) -> Iterable[tuple[float, float]]:
-        """The kinks, and how much the slope rises at each."""
-        return zip(self.loss.kinks, np.diff(self.loss.slopes), strict=True)
-
-    def value(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        total: Array = self.loss.slopes[0] * (r - self.loss.kinks[0])
-        for kink, jump in self._jumps():
-            u = np.clip(r - kink + 0.5 * self.width, 0.0, self.width)
-            total = total + jump * (u * u / (2.0 * self.width) + np.maximum(r - kink - 0.5 * self.width, 0.0))
-        return total
-
-    def slope(self, r: Array) -> Array:
-        """Derivative with respect to the residual."""
-        total = np.full(r.shape, self.loss.slopes[0])
-        for kink, jump in self._jumps():
-            total += jump * np.clip((r - kink) / self.width + 0.5, 0.0, 1.0)
-        if self.window is not None:
-            for kink, jump in self._jumps():
-                line = (r - kink) / self.width + 0.5
-                total += jump * (np.abs(r - kink) < 0.5 * self.window) * (line - np.clip(line, 0.0, 1.0))
-        return total
-
-    def gradient(self, y: Array, f: Array) -> Array:
-        return np.asarray(self.loss.orientation(y) * self.slope(self.loss.residual(y, f)))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        r = self.loss.residual(y, f)
-        total, window = np.zeros(r.shape), self.width if self.window is None else self.window
-        for kink, jump in self._jumps():
-            total += (np.abs(r - kink) < 0.5 * window) * (jump / self.width)
-        return total
-
 
 #: a row whose part outside the held rows is smaller than this share of it depends on them
 _DEPENDENT = 1e-10
@@ -352,8 +298,7 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     """Minimise a piecewise linear loss; see `kompakt.solve.solve` for the usual door."""
     settings = settings or Settings()
     settings = replace(settings, run=replace(settings.run, checkpoint=None))  # many short solves are one step together
-    if not isinstance(problem.loss, PiecewiseLinear):
-        raise TypeError(f"this solver is for piecewise linear losses; got {problem.loss!r}. Call `solve` instead.")
+    require_kind(problem.loss, "piecewise_linear", "the solver for losses that are not piecewise quadratic")
     scales = _residual_scales(problem)
     # a warm start already knows which rows lie near the kinks
     coarse = [scales * share for share in (_COARSE if start is None else _COARSE_WARM)]

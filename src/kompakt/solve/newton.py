@@ -15,77 +15,18 @@ get theirs anew, in a pass of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from kompakt.data import RowBlock
-from kompakt.design import Design, FeatureDesign, even_blocks, weighted_gram
+from kompakt.design import FeatureDesign, even_blocks, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
+from kompakt.solve.line_search import guarded_roots
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
-
-
-def exact_step(slope: Callable[[float], tuple[float, float]], *, upper: float = 1.0, max_steps: int = 60) -> float:
-    """Root of an increasing, piecewise linear `slope(t) -> (value, derivative)` with slope(0) < 0.
-
-    Newton's method inside a bracket: on a piecewise linear function it ends at the exact root; a step that leaves the
-    bracket is replaced by bisection.  The bracket grows when the root lies beyond `upper`.
-    """
-    start, _ = slope(0.0)
-    if not start < 0.0:
-        return 0.0
-    low, high = 0.0, upper
-    value, derivative = slope(high)
-    for _ in range(60):
-        if value >= 0.0:
-            break
-        low, high = high, 2.0 * high
-        value, derivative = slope(high)
-    t = high
-    for _ in range(max_steps):
-        if abs(value) <= 1e-12 * abs(start) or high - low <= 1e-15 * high:
-            break
-        if value < 0.0:
-            low = t
-        else:
-            high = t
-        newton = t - value / derivative if derivative > 0.0 else np.nan
-        t = newton if low < newton < high else 0.5 * (low + high)
-        value, derivative = slope(t)
-    return t
-
-
-def step_by_passes(slopes: Callable[[Array], tuple[Array, Array]], *, max_passes: int = 6) -> float:
-    """The same root where a call is a pass over all rows: every call is asked about many steps at once.
-
-    `slopes(steps) -> (values, derivatives)`.  The first call looks over many powers of two, the next ones inside the
-    bracket found; on a piecewise linear function the line through both ends of a bracket without kink is exact.
-    """
-    steps = np.concatenate([[0.0], 2.0 ** np.arange(-24.0, 9.0)])
-    values, derivatives = slopes(steps)
-    start = float(values[0])
-    if not start < 0.0:
-        return 0.0
-    t = float(steps[-1])
-    for _ in range(max_passes):
-        above = int(np.argmax(values >= 0.0)) if np.any(values >= 0.0) else len(values)
-        if above == len(values):
-            return float(steps[-1])  # still falling at the longest step: take it, the next one goes on
-        low, high = float(steps[above - 1]), float(steps[above])
-        t = low - float(values[above - 1]) * (high - low) / float(values[above] - values[above - 1])
-        if high - low <= 1e-12 * high:
-            break
-        newton = low - float(values[above - 1]) / float(derivatives[above - 1]) if derivatives[above - 1] > 0 else t
-        inner = np.concatenate([np.linspace(low, high, 26), np.clip([t, newton], low, high)])
-        steps = np.unique(inner)
-        values, derivatives = slopes(steps)
-        if np.min(np.abs(values)) <= 1e-10 * abs(start):
-            return float(steps[np.argmin(np.abs(values))])
-    return t
 
 
 def minimise_squares(problem: Problem, start: Array | None = None, settings: Settings | None = None) -> Solution:
@@ -224,7 +165,7 @@ def minimise(
             full &= (sums.active > 0.0) | settled
         lengths = np.ones(len(moving))
         if not full.all():
-            lengths[~full] = _shorter(problem, theta[:, moving], step, moving, values, ~full)
+            lengths[~full] = _shorter(problem, theta[:, moving], step, moving, slope, values, ~full)
         theta[:, moving] += lengths * step
         if not full.all():
             trial = run_pass(problem, theta[:, moving], None, moving, None, hessian=not keep_hessians, kept=kept)
@@ -571,7 +512,7 @@ def _trials(problem: Problem) -> Array:
 
 def _shared_curvature(problem: Problem) -> bool:
     """Least squares with one weight per row: every output has the same Hessian."""
-    return problem.loss.name == "least_squares" and problem.design.rows.weight_columns <= 1
+    return problem.loss.quadratic and problem.design.rows.weight_columns <= 1
 
 
 def newton_sums(
@@ -688,71 +629,62 @@ def predict(Phi: Array, theta: Array) -> Array:
     return f
 
 
-def _shorter(problem: Problem, theta: Array, step: Array, outputs: Array, values: Array, which: Array) -> Array:
+#: first trials of a line search by passes, and how many there are in each of the next
+_FIRST_STEPS, _INNER_STEPS, _LINE_PASSES = 2.0 ** np.arange(-24.0, 9.0), 26, 6
+
+
+def _shorter(
+    problem: Problem, theta: Array, step: Array, outputs: Array, slope: Array, values: Array, which: Array
+) -> Array:
     """Step lengths where the full step fails: the exact minimiser along the step.
 
-    Where predictions cannot be held, the best of the trials serves if it lowers the objective by as much as it should;
-    else the minimiser is found by passes that sum the slope along the step.
+    Where predictions cannot be held, the best of the trials serves if it lies between longer and shorter ones; else the
+    minimiser is found by passes that sum the slope along the step.
     """
-    lengths = np.empty(int(which.sum()))
-    held = None
+    theta, step, outputs, slope = theta[:, which], step[:, which], outputs[which], slope[which]
+    design, penalty = problem.design, problem.penalty[:, None]
+    linear, quadratic = np.sum(penalty * theta * step, axis=0), np.sum(penalty * step**2, axis=0)
+    if problem.linear is not None:
+        linear = linear + np.sum(problem.linear * step, axis=0)
     if _in_memory(problem):
-        f = problem.design.matvec(theta[:-1, which]) + theta[-1, which]
-        g = problem.design.matvec(step[:-1, which]) + step[-1, which]
-        held = f, g
-    for position, column in enumerate(np.flatnonzero(which)):
-        output = outputs[column : column + 1]
-        loss = problem.loss.take_outputs(output)
-        constant = float(np.sum(problem.penalty * theta[:, column] * step[:, column]))
-        if problem.linear is not None:
-            constant += float(np.sum(problem.linear[:, 0] * step[:, column]))
-        line = _Line(constant, float(np.sum(problem.penalty * step[:, column] ** 2)), problem.C)
-        if held is not None:
-            rows = problem.design.rows
-            assert rows.targets is not None
-            y, s = rows.targets[:, output], block_weights(rows.weights, problem.design.n_rows, output)
-            along = partial(_slopes_along, loss, y, s, held[0][:, [position]], held[1][:, [position]])
-            lengths[position] = exact_step(partial(line.at, along))
-            continue
-        best = int(np.argmin(values[:, column]))
-        if best and values[best, column] < values[:best, column].min() and best < len(_TRIALS) - 1:
-            lengths[position] = _TRIALS[best]  # a minimum among longer and shorter trials
-            continue
-        function = partial(_slopes_of_block, loss, theta[:, [column]], step[:, [column]], output)
-        lengths[position] = step_by_passes(partial(line.at_all, problem.design, function))
-    return lengths
+        rows = design.rows
+        assert rows.targets is not None
+        y, s = rows.targets[:, outputs], block_weights(rows.weights, design.n_rows, outputs)
+        f, along = (design.matvec(part[:-1]) + part[-1] for part in (theta, step))
+
+    def slopes(left: Array, steps: Array) -> tuple[Array, Array]:
+        loss = problem.loss.take_outputs(outputs[left])
+        if _in_memory(problem):
+            first, second = _slopes_along(loss, y[:, left], s[:, left % s.shape[1]], f[:, left], along[:, left], steps)
+        else:
+            of_block = partial(_slopes_of_block, loss, theta[:, left], step[:, left], outputs[left], steps)
+            first, second = design.map_reduce(of_block)
+        bend = quadratic[left, None]
+        return linear[left, None] + steps * bend + problem.C * first, bend + problem.C * second
+
+    if _in_memory(problem):
+        return guarded_roots(slopes, slope, np.ones((len(slope), 1)), tol=1e-12, max_calls=120)
+    best = np.argmin(values[:, which], axis=0)
+    search = (best == 0) | (best == len(_TRIALS) - 1)
+    trials = np.tile(_FIRST_STEPS, (len(slope), 1))
+    options = {"inner": _INNER_STEPS, "tol": 1e-10, "max_calls": _LINE_PASSES}
+    return np.where(search, guarded_roots(slopes, np.where(search, slope, 0.0), trials, **options), _TRIALS[best])
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Slope of the objective along a step: constant + t quadratic + C times that of the losses."""
-
-    constant: float
-    quadratic: float
-    C: float
-
-    def at(self, along: Callable[[float], tuple[Array, ...]], t: float) -> tuple[float, float]:
-        first, second = along(t)
-        return self.constant + t * self.quadratic + self.C * float(first), self.quadratic + self.C * float(second)
-
-    def at_all(self, design: Design, function: Callable[..., tuple[Array, ...]], steps: Array) -> tuple[Array, Array]:
-        first, second = design.map_reduce(partial(function, steps))
-        return self.constant + steps * self.quadratic + self.C * first, self.quadratic + self.C * second
-
-
-def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, g: Array, t: float) -> tuple[Array, ...]:
-    """First and second derivative of the summed losses along g at f + t g."""
-    at = f + t * g
-    return np.sum(s * loss.gradient(y, at) * g), np.sum(s * loss.curvature(y, at) * g * g)
+def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, along: Array, steps: Array) -> tuple[Array, ...]:
+    """First and second derivative of the summed losses (n, L) along each direction, at lengths (L, T)."""
+    first, second = np.empty(steps.shape), np.empty(steps.shape)
+    for k in range(steps.shape[1]):
+        at = f + steps[:, k] * along
+        first[:, k] = np.sum(s * loss.gradient(y, at) * along, axis=0)
+        second[:, k] = np.sum(s * loss.curvature(y, at) * along * along, axis=0)
+    return first, second
 
 
 def _slopes_of_block(
-    loss: Loss, theta: Array, step: Array, output: Array, steps: Array, Phi: Array, block: RowBlock
+    loss: Loss, theta: Array, step: Array, outputs: Array, steps: Array, Phi: Array, block: RowBlock
 ) -> tuple[Array, ...]:
-    """`_slopes_along` of a block at many steps."""
+    """`_slopes_along` of a block."""
     assert block.targets is not None
-    s = block_weights(block.weights, len(block), output)
-    g = predict(Phi, step)
-    at = predict(Phi, theta) + g * steps  # (rows, steps)
-    y = np.broadcast_to(block.targets[:, output], at.shape)
-    return np.sum(s * g * loss.gradient(y, at), axis=0), np.sum(s * g * g * loss.curvature(y, at), axis=0)
+    s = block_weights(block.weights, len(block), outputs)
+    return _slopes_along(loss, block.targets[:, outputs], s, predict(Phi, theta), predict(Phi, step), steps)

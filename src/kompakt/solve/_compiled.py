@@ -1,10 +1,11 @@
-"""Compiled loops of growing machines: the minimiser along one direction, and Newton's method for small problems.
+"""Compiled loops: the minimiser along one direction, and Newton's method for small problems.
 
 A growth of a small machine is thousands of trainings of some hundred rows and some ten vectors: array operations would
-spend their time on being called.  This module needs Numba, the extra `fast`; `growing.py` imports it where that is
-there, and does the same with NumPy where not.  Functions are global, so that compiled code is found on disk again.
+spend their time on being called.  This module needs Numba, the extra `fast`; `line_search.py` and `dense.py` use it
+where that is there, and do the same with NumPy where not.  Functions are global, so that compiled code is found on disk
+again.
 
-A loss is handed over as its derivative with respect to the residual r, a sum of ramps (see `growing.Pieces`):
+A loss is handed over as its derivative with respect to the residual r, a sum of ramps (see `losses.Ramps`):
 base + sum_k rate_k (clip(r, low_k, high_k) - anchor_k).  With `regression`, r = y - f, else r = 1 - y f.
 """
 
@@ -60,14 +61,14 @@ def _minimise(r, z, weight, n, a, q, base, ramps, tol):  # type: ignore[no-untyp
             high = length
         length -= slope / curvature
         if not (low < length < high):
-            length = 0.5 * (low + high) if high < np.inf else 2.0 * low
+            length = 0.5 * (low + high) if high < np.inf else 2.0 * low if low > 0.0 else 1.0
         t = sign * length
     return t, max(0.0, first - value - t * (a + 0.5 * q * t))
 
 
 @numba.njit(**_OPTIONS)
 def minimise(y, f, s, columns, group, linear, quadratic, regression, base, ramps, tol, t, decrease):  # type: ignore[no-untyped-def]
-    """Fill t and decrease (B, k): B machines, k directions each; see `growing.minimise_along`."""
+    """Fill t and decrease (B, k): B machines, k directions each; see `line_search.minimise_along`."""
     n = y.shape[1]
     rows = np.empty(n, dtype=np.int64)
     r, weight, z = np.empty(n), np.empty(n), np.empty(n)
