@@ -30,6 +30,7 @@ from kompakt.losses import LeastSquares, PiecewiseLinear, make_loss
 from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
+from kompakt.search.compact import name_as_fitted
 from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import LEARNED, by_content, check_rows, prepare, with_columns
@@ -345,6 +346,9 @@ class KernelMachine(Predictor):
         for record in self.history_:
             if record.get("phase") == "refinement":
                 self.refinement_ = {name: value for name, value in record.items() if name != "phase"}
+        if fit.trials is not None:
+            name_as_fitted(fit.trials, refined=fit.machine.refined)
+            self.cv_results_ = fit.trials.as_dict()
         for name, value in fit.attributes.items():
             setattr(self, name, value)
         logger.info(

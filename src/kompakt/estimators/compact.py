@@ -125,17 +125,11 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
 
         width = float(gamma) if has_width else None
         found = tune_compact(data, spec_of, width, epsilons, fit.n_basis, fit.plan, self._splits(fit), fit.run)
-        best = found.trials.best.params
-        fit.spec = spec_of(best)
+        fit.trials, best = found.trials, found.trials.best
+        fit.spec = spec_of(best.params)
         fit.n_kernel_evals += found.n_kernel_evals
-        fit.why = found.why
-        if fit.n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
-            if fit.plan.refine and not found.refine:
-                fit.why += " Refinement did not lower the error, so there is none."
-            fit.plan = replace(fit.plan, refine=found.refine)
-        results = fit.attributes["cv_results_"] = found.trials.as_dict()
-        error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
-        fit.run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=found.remarks)
+        fit.plan = replace(fit.plan, refine=found.refine)
+        fit.run.note("tuning", C=best.params["C"], gamma=best.params["gamma"], error=best.mean, remarks=found.remarks)
         for remark in found.remarks:
             logger.info("search: %s", remark)
 
@@ -146,7 +140,7 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
         tol = None if auto is None else auto.tol
         largest = int(min(_LARGEST_AUTO, max(1, min(len(train) for train, _ in splits) // 2)))
         path = size_path(fit.data, fit.spec, largest, fit.plan, splits, fit.run.within(0.6), tol)
-        fit.n_basis = path.size
+        fit.n_basis, fit.why_size = path.size, path.choice.why
         if path.basis is not None:
             fit.spec = replace(fit.spec, kernel=path.kernel)
             fit.start = path.basis if fit.start is None else fit.start
@@ -156,7 +150,8 @@ class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, Ker
     def _choose_basis(self, fit: Fit) -> Machine:
         assert fit.n_basis is not None
         basis = choose(fit.data, fit.spec, fit.n_basis, fit.plan, fit.run, fit.start)
-        return weigh(fit.data, fit.spec, basis, fit.plan, fit.run)
+        moved = getattr(fit.attributes.get("size_path_"), "basis", None) is not None
+        return replace(weigh(fit.data, fit.spec, basis, fit.plan, fit.run), refined=moved)
 
     def _splits(self, fit: Fit) -> list[tuple[Array, Array]]:
         """The user's validation splits, or by cost: five folds of few rows, one held-out part of many."""

@@ -113,6 +113,7 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         best = found.best
         fit.spec = replace(fit.spec, kernel=RBF(best.gamma), C=best.C)
         fit.n_basis = best.size
+        fit.trials = found.trials
         fit.attributes |= {"search_": found, "fold_errors_": best.errors, "fold_sizes_": best.sizes}
 
     def _choose_basis(self, fit: Fit) -> Machine:
@@ -215,6 +216,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         loss before and after, and that loss along the descent.
     search_ : FeeSearch
         All points of the search, with `tune=True`.
+    cv_results_ : dict of arrays
+        The same as a table, the chosen point with rank 1.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators
 
     Examples

@@ -99,7 +99,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
                 fit.spec.kernel,
                 run=run,
             )
-            table = tuned.cv_results
+            table, fit.trials = tuned.trials.as_dict(), tuned.trials
             table["param_reg_factor"] = 1.0 / table.pop("param_C")
             fit.attributes |= {"cv_results_": table, "cv_error_": tuned.error}
             fit.spec = replace(fit.spec, kernel=tuned.kernel, C=tuned.C)

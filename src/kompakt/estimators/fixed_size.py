@@ -217,10 +217,9 @@ class _FixedSize(MachineParameters, KernelMachine):
             loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
             found.refit(loosely.errors, found.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
         fit.spec = replace(spec, kernel=found.kernel, C=found.C)
-        table = found.cv_results
-        error = float(table["mean_test_error"][np.argmin(table["rank_test_error"])])
-        fit.attributes |= {"cv_results_": table, "search_stopped_": found.trials.stopped}
-        run.note("search", error=error, C=found.C, n_evaluations=len(found.trials))
+        fit.trials = found.trials
+        fit.attributes["search_stopped_"] = found.trials.stopped
+        run.note("search", error=found.trials.best.mean, C=found.C, n_evaluations=len(found.trials))
 
     def _coarse_rows(self, fit: Fit, folds: int | Array) -> Array | None:
         """A random part of very many rows, enough to see where the good widths lie; None where all rows are used."""
@@ -253,7 +252,7 @@ class _FixedSize(MachineParameters, KernelMachine):
         fit.spec = replace(spec, C=float(Cs[at_best[choice.index]]))
         fit.basis = fit.basis.take(np.arange(choice.size))
         path = {"n_basis": sizes, "mean_test_error": choice.mean_errors, "std_error": choice.standard_errors}
-        fit.attributes["size_path_"] = path
+        fit.attributes["size_path_"], fit.why_size = path, choice.why
         logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
         fit.run.note("size", n_basis=choice.size)
         return None if anew is None else [one.take(np.arange(min(choice.size, one.n_basis))) for one in anew]

@@ -28,6 +28,7 @@ from kompakt.estimators.params import (
 from kompakt.kernels import Kernel, Precomputed, Sum, make_kernel
 from kompakt.losses import make_loss
 from kompakt.search.strategies import GridSearch
+from kompakt.search.trials import Trials
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import splits_of
 from kompakt.train.pipeline import Fit
@@ -95,6 +96,8 @@ class SpSVC(
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.
+    cv_results_ : dict of arrays
+        When tuned, one entry per pair of C and gamma, at its best size: param_C, mean_test_error, ...
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_
 
     Notes
@@ -193,7 +196,16 @@ class SpSVC(
         fit.spec = replace(fit.spec, kernel=found, C=float(C_grid[C]))
         if sized:
             fit.n_basis = size
-        fit.attributes["cv_errors_"] = errors
+        fit.attributes["cv_errors_"], fit.trials = errors, Trials()
+        for at in np.ndindex(errors.shape[:2]):  # every pair at its best size, the chosen one at its own
+            best_size = size if at == (kernel, C) else int(np.argmin(errors[at])) + 1
+            gamma = getattr(kernels[at[0]], "gamma", None)
+            setting = {"C": float(C_grid[at[1]]), "gamma": gamma, "n_basis": best_size}
+            fit.trials.add(setting, errors[at][best_size - 1])
+        why = f"the lowest held-out error of {len(fit.trials):,} settings by cross-validation, each at its best size."
+        if slack:
+            why = f"the smallest size within {slack:.3g} of {why}"
+        fit.trials.choose(fit.trials.rows[kernel * len(C_grid) + C], why)
 
     def _choose_size(self, fit: Fit) -> None:
         plan, _ = self._growth(fit)
@@ -203,7 +215,8 @@ class SpSVC(
             errors = fit.run.step("sizes", lambda: size_errors(fit.data, fit.spec, plan, splits))
             slack = self._size_tolerance(errors, splits)
             chosen = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12), "within", tolerance=slack)
-            fit.n_basis, fit.attributes["cv_errors_"] = chosen.size, chosen.mean_errors
+            fit.n_basis, fit.why_size = chosen.size, chosen.why
+            fit.attributes["cv_errors_"] = chosen.mean_errors
 
     # -- growth --------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from kompakt.data import StreamedRows
 from kompakt.kernels import RBF, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
+from kompakt.search.trials import Trials
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory
 
@@ -40,7 +41,8 @@ class Fit:
     model: Model = field(init=False)
     n_kernel_evals: int = 0  # spent before the machine was built
     attributes: dict[str, Any] = field(default_factory=dict)  # fitted attributes of the method's own
-    why: str = ""  # why the search chose as it did, for the record of the training
+    trials: Trials | None = None  # what a search tried, which one it chose, and why
+    why_size: str = ""  # why the size was chosen
 
 
 class Method(Protocol):
