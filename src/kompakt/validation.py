@@ -365,6 +365,14 @@ class SizeChoice:
     mean_errors: FloatArray
     standard_errors: FloatArray
 
+    @property
+    def why(self) -> str:
+        """The choice in words."""
+        return (
+            f"{self.size:,} vectors: the smallest of {len(self.mean_errors):,} sizes with a held-out error of at most "
+            f"{self.threshold:.4g}; its own is {self.mean_errors[self.index]:.4g}."
+        )
+
 
 def pick_size(
     sizes: ArrayLike,

@@ -262,7 +262,7 @@ def test_a_chosen_plain_model_is_shown_though_a_refined_one_had_its_setting():
     trials = Trials()
     for model, C, error in (("plain", 1.0, 0.2), ("plain", 10.0, 0.1), ("refined", 10.0, 0.15), ("linear", 5.0, 0.05)):
         trials.add({"gamma": 0.5, "epsilon": None, "C": C}, error, model=model)
-    trials.contenders = slice(0, 2)
+    trials.choose(trials.rows[1])
     search = search_of(SimpleNamespace(cv_results_=trials.as_dict()), None)
     assert search.C.tolist() == [1.0, 10.0]
     assert search.error.tolist() == [0.2, 0.1]
@@ -302,7 +302,8 @@ def test_searches_are_shown_with_their_choice(page):
 
 def test_the_search_of_fast_error_estimation():
     points = [Point(sigma, 10.0, np.array([0.2, sigma / 10]), np.array([5, 6])) for sigma in (1.0, 0.5, 2.0)]
-    machine = SimpleNamespace(search_=FeeSearch(points[1], points, [(3, 1)], 6, 30, 1.5, 1.0))
+    found = FeeSearch(points[1], points, [(3, 1)], 6, 30, 1.5, 1.0)
+    machine = SimpleNamespace(search_=found, cv_results_=found.trials.as_dict())
     search = search_of(machine, None)
     assert search.chosen == 1
     np.testing.assert_allclose(search.gamma, [0.5, 2.0, 0.125])

@@ -36,12 +36,12 @@ def test_joint_searches_find_it_too(strategy):
     found = tune_width_and_cost(valley(0.02, 30.0), RBF(1.0), strategy=strategy, run=Run(key=0))
     assert abs(np.log10(found.kernel.gamma / 0.02)) < 0.1
     assert abs(np.log10(found.C / 30.0)) < 0.1
-    assert len(found.cv_results["param_C"]) <= 160
+    assert len(found.trials.as_dict()["param_C"]) <= 160
 
 
 def test_results_tell_every_evaluation():
     found = tune_width_and_cost(valley(0.02, 3.0), RBF(1.0))
-    table = found.cv_results
+    table = found.trials.as_dict()
     assert len({len(column) for column in table.values()}) == 1
     best = int(np.argmin(table["rank_test_error"]))
     assert table["rank_test_error"][best] == 1
@@ -54,7 +54,7 @@ def test_results_tell_every_evaluation():
 def test_kernel_without_width_has_only_its_cost():
     found = tune_width_and_cost(lambda kernel, Cs: (np.log10(Cs) ** 2, np.log10(Cs)[:, None] ** 2), Linear())
     assert found.C == pytest.approx(1.0)
-    assert np.isnan(found.cv_results["param_gamma"]).all()
+    assert np.isnan(found.trials.as_dict()["param_gamma"]).all()
 
 
 def test_widths_per_feature_are_scaled_together():
@@ -84,7 +84,7 @@ def test_coarse_errors_lead_but_never_win():
     found = tune_width_and_cost(valley(0.03, 100.0), RBF(1.0), evaluate_coarse=optimist)
     assert abs(np.log10(found.kernel.gamma / 0.03)) < 0.25
     assert found.error >= 0
-    assert set(found.cv_results["phase"]) == {"fine"}
+    assert set(found.trials.as_dict()["phase"]) == {"fine"}
 
 
 def test_refits_of_the_best_width_decide_its_cost_alone():
@@ -92,6 +92,6 @@ def test_refits_of_the_best_width_decide_its_cost_alone():
     width = found.kernel.gamma
     found.refit(lambda kernel, Cs: (5.0 + np.log10(Cs) ** 2, 5.0 + np.log10(Cs)[:, None] ** 2), np.array([0.1, 1.0]))
     assert (found.kernel.gamma, found.C, found.error) == (width, 1.0, 5.0)
-    table = found.cv_results
+    table = found.trials.as_dict()
     best = int(np.argmin(table["rank_test_error"]))
     assert (table["phase"][best], table["param_C"][best], table["param_gamma"][best]) == ("refit", 1.0, width)

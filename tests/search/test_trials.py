@@ -35,13 +35,15 @@ def test_failures_are_the_worst_there_is(error):
     assert trials.as_dict()["rank_test_error"].tolist() == [2, 1]
 
 
-def test_rows_that_do_not_contend_are_ranked_last():
+def test_the_row_that_is_chosen_is_ranked_first():
     trials = Trials()
     for C, error in enumerate([0.1, 0.0, 0.3, 0.2]):
         trials.add({"C": C}, error)
-    trials.contenders = slice(2, None)
+    assert trials.best.params == {"C": 1}
+    trials.choose(trials.rows[3], "its error is that of another loss.")
     assert trials.best.params == {"C": 3}
-    assert trials.as_dict()["rank_test_error"].tolist() == [4, 3, 2, 1]
+    assert trials.chosen == 3
+    assert trials.as_dict()["rank_test_error"].tolist() == [3, 2, 4, 1]
     assert trials.as_dict()["objective"].tolist() == [0.1, 0.0, 0.3, 0.2]
 
 

@@ -104,6 +104,7 @@ class Machine:
     unseen: tuple[Array, Array] | None = None  # rows and their outputs under a machine that never saw them
     rough: bool = False  # the weights are those of a sample of the rows
     interrupted: bool = False  # Ctrl-C ended the refinement
+    refined: bool = False  # the vectors were moved
 
 
 def build(data: Data, spec: Spec, n_basis: int, plan: Plan, run: Run) -> Machine:
@@ -476,9 +477,8 @@ def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) ->
     facts: dict[str, Any] = {"objective_before": result.objective_before, "objective": result.objective}
     facts |= {"n_iter": result.n_iter, "n_evaluations": result.n_evaluations, **found.facts}
     facts["objective_curve"] = np.minimum.accumulate([point["objective"] for point in result.trace]).tolist()
-    moved = Machine(
-        replace(spec, kernel=result.kernel), Basis(None, result.basis.astype(rows.dtype)), plain.solution, evaluations
-    )
+    basis = Basis(None, result.basis.astype(rows.dtype))
+    moved = Machine(replace(spec, kernel=result.kernel), basis, plain.solution, evaluations, refined=True)
     if plan.shorten and result.interrupted is None and not run.late:
         moved = replace(moved, spec=_shortened(data, moved, plan, run))
     if result.interrupted is not None:

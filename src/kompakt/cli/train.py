@@ -26,6 +26,7 @@ from kompakt.data.streamed import Raw, Source
 from kompakt.io import save
 from kompakt.io.fitted import model_of
 from kompakt.model import Model
+from kompakt.record import TrainingRecord
 from kompakt.run import Run
 from kompakt.train.running import InterruptedWarning
 from kompakt.validation import holdout
@@ -303,21 +304,15 @@ _MODELS = {
 }  # fmt: skip
 
 
-def _leaderboard(estimator: Compact) -> list[dict[str, Any]]:
-    """The chosen setting of a search first, then the best of every other kind of model, by validation error."""
-    table = estimator.cv_results_
-    chosen = int(np.argmin(table["rank_test_error"]))
-    kinds = dict.fromkeys(table["model"].tolist())
-    best = [min(np.flatnonzero(table["model"] == kind), key=lambda row: table["objective"][row]) for kind in kinds]
-    others = [int(row) for row in best if table["model"][row] != table["model"][chosen]]
-    board = []
-    for row in [chosen, *sorted(others, key=lambda row: float(table["mean_test_error"][row]))]:
-        spread = float(table["std_test_error"][row])
-        board.append({
-            "model": str(table["model"][row]), "error": float(table["mean_test_error"][row]),
-            "spread": spread if np.isfinite(spread) and spread > 0 else None, **table["params"][row],
-        })  # fmt: skip
-    return board
+def _leaderboard(record: TrainingRecord) -> list[dict[str, Any]]:
+    """The chosen setting of a search first, then the best of every other kind of model, by held-out error."""
+    best = {candidate.model: candidate for candidate in reversed(record.tried[1:])}
+    best.pop(record.tried[0].model, None)
+    names: dict[str, None] = dict.fromkeys(("C", "gamma", "epsilon"))
+    return [
+        {"model": one.model, "error": one.error, "spread": one.deviation, **names, **one.setting}
+        for one in (record.tried[0], *sorted(best.values(), key=lambda candidate: candidate.error))
+    ]
 
 
 def _finish(options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None) -> int:
@@ -330,15 +325,21 @@ def _finish(options: Namespace, console: Console, training: Training, test: tupl
         "seconds": round(training.seconds, 3), "converged": bool(estimator.converged_), "C": estimator.C_,
         "interrupted": bool(estimator.interrupted_),
     }  # fmt: skip
-    lines: list[tuple[str, Any]] = [("basis vectors", f"{model.n_basis_} for {n_rows:,} rows")]
-    searches = [record for record in estimator.history_ if record.get("phase") == "tuning"]
-    if searches:
-        gamma, error = searches[-1]["gamma"], searches[-1]["error"]
-        facts |= {"gamma": gamma, "validation_error": error, "leaderboard": _leaderboard(estimator)}
-        facts["remarks"] = searches[-1]["remarks"]
-        width = "" if gamma is None else f", gamma {gamma:.4g} to start from"
-        lines.append(("search", f"C {searches[-1]['C']:g}{width}: validation error {error:.4g}"))
-        for number, row in enumerate(facts["leaderboard"], start=1):
+    record = model.record
+    assert record is not None
+    fitted = ["refined" if record.settings["refined"] == "yes" else "not refined"]
+    fitted += [f"{name} {_shown(record.settings[name])}" for name in ("C", "gamma") if name in record.settings]
+    facts["refined"] = record.settings["refined"] == "yes"
+    lines: list[tuple[str, Any]] = [("basis vectors", f"{model.n_basis_} for {n_rows:,} rows, {', '.join(fitted)}")]
+    if record.tried:
+        board = _leaderboard(record)
+        facts |= {"gamma": board[0]["gamma"], "validation_error": board[0]["error"], "leaderboard": board}
+        facts["remarks"] = [remark for note in estimator.history_ for remark in note.get("remarks", ())]
+        facts["why"] = record.why
+        width = "" if board[0]["gamma"] is None else f", gamma {board[0]['gamma']:.4g} to start from"
+        lines.append(("search", f"C {board[0]['C']:g}{width}: validation error {board[0]['error']:.4g}"))
+        lines.append(("", record.why))
+        for number, row in enumerate(board, start=1):
             parts = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
             lines.append(
@@ -355,3 +356,7 @@ def _finish(options: Namespace, console: Console, training: Training, test: tupl
         lines.append(("model", f"{options.model} ({os.path.getsize(options.model):,} bytes)"))
     console.result(facts, two_columns(lines))
     return training.code
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

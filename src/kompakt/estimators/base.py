@@ -323,6 +323,8 @@ class KernelMachine(Predictor):
         for record in self.history_:
             if record.get("phase") == "refinement":
                 self.refinement_ = {name: value for name, value in record.items() if name != "phase"}
+        if fitted.trials is not None:
+            self.cv_results_ = fitted.trials.as_dict()
         for name, value in fitted.attributes.items():
             setattr(self, name, value)
         logger.info(

@@ -129,6 +129,8 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         loss before and after, and that loss along the descent.
     search_ : FeeSearch
         All points of the search, with `tune=True`.
+    cv_results_ : dict of arrays
+        The same as a table, the chosen point with rank 1.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators
 
     Examples

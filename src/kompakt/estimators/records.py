@@ -18,7 +18,6 @@ from kompakt.data.rows import content_of
 from kompakt.methods.steps import Fitted
 from kompakt.model import Model
 from kompakt.record import MOST_TRIED, Candidate, TrainingRecord
-from kompakt.search.strategies import GridSearch
 from kompakt.spec import Data
 
 #: training rows that the training error is measured on at most
@@ -35,46 +34,19 @@ class Tried:
 
 
 def tried_by(estimator: Any) -> Tried | None:
-    """The search of a fit with ``tune=True``, or None: a table of trials, the grids of FEE, or the grid of SpSVC."""
-    table = getattr(estimator, "cv_results_", None) or {}
-    growth, grid = getattr(estimator, "search_", None), getattr(estimator, "cv_errors_", None)
-    if "params" in table:
-        n = len(table["params"])
-        spread = [float(one) if np.isfinite(one) and one > 0 else None for one in table["std_test_error"]]
-        kinds = table["model"].tolist() if "model" in table else [""] * n
-        settings = [
-            {name: float(params[name]) for name in sorted(params) if params[name] is not None}
-            for params in table["params"]
-        ]
-        found = [
-            Candidate(*row) for row in zip(settings, map(float, table["mean_test_error"]), spread, kinds, strict=True)
-        ]
-        n_settings = sum(kind in ("", "plain", "refined") for kind in kinds)
-        return Tried(found, int(np.argmin(table["rank_test_error"])), f"{n_settings:,} settings by cross-validation")
-    if growth is not None:
-        found = [
-            Candidate({"C": float(p.C), "gamma": float(p.gamma)}, float(p.error), float(np.std(p.errors)))
-            for p in growth.points
-        ]
-        chosen = [point is growth.best for point in growth.points].index(True)
-        return Tried(found, chosen, f"{growth.n_trainings:,} trainings on two grids of (gamma, C)")
-    if grid is None or np.ndim(grid) != 3:
+    """The search of a fit with ``tune=True``, as its `cv_results_` tell it, or None."""
+    table = getattr(estimator, "cv_results_", None)
+    if not table:
         return None
-    given = estimator.tune if isinstance(estimator.tune, GridSearch) else GridSearch()
-    errors = np.min(grid, axis=2).ravel()  # kernels x C x sizes, every pair at its best size
-    gammas, width = given.values("gamma")[: len(grid)], getattr(estimator, "gamma_", None)
-    if len(grid) == 1 and width is None:
-        gammas = np.array([np.nan])
-    gamma, C = (axis.ravel() for axis in np.meshgrid(gammas, given.values("C"), indexing="ij"))
-    distance = np.abs(np.log(C / estimator.C_))  # which was chosen is known by the values of the fit
-    if np.isfinite(gamma).all():
-        distance = distance + np.abs(np.log(gamma / float(estimator.gamma_)))
-    found = [
-        Candidate({"C": float(c)} | ({"gamma": float(g)} if np.isfinite(g) else {}), float(error))
-        for c, g, error in zip(C, gamma, errors, strict=True)
+    kinds = table["model"].tolist() if "model" in table else [""] * len(table["params"])
+    spreads = [float(spread) if np.isfinite(spread) and spread > 0 else None for spread in table["std_test_error"]]
+    settings = [
+        {name: float(params[name]) for name in sorted(params) if params[name] is not None} for params in table["params"]
     ]
-    how = f"{errors.size:,} settings by cross-validation, each at its best size"
-    return Tried(found, int(np.argmin(distance)), how)
+    columns = settings, map(float, table["mean_test_error"]), spreads, kinds
+    candidates = [Candidate(*row) for row in zip(*columns, strict=True)]
+    n_settings = sum(kind in ("", "plain", "refined") for kind in kinds)
+    return Tried(candidates, int(np.argmin(table["rank_test_error"])), f"{n_settings:,} settings by cross-validation")
 
 
 def seconds_of(estimator: Any) -> dict[str, float]:
@@ -113,10 +85,12 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
     elif np.isfinite(gamma):
         settings["gamma"] = float(gamma)
+    if hasattr(estimator, "refine"):
+        settings["refined"] = "yes" if fit.machine.refined else "no"
     settings |= {"kernel": model.kernel.name, "loss": fit.spec.loss.name}
-    chosen: list[Candidate] = []
+    kept: list[Candidate] = []
     why = "C and the kernel's parameters were given or are defaults: there was no search."
-    if tried is not None:
+    if tried is not None and fit.trials is not None:
         best = tried.candidates[tried.chosen]
         others = [one for number, one in enumerate(tried.candidates) if one not in tried.candidates[:number]]
         others = sorted((one for one in others if one != best and np.isfinite(one.error)), key=lambda one: one.error)
@@ -124,10 +98,9 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         first = {one.model: one for one in reversed(others) if one.model != best.model}
         kept = [*first.values(), *(one for one in others if first.get(one.model) is not one)][: MOST_TRIED - 1]
         kept = [best, *sorted(kept, key=lambda one: one.error)] if np.isfinite(best.error) else []
-        chosen = [_rounded(one) for one in kept]
-        why = fit.why or f"the lowest held-out error of {tried.how}."
+        why = fit.trials.why or f"the lowest held-out error of {tried.how}."
     error_name = "share of wrong rows" if data.classifier else "mean held-out loss"
-    if not data.classifier and chosen and chosen[0].model:
+    if not data.classifier and kept and kept[0].model:
         error_name = "share of the error of a constant"
     is_stream = not isinstance(data.rows, ArrayRows)
     content = {} if is_stream else content_of(data.rows)
@@ -139,9 +112,9 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     return TrainingRecord(
         type(estimator).__name__,
         settings,
-        why[:400],
+        f"{why} {fit.why_size}".strip()[:400],
         0 if tried is None else len(tried.candidates),
-        tuple(chosen),
+        tuple(map(_rounded, kept)),
         error_name,
         data.rows.n_rows,
         hashlib.sha256(repr(content).encode()).hexdigest()[:16] if content else "",

@@ -89,6 +89,8 @@ class SpSVC(
     cv_errors_ : ndarray
         Validation errors, pooled over the held-out rows of all folds: (n_sizes,), or (n_gamma, n_C, n_sizes) when
         tuned.
+    cv_results_ : dict of arrays
+        When tuned, one entry per pair of C and gamma, at its best size: param_C, mean_test_error, ...
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, kernel_, model_
 
     Notes

@@ -91,8 +91,9 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     options : Compact
     run : Run
     """
-    spec, plan, n_basis, why = options.spec, options.plan, options.n_basis, ""
+    spec, plan, n_basis = options.spec, options.plan, options.n_basis
     attributes: dict[str, Any] = {}
+    trials, path = None, None
     refuse_what_cannot_work(data, spec, plan, run)
     if not options.needs_no_sample:
         data = in_memory(data, "auto" if n_basis is None else n_basis, run)
@@ -108,12 +109,8 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         run.note("widths", error_before=widths.error_before, error=widths.error, C=widths.C)
     if options.tune:
         search, spec = _tune(data, spec, options, run)
-        evaluations, why = evaluations + search.n_kernel_evals, search.why
-        attributes["cv_results_"] = search.trials.as_dict()
-        if n_basis is not None:  # smaller models, which a choice of the size would look at, gain more by refinement
-            if plan.refine and not search.refine:
-                why += " Refinement did not lower the error, so there is none."
-            plan = replace(plan, refine=search.refine)
+        trials, evaluations = search.trials, evaluations + search.n_kernel_evals
+        plan = replace(plan, refine=search.refine)
     if n_basis is None:
         path = _choose_size(data, spec, plan, options, run)
         n_basis, evaluations = path.size, evaluations + path.n_kernel_evals
@@ -123,13 +120,22 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
 
     basis = choose(data, spec, n_basis, plan, run, start)
     machine = weigh(data, spec, basis, plan, run)
+    machine = replace(machine, refined=path is not None and path.basis is not None)
     machine = refine(data, machine, plan, run)
     calibration = calibrate(data, machine, plan, run) if options.calibrate else None
     machine = solve_on_all_rows(data, machine, plan, run)
     return freeze(
-        data, machine, plan, run, calibration=calibration, n_kernel_evals=evaluations, attributes=attributes, why=why,
+        data,
+        machine,
+        plan,
+        run,
+        calibration=calibration,
+        n_kernel_evals=evaluations,
+        attributes=attributes,
+        trials=trials,
+        why_size="" if path is None else path.choice.why,
         skipped=", without calibration" if options.calibrate else "",
-    )  # fmt: skip
+    )
 
 
 def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Spec]:
@@ -154,12 +160,11 @@ def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Sp
     width = float(gamma) if kernel_of_width is not None and gamma is not None and np.ndim(gamma) == 0 else None
     splits = _splits(data, options, run)
     search = tune_compact(data, spec_of, width, epsilons, options.n_basis, options.plan, splits, run)
-    best, results = search.trials.best.params, search.trials.as_dict()
-    error = float(results["mean_test_error"][np.argmin(results["rank_test_error"])])
-    run.note("tuning", C=best["C"], gamma=best["gamma"], error=error, remarks=search.remarks)
+    best = search.trials.best
+    run.note("tuning", C=best.params["C"], gamma=best.params["gamma"], error=best.mean, remarks=search.remarks)
     for remark in search.remarks:
         logger.info("search: %s", remark)
-    return search, spec_of(best)
+    return search, spec_of(best.params)
 
 
 def _choose_size(data: Data, spec: Spec, plan: Plan, options: Compact, run: Run) -> SizePath:

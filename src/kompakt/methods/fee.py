@@ -114,11 +114,12 @@ def fit_fee(data: Data, options: FEE, run: Run, observe: Observer | None = None)
     attributes: dict[str, Any] = {}
     refuse_what_cannot_work(data, spec, options.plan, run)
     data = in_memory(data, n_basis, run)
-    evaluations = 0
+    evaluations, trials = 0, None
 
     # sigma, C and the size by the paper's two grids (section 4)
     if options.grids is not None:
         search = _search_grids(data, spec, options, run)
+        trials = search.trials
         spec, n_basis = replace(spec, kernel=RBF(search.best.gamma), C=search.best.C), search.best.size
         attributes |= {"search_": search, "fold_errors_": search.best.errors, "fold_sizes_": search.best.sizes}
     else:
@@ -139,7 +140,7 @@ def fit_fee(data: Data, options: FEE, run: Run, observe: Observer | None = None)
     machine = _solve_weights(data, spec, basis, grown, options, run)
     machine = refine(data, machine, options.plan, run)
     machine = solve_on_all_rows(data, machine, options.plan, run)
-    return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes)
+    return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes, trials=trials)
 
 
 def _search_grids(data: Data, spec: Spec, options: FEE, run: Run) -> FeeSearch:

@@ -73,7 +73,9 @@ def fit_fisher(data: Data, options: Fisher, run: Run) -> Fitted:
     options : Fisher
     run : Run
     """
-    spec, plan, attributes = _spec(data, options), Plan(refine=False), {}
+    spec, plan = _spec(data, options), Plan(refine=False)
+    attributes: dict[str, Any] = {}
+    trials = None
     refuse_what_cannot_work(data, spec, plan, run)
     data = in_memory(data, options.n_basis, run)
 
@@ -92,7 +94,7 @@ def fit_fisher(data: Data, options: Fisher, run: Run) -> Fitted:
         search = tune_width_and_cost(
             lambda kernel, costs: run.step("evaluation", lambda: evaluate(kernel, costs)), spec.kernel, run=run
         )
-        table = search.cv_results
+        trials, table = search.trials, search.trials.as_dict()
         table["param_reg_factor"] = 1.0 / table.pop("param_C")
         attributes = {"cv_results_": table, "cv_error_": search.error}
         spec, evaluations = replace(spec, kernel=search.kernel, C=search.C), sum(spent)
@@ -124,7 +126,7 @@ def fit_fisher(data: Data, options: Fisher, run: Run) -> Fitted:
     attributes["reg_"] = reg
     run.note("weights", n_basis=basis.n_basis, objective=float(np.sum(solution.objective)), n_iter=1)
     machine = Machine(spec, basis, solution, basis.n_kernel_evals + design.n_kernel_evals)
-    return freeze(data, machine, plan, run, n_kernel_evals=evaluations, attributes=attributes)
+    return freeze(data, machine, plan, run, n_kernel_evals=evaluations, attributes=attributes, trials=trials)
 
 
 def _spec(data: Data, options: Fisher) -> Spec:

@@ -118,6 +118,17 @@ class Prototypes:
         return Prototypes(self.basis.take(np.arange(size)), of_folds)
 
 
+@dataclass(frozen=True)
+class Sizing:
+    """The chosen number of prototypes: what is minimised with it, the prototypes, errors of all sizes, and why."""
+
+    spec: Spec
+    prototypes: Prototypes
+    path: dict[str, Array]
+    why: str
+    n_kernel_evals: int
+
+
 def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     """Prototypes, features, ridge regression, tuned by fast cross-validation (sections 2 to 4).
 
@@ -137,6 +148,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     # prototypes (section 2), those of the folds too
     basis = choose_prototypes(data, spec, options, run)
     attributes: dict[str, Any] = {"selection_info_": dict(basis.info)}
+    trials, why_size = None, ""
     run.note("selection", n_basis=basis.n_basis)
     anew = folds is not None and options.cv_prototypes == "anew" and basis.indices is not None
     if anew and isinstance(folds, int):
@@ -148,15 +160,16 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
         assert folds is not None
         search, spent = _tune(data, spec, prototypes, folds, options, run)
         spec, evaluations = replace(spec, kernel=search.kernel, C=search.C), evaluations + spent
-        attributes |= {"cv_results_": search.cv_results, "search_stopped_": search.trials.stopped}
+        trials, attributes["search_stopped_"] = search.trials, search.trials.stopped
         if isinstance(options.selector, GramSelector) and not in_input_space:
             # this choice depends on width and cost: once more, with those found
             basis = choose_prototypes(data, spec, options, run)
             prototypes = Prototypes(basis, _prototypes_of_folds(data, spec, folds, options, run) if anew else None)
     if options.n_basis is None and not in_input_space:
         assert folds is not None
-        spec, prototypes, attributes["size_path_"], spent = _choose_size(data, spec, prototypes, folds, options, run)
-        evaluations += spent
+        sizing = _choose_size(data, spec, prototypes, folds, options, run)
+        spec, prototypes, why_size, attributes["size_path_"] = sizing.spec, sizing.prototypes, sizing.why, sizing.path
+        evaluations += sizing.n_kernel_evals
     if options.tune:
         validation = _validation(data, spec, prototypes, folds, options, run)
         error, outputs = _held_out_outputs(data, spec, prototypes.basis, validation, options, run)
@@ -181,7 +194,16 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
         weights = machine.solution.weights
         solution = replace(machine.solution, weights=np.eye(weights.shape[1]))
         machine = replace(machine, basis=Basis(None, weights.T.copy()), solution=solution)
-    return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes)
+    return freeze(
+        data,
+        machine,
+        options.plan,
+        run,
+        n_kernel_evals=evaluations,
+        attributes=attributes,
+        trials=trials,
+        why_size=why_size,
+    )
 
 
 def choose_prototypes(data: Data, spec: Spec, options: FixedSize, run: Run) -> Basis:
@@ -279,9 +301,7 @@ def _tune(
     if not spec.loss.quadratic:
         loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
         search.refit(loosely.errors, search.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
-    table = search.cv_results
-    error = float(table["mean_test_error"][np.argmin(table["rank_test_error"])])
-    run.note("search", error=error, C=search.C, n_evaluations=len(search.trials))
+    run.note("search", error=search.trials.best.mean, C=search.C, n_evaluations=len(search.trials))
     return search, evaluations
 
 
@@ -300,7 +320,7 @@ def _coarse_rows(data: Data, basis: Basis, folds: int | Array, options: FixedSiz
 
 def _choose_size(
     data: Data, spec: Spec, prototypes: Prototypes, folds: int | Array, options: FixedSize, run: Run
-) -> tuple[Spec, Prototypes, dict[str, Array], int]:
+) -> Sizing:
     """The number of prototypes on a path of nested sets, all from one set of features, and C with it."""
     if spec.kernel.name != "precomputed":
         of_folds = prototypes.of_folds
@@ -320,7 +340,7 @@ def _choose_size(
     logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
     run.note("size", n_basis=choice.size)
     spec = replace(spec, C=float(costs[best_cost[choice.index]]))
-    return spec, prototypes.take_first(choice.size), path, validation.n_kernel_evals
+    return Sizing(spec, prototypes.take_first(choice.size), path, choice.why, validation.n_kernel_evals)
 
 
 def _held_out_outputs(

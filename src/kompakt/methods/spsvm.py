@@ -23,9 +23,10 @@ from kompakt.methods.steps import (
     solve_on_all_rows,
 )
 from kompakt.run import Run
+from kompakt.search.trials import Trials
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory, splits_of
-from kompakt.validation import AutoSize, Split, holdout, pick_size
+from kompakt.validation import AutoSize, SizeChoice, Split, holdout, pick_size
 
 Array = np.ndarray
 
@@ -106,12 +107,12 @@ def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
     attributes: dict[str, Any] = {}
     refuse_what_cannot_work(data, spec, options.plan, run)
     data = in_memory(data, "auto" if n_basis is None else n_basis, run)
-    evaluations = 0
+    evaluations, trials, why_size = 0, None, ""
 
     # kernel, C and size by cross-validation (section 4)
     sized = n_basis is None and not options.validation_fraction
     if options.grid is not None:
-        spec, size, attributes["cv_errors_"] = _search_grid(data, spec, options, run, sized=sized)
+        spec, size, attributes["cv_errors_"], trials = _search_grid(data, spec, options, run, sized=sized)
         n_basis = size if sized else n_basis
     else:
         spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
@@ -119,12 +120,22 @@ def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
             kernel = options.earlier.kernel if options.left_open.width else spec.kernel
             spec = replace(spec, kernel=kernel, C=options.earlier.C if options.left_open.cost else spec.C)
         if sized:
-            n_basis, attributes["cv_errors_"] = _choose_size(data, spec, options, run)
+            choice = _choose_size(data, spec, options, run)
+            n_basis, attributes["cv_errors_"], why_size = choice.size, choice.mean_errors, choice.why
 
     machine, attributes["history_"] = _grow(data, spec, n_basis, options, run)
     machine = refine(data, machine, options.plan, run)
     machine = solve_on_all_rows(data, machine, options.plan, run)
-    return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes)
+    return freeze(
+        data,
+        machine,
+        options.plan,
+        run,
+        n_kernel_evals=evaluations,
+        attributes=attributes,
+        trials=trials,
+        why_size=why_size,
+    )
 
 
 def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run) -> tuple[Machine, list[Record]]:
@@ -156,8 +167,8 @@ def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run)
     return machine, history + records
 
 
-def _search_grid(data: Data, spec: Spec, options: SpSVM, run: Run, *, sized: bool) -> tuple[Spec, int, Array]:
-    """Kernel, C and size of the lowest cross-validated error, and all errors (kernels, costs, sizes)."""
+def _search_grid(data: Data, spec: Spec, options: SpSVM, run: Run, *, sized: bool) -> tuple[Spec, int, Array, Trials]:
+    """Kernel, C and size of the lowest cross-validated error, all errors (kernels, costs, sizes), and their table."""
     grid = options.grid
     assert grid is not None
     plan, _ = options.growth_plan(data, options.n_basis, run)
@@ -172,17 +183,26 @@ def _search_grid(data: Data, spec: Spec, options: SpSVM, run: Run, *, sized: boo
     slack = _size_tolerance(errors, splits, options.auto) if sized else 0.0
     kernel_index, cost_index, size = best_point(errors, losses, slack)
     kernel = grid.kernels[kernel_index] + 1.0 if options.plus_one else grid.kernels[kernel_index]
-    return replace(spec, kernel=kernel, C=float(grid.costs[cost_index])), size, errors
+    trials = Trials()
+    for pair in np.ndindex(errors.shape[:2]):  # every pair at its best size, the chosen one at its own
+        best_size = size if pair == (kernel_index, cost_index) else int(np.argmin(errors[pair])) + 1
+        gamma = getattr(grid.kernels[pair[0]], "gamma", None)
+        setting = {"C": float(grid.costs[pair[1]]), "gamma": gamma, "n_basis": best_size}
+        trials.add(setting, errors[pair][best_size - 1])
+    why = f"the lowest held-out error of {len(trials):,} settings by cross-validation, each at its best size."
+    if slack:
+        why = f"the smallest size within {slack:.3g} of {why}"
+    trials.choose(trials.rows[kernel_index * len(grid.costs) + cost_index], why)
+    return replace(spec, kernel=kernel, C=float(grid.costs[cost_index])), size, errors, trials
 
 
-def _choose_size(data: Data, spec: Spec, options: SpSVM, run: Run) -> tuple[int, Array]:
+def _choose_size(data: Data, spec: Spec, options: SpSVM, run: Run) -> SizeChoice:
     """The number of vectors by cross-validation, and the errors of all sizes."""
     plan, _ = options.growth_plan(data, None, run)
     splits = splits_of(data, options.cv, run.key)
     errors = run.step("sizes", lambda: size_errors(data, spec, plan, splits))
     slack = _size_tolerance(errors, splits, options.auto)
-    choice = pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12), "within", tolerance=slack)
-    return choice.size, choice.mean_errors
+    return pick_size(np.arange(1, len(errors) + 1), np.round(errors, 12), "within", tolerance=slack)
 
 
 def _size_tolerance(errors: Array, splits: list[Split], auto: AutoSize) -> float:

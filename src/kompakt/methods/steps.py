@@ -14,6 +14,8 @@ from kompakt.data import StreamedRows
 from kompakt.kernels import RBF, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
+from kompakt.search.compact import name_as_fitted
+from kompakt.search.trials import Trials
 from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import by_content
@@ -42,8 +44,10 @@ class Fitted:
         Kernel values computed, those of the search included.
     attributes : dict
         Fitted attributes that this method alone has.
-    why : str
-        Why the search chose as it did.
+    trials : Trials, optional
+        What a search tried, which setting it chose, and why.
+    why_size : str
+        Why the number of vectors was chosen.
     skipped : str
         What a fit that Ctrl-C ended has left out, as it is told to the user.
     """
@@ -55,7 +59,8 @@ class Fitted:
     run: Run
     n_kernel_evals: int
     attributes: dict[str, Any] = field(default_factory=dict)
-    why: str = ""
+    trials: Trials | None = None
+    why_size: str = ""
     skipped: str = ""
 
     @property
@@ -179,13 +184,16 @@ def freeze(
     calibration: dict[str, Array] | None = None,
     n_kernel_evals: int = 0,
     attributes: dict[str, Any] | None = None,
-    why: str = "",
+    trials: Trials | None = None,
+    why_size: str = "",
     skipped: str = "",
 ) -> Fitted:
     """The finished fit; `n_kernel_evals` are those spent before the machine was built."""
     model = model_of(data, machine, calibration)
     evaluations = machine.n_kernel_evals + n_kernel_evals
-    return Fitted(data, machine, model, plan, run, evaluations, attributes or {}, why, skipped)
+    if trials is not None:
+        name_as_fitted(trials, refined=machine.refined)
+    return Fitted(data, machine, model, plan, run, evaluations, attributes or {}, trials, why_size, skipped)
 
 
 def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None = None) -> Model:

@@ -27,7 +27,7 @@ from kompakt.design import Design, FeatureDesign
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import Loss
 from kompakt.run import Run
-from kompakt.search.trials import Trial, Trials
+from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data, Spec
@@ -54,16 +54,15 @@ _LARGEST_COST, _SPLITS, _REFINED_ROWS, _REFINED_ITER = 1000.0, 2, 4000, 20
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was tried, by error on held-out rows, with sentences about it and the kernel evaluations spent.
+    """What was tried and chosen, by error on held-out rows, with remarks and the kernel evaluations spent.
 
-    `refine` says whether refinement pays with the parameters found, as far as was tried.
+    `refine` says whether the model is to be refined with the parameters chosen.
     """
 
     trials: Trials
     refine: bool
     remarks: list[str]
     n_kernel_evals: int
-    why: str  # why the best one was chosen
 
 
 def is_quick(loss: Loss) -> bool:
@@ -133,15 +132,10 @@ def tune_compact(
         setting = {name: axis[index] for (name, axis), index in zip(axes.items(), place, strict=True)}
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
         trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
-    trials.contenders = slice(0, len(trials))
     for tried in dict.fromkeys(row.params.get("gamma") for row in trials):
         row = min((row for row in trials if row.params.get("gamma") == tried), key=lambda row: row.error)
         chosen = ", ".join(f"{name} {value:.4g}" for name, value in row.params.items() if value is not None)
         logger.info("search: %s, the best C of this width: held-out error %.4g", chosen, row.error)
-
-    def only(chosen: Trial) -> slice:
-        place = [row is chosen for row in trials].index(True)
-        return slice(place, place + 1)
 
     def chance(error: float, n_rows: int) -> float:
         """How much an error on so many held-out rows may differ by chance."""
@@ -156,10 +150,10 @@ def tune_compact(
         enough = best.error + _AS_GOOD * chance(best.error, n_test)
         best = min((row for row in rows if row.error <= enough), key=lambda row: (row.params["C"], row.error))
     plain = best
-    trials.contenders = only(best)
     kind = "the least C that is as good as the best" if best is not lowest_plain else "the lowest error"
     over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
     why = f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
+    trials.choose(plain, why)
     pairs = list(enumerate(splits))[: _SPLITS if few else 1]
     begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
 
@@ -193,20 +187,37 @@ def tune_compact(
                 )
             # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
             # parameters must be better by more than chance.
-            safe = best.fold_errors[: len(pairs)].mean()
-            if not few or (lowest.params != best.params and lowest.error < safe - chance(safe, n_some)):
+            n_refined, first_refined = len(trials) - begun, trials.rows[begun]
+            safe = plain.fold_errors[: len(pairs)].mean()
+            same_rows = f"on {'the first part' if len(pairs) == 1 else f'the first {len(pairs)} folds'}"
+            if not few:
                 best = lowest
-                trials.contenders = only(best)
-                n_refined = len(trials) - begun
                 why = f"the lowest error of {n_refined} refined models."
-                if few:
-                    why = (
-                        f"the lowest error of {n_refined} refined models, below that of plain ones by more than chance."
-                    )
-                elif data.classifier:
+                if data.classifier:
                     why = f"of {n_refined} refined models, the lowest C whose error is the best up to chance."
-            else:
-                refine = trials.rows[begun].error < safe
+                if best.error > plain.mean:
+                    why += (
+                        f" An unrefined one has {plain.mean:.4g}, but refined ones make only "
+                        f"{_REFINED_ITER} steps in the search; in the fit they go on while held-out rows gain."
+                    )
+            elif lowest.params != plain.params and lowest.error < safe - chance(safe, n_some):
+                best = lowest
+                why = (
+                    f"the lowest error of {n_refined} refined models, below the {safe:.4g} of the best unrefined one "
+                    f"{same_rows} by more than chance."
+                )
+            else:  # smaller models, which a choice of the size would look at, gain more by refinement
+                refine = n_basis is None or first_refined.error < safe
+                best = first_refined if refine else plain
+                verdict = "but models of a smaller size gain more" if refine else "so it is not refined"
+                if first_refined.error < safe:
+                    verdict = "so it is refined"
+                why += f" Refined it has {first_refined.error:.4g} {same_rows}, unrefined {safe:.4g}, {verdict}."
+                if lowest.error < best.mean:
+                    why += f" Another refined one has {lowest.error:.4g}, not below {safe:.4g} by more than chance."
+            trials.choose(best, why)
+    if plan.refine and len(trials) == begun:
+        trials.choose(plain, f"{why} There was no time to try refined ones.")
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.test_weights) for fold in folds)
@@ -216,7 +227,7 @@ def tune_compact(
         trials.add(plain.params, float(np.mean([errors for errors, _ in both])),
                    [float(errors[0, 0]) for errors, _ in both], model="larger")  # fmt: skip
         larger = trials.rows[-1].error
-    error = best.fold_errors.mean()
+    error = best.mean
     remarks = []
     if trials.stopped == "deadline":
         remarks.append(f"the time limit ended the search after {known.sum() + len(trials) - begun:,} of its models.")
@@ -235,10 +246,25 @@ def tune_compact(
             f"more vectors would help: {2 * size} instead of {size}, unrefined, lower the held-out error from "
             f"{before:.4g} to {larger:.4g}."
         )
+    elif larger < error:
+        remarks.append(f"{2 * size} vectors, unrefined, have {larger:.4g}, which is not lower by more than chance.")
     trials.add(dict.fromkeys(axes), float(np.mean(constant)), constant, model="constant")
     if trials.rows[-1].error <= error + chance(error, n_test):
         remarks.append(f"a constant is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}.")
-    return Tuned(trials, refine, remarks, evaluations, why)
+    return Tuned(trials, refine, remarks, evaluations)
+
+
+def name_as_fitted(trials: Trials, *, refined: bool) -> None:
+    """Let the chosen trial be of the kind of the fitted model: the fit has the last word on refinement."""
+    chosen, why = trials.best, trials.why
+    if chosen.more.get("model") == "refined" and not refined:
+        twins = [
+            row for row in trials
+            if row.more["model"] == "plain" and row.params["gamma"] == chosen.params["gamma"]
+            and row.params["epsilon"] == chosen.params["epsilon"] and np.isclose(row.params["C"], chosen.params["C"])
+        ]  # fmt: skip
+        why += " In the fit itself refinement did not lower the loss of held-out rows, so the model is not refined."
+        trials.choose(twins[0] if twins else chosen, why)
 
 
 def _refined_errors(folds: list[_Fold], spec: Spec, size: int, plan: Plan, run: Run) -> tuple[list[float], int]:

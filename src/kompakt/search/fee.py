@@ -20,12 +20,19 @@ from kompakt.basis.forward import CandidateStream
 from kompakt.data import hash_rows
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads, current_threads
+from kompakt.search.trials import Trials
 from kompakt.spec import Data, Spec
 from kompakt.validation import Split
 
 Array = np.ndarray
 
-RULES = ("min", "confirmed", "one_se")
+#: how a winner is chosen, and what that is called
+_REASONS = {
+    "min": "the lowest held-out error",
+    "confirmed": "the lowest error that the folds confirm, averaged with its neighbours,",
+    "one_se": "the smallest model within one standard error of the lowest error that the folds confirm",
+}
+RULES = tuple(_REASONS)
 
 
 @dataclass(frozen=True)
@@ -169,10 +176,21 @@ class FeeSearch:
     n_steps: int
     seconds: float
     cpu_seconds: float  # of all processes, as far as they ran trainings
+    rule: str = "min"  # by which `best` won
 
     def __repr__(self) -> str:
         best = f"gamma {self.best.gamma:.4g}, C {self.best.C:.4g}, error {self.best.error:.4g}"
         return f"<FeeSearch: best of {len(self.points):,} points: {best}, {self.best.size} vectors>"
+
+    @property
+    def trials(self) -> Trials:
+        """The points as trials, the winner chosen."""
+        trials = Trials()
+        for point in self.points:
+            trials.add({"C": point.C, "gamma": point.gamma, "n_basis": point.size}, point.error, point.errors)
+        why = f"{_REASONS[self.rule]} of {self.n_trainings:,} trainings on two grids of (gamma, C)."
+        trials.choose(trials.rows[[point is self.best for point in self.points].index(True)], why)
+        return trials
 
     def choose(self, rule: str = "min") -> Point:
         """The winner by a rule; see `search_fee`."""
@@ -263,7 +281,7 @@ def search_fee(
                 break
             sigmas, costs = (best.sigma * 2.0**FINE).astype(np.float64), (best.C * 10.0**FINE).astype(np.float64)
     n_trainings = len(points) * len(splits) * (1 if rule == "min" else 2)
-    return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, seconds)
+    return FeeSearch(best, points, shapes, n_trainings, n_steps, time.perf_counter() - start, seconds, rule)
 
 
 class _Shared(NamedTuple):

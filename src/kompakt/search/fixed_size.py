@@ -458,13 +458,6 @@ class WidthSearch:
         """The lowest error."""
         return self.trials.best.error
 
-    @property
-    def cv_results(self) -> dict[str, Array]:
-        """One row per evaluated pair of width and C, in the order of the search."""
-        table = self.trials.as_dict()
-        table["seconds"] = table.pop("fit_time")
-        return table
-
     def late(self) -> bool:
         """Whether the time is over; never before the first visit."""
         return self.n_visits > 0 and self.run.late
@@ -496,7 +489,8 @@ class WidthSearch:
         first = len(self.trials)
         self.step = lambda: False  # the task of the search is closed
         self.visit(self.trials.best.more["width_factor"], Cs, "refit", evaluate)
-        self.trials.contenders = slice(first, None)
+        refitted = min(self.trials.rows[first:], key=lambda trial: trial.error)
+        self.trials.choose(refitted, "the lowest held-out error of this loss, at the best width for least squares.")
 
 
 def tune_width_and_cost(

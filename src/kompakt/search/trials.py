@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """One row of the table.
 
@@ -37,6 +37,18 @@ class Trial:
     seconds: float
     more: dict[str, Any]
 
+    @property
+    def mean(self) -> float:
+        """Mean error of the folds, as far as they are known; else what the search minimises."""
+        known = self.fold_errors[~np.isnan(self.fold_errors)]
+        return float(known.mean()) if known.size else self.error
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the folds' errors; NaN where they are not known."""
+        known = self.fold_errors[~np.isnan(self.fold_errors)]
+        return float(known.std()) if known.size else float("nan")
+
 
 @dataclass
 class Trials:
@@ -46,9 +58,11 @@ class Trials:
     ----------
     stopped : str
         Why the search ended: "budget" (all evaluations used), "finished", "converged" or "deadline".
-    contenders : slice
-        Rows among which the best is sought; errors of other rows were measured in another way (on fewer rows, with
-        another loss) and are not compared with theirs.
+    chosen : int, optional
+        Row of the setting that was taken, where that is not simply the lowest error: errors of other rows may have been
+        measured in another way (on fewer rows, with another loss), or the difference may be chance.
+    why : str
+        Why it was taken.
 
     Examples
     --------
@@ -64,7 +78,8 @@ class Trials:
     """
 
     stopped: str = "finished"
-    contenders: slice = field(default_factory=lambda: slice(None))
+    chosen: int | None = None
+    why: str = ""
     rows: list[Trial] = field(default_factory=list, repr=False)
 
     def add(
@@ -100,10 +115,14 @@ class Trials:
         """Evaluations that gave NaN or an infinite value."""
         return int(np.isinf(self.errors).sum())
 
+    def choose(self, trial: Trial, why: str = "") -> None:
+        """Take this row, for this reason."""
+        self.chosen, self.why = self.rows.index(trial), why
+
     @property
     def best(self) -> Trial:
-        """The contender with the lowest error, the first of equal ones."""
-        return min(self.rows[self.contenders], key=lambda row: row.error)
+        """The row that was chosen; without a choice the lowest error, the first of equal ones."""
+        return self.rows[int(np.argmin(self.errors)) if self.chosen is None else self.chosen]
 
     def as_dict(self) -> dict[str, NDArray[Any]]:
         """Columns in the layout of scikit-learn's `cv_results_`, one entry per row.
@@ -113,8 +132,8 @@ class Trials:
         dict of ndarray
             `params` and `param_*`; the further columns given; `split*_test_error` where folds are known;
             `mean_test_error` and `std_test_error` over the folds (the error itself and NaN where folds are not known);
-            `objective`, what was minimised; `rank_test_error`, 1 for the best, rows that are no contenders last; and
-            `fit_time` in seconds.
+            `objective`, what was minimised; `rank_test_error`, 1 for the row that was chosen, then by the objective;
+            and `fit_time` in seconds.
         """
         columns: dict[str, list[Any]] = {"params": [dict(row.params) for row in self.rows]}
         for name in dict.fromkeys(name for row in self.rows for name in row.params):
@@ -124,14 +143,11 @@ class Trials:
         for fold in range(max((row.fold_errors.size for row in self.rows), default=0)):
             errors = [row.fold_errors[fold] if fold < row.fold_errors.size else np.nan for row in self.rows]
             columns[f"split{fold}_test_error"] = errors
-        known = [row.fold_errors.size > 0 and not np.isnan(row.fold_errors).all() for row in self.rows]
-        pairs = list(zip(self.rows, known, strict=True))
-        columns["mean_test_error"] = [np.nanmean(row.fold_errors) if folds else row.error for row, folds in pairs]
-        columns["std_test_error"] = [np.nanstd(row.fold_errors) if folds else np.nan for row, folds in pairs]
-        contends = np.zeros(len(self.rows), dtype=bool)
-        contends[self.contenders] = True
+        columns["mean_test_error"] = [row.mean for row in self.rows]
+        columns["std_test_error"] = [row.deviation for row in self.rows]
         rank = np.empty(len(self.rows), dtype=np.intp)
-        rank[np.lexsort((self.errors, ~contends))] = np.arange(1, len(self.rows) + 1)
+        passed_over = np.array([row is not self.best for row in self.rows])
+        rank[np.lexsort((self.errors, passed_over))] = np.arange(1, len(self.rows) + 1)
         times = [row.seconds for row in self.rows]
         table = {name: np.array(values) for name, values in columns.items()}
         return table | {"objective": self.errors, "rank_test_error": rank, "fit_time": np.array(times)}
