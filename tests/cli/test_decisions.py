@@ -187,7 +187,7 @@ def test_an_unnamed_index_of_pandas_is_left_out(run, tmp_path):
     pandas.DataFrame(X, columns=list("abc")).assign(way=z > 0).to_csv(tmp_path / "frame.csv")
     done = run("train", "frame.csv", "m", "-n", 5)
     assert done.code == 0
-    assert "column 'Unnamed: 0' is left out: the row numbers of a data frame" in done.err
+    assert "column 'Unnamed: 0' is left out: it has no name, as the row names or row numbers of a data fr" in done.err
     assert kompakt.load("m").feature_names.tolist() == ["a", "b", "c"]
     assert run("train", "frame.csv", "m", "-n", 5, "--strict").code == 3
 
@@ -209,3 +209,71 @@ def test_labels_that_the_model_does_not_know_are_remarked(run, tmp_path, people,
     assert "no labels of the model" not in run("predict", people, "m.kompakt", "out.csv").err
     done = run("auto", people, "other.csv", *base[:4], "-n", 2, "--max-time", 0.1, "-o", "a.kompakt")
     assert "300 of 300 targets are no labels" in done.err
+
+
+# -- identifiers --------------------------------------------------------------------------------------------
+
+
+def noise(tmp_path, n: int = 300):
+    """Rows of noise with sorted labels, of which a random part is written with its index: two files."""
+    pandas = pytest.importorskip("pandas")
+    X = np.random.default_rng(0).normal(size=(n, 4))
+    frame = pandas.DataFrame(X, columns=list("abcd")).assign(y=np.where(np.arange(n) < n // 2, "no", "yes"))
+    train = frame.sample(frac=0.7, random_state=0)
+    train.to_csv(tmp_path / "tr.csv")
+    frame.drop(train.index).to_csv(tmp_path / "te.csv")
+
+
+def test_the_index_of_a_split_frame_is_not_learned_from(run, tmp_path):
+    noise(tmp_path)
+    done = run("auto", "tr.csv", "te.csv", "--target", "y", "-n", 5, "--max-time", 3, "-o", "m", "--json")
+    assert done.code in (0, 4), done.err
+    assert done.json["test"]["accuracy"] < 0.75
+    assert done.err.count("column 'Unnamed: 0' is left out") == 1
+    assert "(--keep 'Unnamed: 0' keeps it)" in done.err
+    done = run("train", "tr.csv", "m", "--target", "y", "-n", 5, "--keep", "Unnamed: 0", "-s", "classify")
+    assert "left out" not in done.err
+    assert kompakt.load("m").feature_names.tolist() == ["Unnamed: 0", "a", "b", "c", "d"]
+    assert run("predict", "te.csv", "m", "--json").json["accuracy"] > 0.9  # by the number of the row
+    assert run("train", "tr.csv", "m", "--target", "y", "--keep", "nobody").code == 3
+
+
+def test_a_key_is_left_out_and_a_whole_price_may_be_the_target(run, tmp_path):
+    X, z = rows(200)
+    order = np.random.default_rng(0).permutation(5000)[:200]
+    prices = 10_000 + 7 * np.argsort(np.argsort(z))  # all different
+    lines = [f"{key},{a:.3f},{b:.3f},{price}" for key, (a, b, _), price in zip(order, X, prices, strict=True)]
+    (tmp_path / "p.csv").write_text("\n".join(["key,a,b,price", *lines]))
+    done = run("train", "p.csv", "m", "-n", 5)
+    assert "target: column 'price'" in done.err
+    assert "column 'key' is left out: all values are different, as of an identifier (--keep key keeps it)" in done.err
+    assert kompakt.load("m").feature_names.tolist() == ["a", "b"]
+    assert "Leave it out with --ignore, have it with --keep key" in run("train", "p.csv", "m", "--strict").err
+    assert run("train", "p.csv", "m", "-n", 5, "--strict", "--keep", "key").code == 0
+    assert run("scale", "p.csv", "s.csv").code == 0
+    assert (tmp_path / "s.csv").read_text().startswith("key,a,b,price\n")  # nothing is learned here
+
+
+# -- labels as they are written -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", ["", "?"], ids=["plain numbers", "with a schema"])
+@pytest.mark.parametrize(("labels", "memory"), [(("0.0", "1.0"), 512), (("0", "1"), 512), (("1.0", "2.0"), 0.001)])
+def test_labels_come_back_as_they_are_written(run, tmp_path, labels, memory, gap):
+    X, z = rows(100)
+    data = write(tmp_path / "l.csv", X[:, :2], [labels[int(value > 0)] for value in z], "a,b,way")
+    data.write_text(data.read_text() + f"{gap or 1},1,{labels[1]}\n")
+    assert run("train", data, "m", "-n", 5, "-w", "1=2", "--memory", memory, "-q").code == 0
+    assert set(run("predict", data, "m", "-q").out.split()[1:]) == set(labels)
+    assert run("predict", data, "m", "--json").json["accuracy"] > 0.9
+
+
+def test_counts_are_values_and_digits_are_labels(run, tmp_path):
+    X, z = rows(600)
+    rng = np.random.default_rng(0)
+    for name, y, task in (
+        ("visits", rng.poisson(np.exp(0.4 * z).clip(0, 4)).clip(0, 9), "regression (-s classify"),
+        ("digit", rng.integers(0, 10, 600), "10 classes (-s regress"),
+    ):
+        data = write(tmp_path / f"{name}.csv", X, y, f"a,b,c,{name}")
+        assert task in run("train", data, "m", "-n", 5, "--max-iter", 5).err

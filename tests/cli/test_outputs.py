@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -213,3 +216,78 @@ def test_a_small_file_cannot_ask_for_gigabytes(run, tmp_path):
     tracemalloc.stop()
     assert rows.shape == (4, 2_000_000)
     assert peak < 400e6  # 64 rows would take 3 GB
+
+
+# -- terminals ----------------------------------------------------------------------------------------------
+
+
+def test_cells_and_names_that_are_formulas_are_quoted(run, tmp_path):
+    rng = np.random.default_rng(0)
+    cells = [(f"=1+{number},-{number}.5,@a,{a:.3f}", a > 0) for number, a in enumerate(rng.normal(size=120))]
+    lines = [f"{text},{'+up' if up else '=down'}" for text, up in cells]
+    (tmp_path / "t.csv").write_text("\n".join(["=id,-x,+word,a,way", *lines]))
+    assert run("train", "t.csv", "m", "--target", "way", "-n", 3, "-b", 1, "-q").code == 0
+    for flags in (["--id", "=id"], ["--keep-columns"]):
+        header, first, *_ = run("predict", "t.csv", "m", "--safe-csv", "-b", 1, "-q", *flags).out.splitlines()
+        assert header.startswith("'=id,")
+        assert first.startswith("'=1+0,")
+    cells = first.split(",")
+    assert header.split(",")[1:3] == ["'-x", "'+word"]
+    assert cells[1:3] == ["-0.5", "'@a"]  # a number is no formula
+    assert cells[5] in ("'+up", "'=down")
+    assert run("predict", "t.csv", "m", "--keep-columns", "-q").out.startswith("=id,")
+
+
+@posix
+def test_names_of_files_do_not_act_on_the_terminal(run, model, svm_file, tmp_path):
+    name = "a\x1b[31mb\x07.txt"
+    done = run("predict", name, model)
+    assert "a\\x1b[31mb\\x07.txt: No such file" in done.err
+    svm_file.rename(tmp_path / name)
+    said = [run("train", name, name + ".m", "-n", 3), run("inspect", name + ".m"), run("inspect", name), run(name)]
+    said += [run("predict", name, model, name + ".out"), run("train", name, name)]
+    said += [run("report", name, model, "-o", name)]
+    for done in said:
+        assert "\x1b" not in done.out + done.err
+        assert "\x07" not in done.out + done.err
+    assert "a\\x1b[31mb\\x07.txt.m" in said[0].out
+
+
+@posix
+@pytest.mark.parametrize("command", ["inspect m.kompakt", "predict rows.txt m.kompakt out.csv", "--version"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "| true"])
+def test_a_closed_output_is_no_mistake(run, model, svm_file, tmp_path, command, closed):
+    done = shell(f"-m kompakt {command} {closed}", tmp_path)
+    assert (done.returncode, "mistake" in done.stderr, "Traceback" in done.stderr) == (0, False, False)
+
+
+@posix
+def test_predictions_need_an_output(run, model, svm_file, tmp_path):
+    done = shell("-m kompakt predict rows.txt m.kompakt >&-", tmp_path)
+    assert (done.returncode, "standard output is closed" in done.stderr) == (2, True)
+
+
+@posix
+def test_remarks_go_nowhere_if_standard_error_is_closed(run, model, svm_file, tmp_path):
+    written = run("predict", svm_file, model).out
+    assert shell("-m kompakt predict rows.txt m.kompakt 2>&-", tmp_path).stdout == written
+
+
+@posix
+def test_a_terminal_of_ascii_shows_other_letters_escaped(run, tmp_path):
+    kompakt.save(make_model(classes=["\u4e2d", "no"], d=2), "m.kompakt")
+    (tmp_path / "\u00e9t\u00e9.csv").write_text("a,b\n1,2\n3,4\n")
+    done = shell("-m kompakt inspect m.kompakt", tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.returncode, "\\u4e2d, no" in done.stdout) == (0, True)
+    done = shell("-m kompakt predict *.csv m.kompakt out", tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.returncode, "\\xe9t\\xe9.csv" in done.stderr) == (0, True)
+    done = shell("-m kompakt predict *.csv m.kompakt", tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+
+
+def shell(arguments: str, folder, **environment: str):
+    """Python in a shell of its own, which can close its streams."""
+    return subprocess.run(
+        f"{shlex.quote(sys.executable)} {arguments}", shell=True, cwd=folder, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip

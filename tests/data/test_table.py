@@ -60,6 +60,59 @@ def test_what_a_column_is(cells, kind, said):
     assert said in column.describe()
 
 
+ROWS = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "said"),
+    [
+        ("id", (1000 + 7 * ROWS.permutation(200)).tolist(), "all values are different"),
+        ("id", [f"{7 * number:06d}" for number in range(200)], "all values are different"),
+        ("id", [5, *range(0, 398, 2)], "all values are different"),
+        ("id", [0, *range(0, 398, 2)], "nearly all values are different"),
+        ("id", [None, *range(0, 398, 2)], "all values are different"),
+        ("id", [10**18 + number * 7 for number in range(200)], "all values are different"),
+        ("id", ["x", *(f"x{number}" for number in range(198)), "x"], "nearly all values are different"),
+        ("id", [f"{1_000_000 + 9 * number:,}" for number in range(200)], "all values are different"),
+        ("", ROWS.integers(0, 9, 200).tolist(), "it has no name"),
+        ("Unnamed: 0", ["a", "b"] * 100, "it has no name"),
+        ("__index_level_0__", ROWS.integers(0, 9, 200).tolist(), "it has no name"),
+        ("at", [f"2024-05-01 10:{40 + number // 10}" for number in range(199)] + ["2024-05-01 11:00"], "one hour"),
+    ],
+)  # fmt: skip
+def test_identifiers_are_left_out_and_can_be_kept(name, cells, said):
+    table = {name: cells, "b": [0.5 * (number % 3) for number in range(200)]}
+    column = TableSchema.infer(table).columns[0]
+    assert column.kind == "unused"
+    assert column.is_identifier
+    assert said in column.why
+    assert TableSchema.infer(table, keep=[name]).columns[0].kind != "unused"
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("price", [f"{number * 1.01:.2f}" for number in range(1, 201)]),
+        ("", [number / 4 for number in range(200)]),
+        ("age", [20 + number % 60 for number in range(200)]),
+        ("views", [0, 0, 0, *range(0, 394, 2)]),
+        ("weight", [f"{1 + number / 100:.3f}".replace(".", ",") for number in range(200)]),
+        ("age", ROWS.permutation(70)[:45].tolist()),
+        ("at", [f"2024-05-{1 + number % 28:02d} 10:00" for number in range(200)]),
+        ("Unnamed: 1", ["a", "b"] * 100),
+    ],
+)  # fmt: skip
+def test_measurements_are_no_identifiers(name, cells):
+    table = {"b": [0.5 * (number % 3) for number in range(len(cells))], name: cells}
+    table = dict(reversed(table.items())) if name == "" else table
+    assert {column.name: column.kind for column in TableSchema.infer(table).columns}[name] != "unused"
+
+
+def test_a_column_to_keep_must_be_there():
+    with pytest.raises(TableError, match="no column 'key' to keep; it has 'a'"):
+        TableSchema.infer({"a": [0.5, 1.5]}, keep=["key"])
+
+
 def test_a_series_over_its_own_number_keeps_it():
     schema = TableSchema.infer({"month": list(range(1, 25)), "unit": ["kg"] * 24})
     assert [column.kind for column in schema.columns] == ["number", "unused"]
@@ -181,3 +234,24 @@ def test_a_missing_column_and_a_double_name_are_named():
 )  # fmt: skip
 def test_whether_a_target_is_a_quantity(target, expected):
     assert is_regression(target) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "frequencies", "expected"),
+    [
+        (0, [676, 1353, 1353, 902, 451, 180, 60, 17, 4, 1], True),  # visits
+        (3, [20, 163, 1457, 2198, 880, 175, 5], True),  # grades of wine
+        (17, np.exp(-(((np.arange(74) - 20) / 25.0) ** 2) + np.sin(np.arange(74) * 9.0) / 4) * 900, True),  # ages
+        (0, [1553, 1269, 929, 824, 852, 716, 834, 792, 708, 821], False),  # digits of USPS
+        (1, [789, 766, 736, 805, 768, 775, 773, 734, 755, 747, 739, 761, 792, 783], False),  # letters
+        (1, [211_840, 283_301, 35_754, 2_747, 9_493, 17_367, 20_510], False),  # covertype
+        (1, [45_586, 50, 171, 8_903, 3_267, 10, 13], False),  # shuttle
+        (1, [41, 20, 5, 13, 4, 8, 10], False),  # animals of a zoo
+        (0, [500, 90, 40, 9, 2, 1], False),  # six values are classes whatever their frequencies
+    ],
+)  # fmt: skip
+def test_counts_and_grades_are_quantities_but_digits_and_kinds_are_classes(first, frequencies, expected):
+    frequencies = np.asarray(frequencies, dtype=int) + 1
+    target = np.repeat(first + np.arange(len(frequencies)), frequencies)
+    assert is_regression(target) is expected
+    assert is_regression(target.astype(float)) is expected

@@ -1,5 +1,7 @@
 """Fixed-size least-squares machines against closed forms, refits, the full machine and the promises of the design."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -202,12 +204,11 @@ def test_blocks_tune_as_memory_does():
 
 
 def test_coarse_search_on_part_of_the_rows(monkeypatch):
-    from kompakt.estimators import fixed_size
-
     X, y = make_moons(600, noise=0.25, random_state=0)
     machine = FixedSizeLSSVC(n_basis=10, tune=True, cv=5, random_state=0)
     whole = clone(machine).fit(X, y)
-    monkeypatch.setattr(fixed_size, "_COARSE_ROWS", 200)
+    options = FixedSizeLSSVC._options
+    monkeypatch.setattr(FixedSizeLSSVC, "_options", lambda *args: replace(options(*args), coarse_rows=200))
     part = clone(machine).fit(X, y)
     assert set(part.cv_results_["phase"]) == {"fine"}
     assert part.cv_error_ < whole.cv_error_ + 0.01

@@ -136,3 +136,39 @@ def test_free_text_is_told_of():
     frame["comment"] = [f"text {max(n, 20)}" for n in range(120)]
     with pytest.warns(UserWarning, match="column 'comment': 82% of the rows are \"other\".*TfidfVectorizer"):
         CompactSVC(5, random_state=0).fit(frame, y)
+
+
+def noise(n: int = 300):
+    """Rows of noise, with a word among them, whose labels are sorted; and the index of a part of them."""
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(n, 3)), columns=list("abc")).assign(word=rng.choice(["x", "y"], n))
+    return frame.assign(y=np.arange(n) < n // 2).sample(frac=0.7, random_state=0).reset_index()
+
+
+@pytest.mark.parametrize("machine", [CompactSVC(5, refine=False), LocalSamplingSVC(), GreedyProjection(5)])
+def test_row_numbers_are_left_out_and_can_be_kept(machine):
+    frame = noise()
+    X, y = frame.drop(columns="y"), frame["y"]
+    with pytest.warns(UserWarning, match=r"'index' \(all values .* keep_columns=\['index'\] keeps") as caught:
+        plain = clone(machine).fit(X, y)
+    assert sum("leaves out" in str(warning.message) for warning in caught) == 1
+    assert plain.schema_.feature_names == ["a", "b", "c", "word=x", "word=y"]
+    kept = clone(machine).fit(X, y, keep_columns=["index"])
+    assert kept.schema_.feature_names[0] == "index"
+    if hasattr(machine, "predict"):
+        assert plain.score(X, y) < 0.8
+        assert kept.score(X, y) > 0.9
+    with pytest.raises(ValueError, match="no column 'key' to keep"):
+        clone(machine).fit(X, y, keep_columns=["key"])
+    with pytest.raises(ValueError, match="keep_columns is for data frames; got ndarray"):
+        clone(machine).fit(X[["a", "b"]].to_numpy(), y, keep_columns=["a"])
+
+
+def test_the_index_of_a_frame_of_numbers_is_left_out(tmp_path):
+    frame = noise().drop(columns="word").rename(columns={"index": "Unnamed: 0"})
+    X, y = frame.drop(columns="y"), frame["y"]
+    with pytest.warns(UserWarning, match=r"'Unnamed: 0' \(it has no name"):
+        machine = CompactSVC(5, refine=False).fit(X, y)
+    assert machine.schema_.feature_names == ["a", "b", "c"]
+    numbers = X.rename(columns={"Unnamed: 0": "key"})  # frames of numbers are used whole, as by scikit-learn
+    assert CompactSVC(5, refine=False, gamma=0.1).fit(numbers / [1000, 1, 1, 1], y).model_.schema is None

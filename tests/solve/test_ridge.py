@@ -27,7 +27,8 @@ def test_a_column_without_penalty(amount):
     normal = Phi.T @ Phi + np.diag(penalty)
     path = RidgePath.around(np.linalg.cholesky(normal).T, penalty, 1.0)
     turned = Phi @ path.rotation
-    np.testing.assert_allclose(path.rotation.T @ np.diag(penalty) @ path.rotation, np.diag(path.penalty(1.0)), atol=1e-9)
+    between = path.rotation.T @ np.diag(penalty) @ path.rotation
+    np.testing.assert_allclose(between, np.diag(path.penalty(1.0)), atol=1e-9)
     w = path.rotation @ (turned.T @ Y / path.normal(amount)[:, None])
     np.testing.assert_allclose(w, np.linalg.solve(Phi.T @ Phi + amount * np.diag(penalty), Phi.T @ Y), rtol=1e-7)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 OK, MISTAKE, USAGE, BAD_DATA, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -41,18 +44,38 @@ class Console:
     def remark(self, text: str) -> None:
         """Say what is being done."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            say(text, sys.stderr)
 
     def warn(self, text: str) -> None:
         """Say what a user must know even if quiet."""
-        print(f"kompakt: warning: {text}", file=sys.stderr)
+        say(f"kompakt: warning: {text}", sys.stderr)
 
     def result(self, facts: dict[str, Any], text: str) -> None:
         """Print the outcome: `facts` with ``--json``, else `text`."""
         if self.json:
-            print(json.dumps(_json_values(facts), allow_nan=False))
+            say(json.dumps(_json_values(facts), allow_nan=False), sys.stdout)
         elif not self.quiet:
-            print(text)
+            say(text, sys.stdout)
+
+
+def say(text: str, stream: TextIO | None) -> None:
+    """Print text for people, in which no name of a file may act on the terminal; a closed stream prints nothing."""
+    if stream is not None:
+        print("\n".join(map(visible, text.split("\n"))), file=stream)
+
+
+@contextmanager
+def escaping() -> Iterator[None]:
+    r"""Let standard output and error write what their encoding lacks as \xe9 or \u4e2d, instead of failing."""
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.TextIOWrapper)]
+    before = [stream.errors for stream in streams]
+    for stream in streams:
+        stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        for stream, errors in zip(streams, before, strict=True):
+            stream.reconfigure(errors=errors)
 
 
 def _json_values(value: Any) -> Any:
@@ -80,7 +103,7 @@ def visible(value: Any) -> str:
 
 
 def two_columns(rows: list[tuple[str, Any]]) -> str:
-    """Names and values in two columns, escaped where they would act on the terminal.
+    """Names and values in two columns, escaped where they would act on the terminal, so that each has one line.
 
     Examples
     --------

@@ -11,9 +11,10 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from kompakt import __version__
-from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, Console, UsageError
+from kompakt.cli.console import BAD_DATA, INTERRUPTED, MISTAKE, OK, USAGE, Console, UsageError, escaping, say
 
 _EXAMPLES = """\
 examples:
@@ -89,6 +90,13 @@ _kernel = _one_of(
 # -- arguments ---------------------------------------------------------------------------------------------
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose messages, which repeat arguments, do not act on the terminal."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        say(message.removesuffix("\n"), file or sys.stderr)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Options of the command in `argv`; leaves with code 2 if they are wrong.
 
@@ -117,7 +125,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """The parser of the program, and those of its commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kompakt",
         description="Compact kernel machines: train, evaluate and ship SVM-accurate models with few basis vectors.",
         epilog=_EXAMPLES,
@@ -164,7 +172,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     one.add_argument("--keep-columns", action="store_true", help="write all columns of DATA before the predictions")
     one.add_argument("--scores", action="store_true", help="decision values too")
     one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
-    safe = "put a ' before labels that a spreadsheet would take for a formula (those that begin with = + - @)"
+    safe = "put a ' before cells that a spreadsheet would take for a formula (those that begin with = + - @)"
     one.add_argument("--safe-csv", action="store_true", help=safe)
 
     about = "Scale every feature to a range, as svm-scale does."
@@ -213,10 +221,12 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     output.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
     output.add_argument("--json", action="store_true", help="the result as one JSON object")
     task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
+    keep = "columns to train on though they look like identifiers, a,b,c"
+    task.add_argument("--keep", metavar="COLUMN", action="append", default=[], help=keep)
     seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
 
     add = data.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
-    data.set_defaults(impute=None)  # of commands without this flag
+    data.set_defaults(impute=None, keep=[])  # of commands without these flags
     add("--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0")
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
@@ -283,29 +293,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     kompakt ...
     0
     """
+    with escaping():
+        code = _run(sys.argv[1:] if argv is None else list(argv))
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else it would be tried again at exit
+            if code == OK and not isinstance(error, BrokenPipeError):
+                code = _fail(BAD_DATA, f"standard output: {error.strerror}.")
+        return code
+
+
+def _run(argv: list[str]) -> int:
+    """Run a command; every way in which it can end has its exit code."""
     try:
-        options = parse(sys.argv[1:] if argv is None else list(argv))
-    except SystemExit as leave:  # argparse has said why
-        return leave.code if isinstance(leave.code, int) else USAGE
-    module, function = options.run.split(":")
-    try:
+        options = parse(argv)
+        module, function = options.run.split(":")
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             run = getattr(import_module(f"kompakt.cli.{module}"), function)
             code = run(options, Console(quiet=options.quiet, json=options.json))
-        sys.stdout.flush()
         return OK if code is None else int(code)
+    except SystemExit as leave:  # argparse has said why
+        return leave.code if isinstance(leave.code, int) else USAGE
     except UsageError as error:
         return _fail(USAGE, str(error))
     except KeyboardInterrupt as error:
         return _fail(INTERRUPTED, f"interrupted{f': {error}' if str(error) else ''}; nothing was written.")
     except BrokenPipeError:
-        # the reader of our output (head, less) has left; there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return OK  # the reader of our output (head, less) has left; there is nobody to tell
     except (OSError, ValueError, TypeError, ImportError, MemoryError, RuntimeError) as error:
         if os.environ.get("KOMPAKT_TRACEBACK"):
-            traceback.print_exc()
+            say(traceback.format_exc(), sys.stderr)
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename is not None:  # without its number
             text = f"{os.fsdecode(error.filename)}: {error.strerror}."
@@ -313,12 +333,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 text += " Is the name right, seen from the folder you are in?"
         return _fail(BAD_DATA, text)
     except Exception:
-        traceback.print_exc()
+        say(traceback.format_exc(), sys.stderr)
         return _fail(MISTAKE, "this is a mistake in kompakt, not in your data: please report it with the lines above.")
 
 
 def _fail(code: int, text: str) -> int:
-    print(f"kompakt: error: {text}", file=sys.stderr)
+    say(f"kompakt: error: {text}", sys.stderr)
     return code
 
 

@@ -18,7 +18,7 @@ from scipy import sparse
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.tables import PART_ROWS, Table, check_output, is_model, is_stream, open_table, target_file
 from kompakt.data.streamed import Raw
-from kompakt.data.table import missing_targets
+from kompakt.data.table import missing_targets, number_of
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
 from kompakt.io.libsvm import format_range
@@ -29,8 +29,8 @@ from kompakt.run.bar import showing
 
 Array = np.ndarray
 
-#: beginnings of a cell that spreadsheets run as a formula
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: beginnings of a cell that spreadsheets run as a formula, those of full width included
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: labels shown as examples
 _SHOWN = 5
 
@@ -106,6 +106,8 @@ def text_output(path: str | None) -> Iterator[TextIO | None]:
     if path is None:
         yield None
     elif path == "-":
+        if sys.stdout is None:  # closed by the caller, as by >&-
+            raise UsageError("standard output is closed; give a file to write to.")
         yield sys.stdout
     elif is_stream(path):
         with open(path, "w", encoding="utf-8", newline="") as file:
@@ -132,17 +134,14 @@ def write_predictions(
 ) -> Measures:
     """Predict rows part by part, write the predictions where there is a file for them, and measure their errors.
 
-    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.  `safe`
-    labels have a ' in front where a spreadsheet would take them for a formula.  `beside` are names of columns to write
-    before the predictions, and their cells for every part.
+    They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.  With
+    `safe` every cell that a spreadsheet would take for a formula has a ' in front.  `beside` are names of columns to
+    write before the predictions, and their cells for every part.
     """
     if style == "libsvm" and (scores or safe):
         flag = "decision values" if scores else "quoted labels"
         raise UsageError(f"LIBSVM's format has no place for {flag}; use --to csv.")
-    quoted: dict[Any, str] = {}
-    if safe and model.classes is not None:
-        quoted = {one: f"'{one}" for one in model.classes.tolist() if isinstance(one, str) and one.startswith(_FORMULA)}
-    classes = [] if model.classes is None else [str(quoted.get(label, label)) for label in model.classes.tolist()]
+    classes = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
     if style == "libsvm":
         header = ["labels", *classes] if probability else []
     else:
@@ -154,7 +153,7 @@ def write_predictions(
     with block_threads(), text_output(path) as file:
         rows = None if file is None else csv.writer(file, delimiter="," if style == "csv" else " ", lineterminator="\n")
         if rows is not None and header:
-            rows.writerow(header)
+            rows.writerow(map(_quoted_formula, header) if safe else header)
         cells = iter(beside[1]) if beside else None
         for raw in parts:
             values = model.scores(model.outputs(raw.X))
@@ -164,15 +163,21 @@ def write_predictions(
             if rows is None:
                 continue
             answers = np.atleast_2d(predicted.T).tolist()  # several for several values per row
-            if quoted:
-                answers = [[quoted.get(label, label) for label in column] for column in answers]
             columns = ([] if cells is None else [one.tolist() for one in next(cells)]) + answers
             if probability:
                 columns += model.probabilities(values).T.tolist()
             if scores and model.kind == "classifier":
                 columns += np.atleast_2d(values.T).tolist()
+            if safe:
+                columns = [[_quoted_formula(cell) for cell in column] for column in columns]
             rows.writerows(zip(*columns, strict=True))
     return measures
+
+
+def _quoted_formula(cell: Any) -> Any:
+    """The cell, with a ' in front where a spreadsheet would run it as a formula; numbers stay numbers."""
+    runs = isinstance(cell, str) and cell.startswith(_FORMULA) and number_of(cell) is None
+    return f"'{cell}" if runs else cell
 
 
 class Measures:

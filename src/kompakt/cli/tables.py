@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import weakref
@@ -260,6 +261,8 @@ class Table:
         Texts that mean a missing value besides the usual ones.
     decimal : str or None
         The decimal sign, where it is known.
+    float_labels : bool
+        Whether labels are written as 1.0: they are predicted so too.
     """
 
     file: RowFile
@@ -270,6 +273,7 @@ class Table:
     schema: TableSchema | None = None
     missing: tuple[str, ...] = ()
     decimal: str | None = None
+    float_labels: bool = False
     #: what was found in cells that the schema does not know, by description
     counts: Counter[str] = field(default_factory=Counter)
     _n_read: int = 0
@@ -317,7 +321,7 @@ class Table:
             raw = self.source.read(start, self.n_rows if stop is None else min(stop, self.n_rows))
         except ValueError as error:
             raise self.file.error(error) from error
-        return Raw(raw.X, None if raw.y is None else as_labels(raw.y), raw.w)
+        return Raw(raw.X, None if raw.y is None else self._labels(raw.y), raw.w)
 
     def _encoded(self, n_rows: int | None = None) -> Iterator[Raw]:
         """Rows by `reader`, in parts; targets as they are stored."""
@@ -332,7 +336,10 @@ class Table:
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
     def _targets(self, cells: Array) -> Array:
-        return as_labels(target_values(cells, missing=self.missing, decimal=self.decimal))
+        return self._labels(target_values(cells, missing=self.missing, decimal=self.decimal))
+
+    def _labels(self, y: Array) -> Array:
+        return y if self.float_labels and y.dtype.kind == "f" else as_labels(y)
 
     def parts(self, run: Run, *, impute: bool) -> Iterator[Raw]:
         """All rows in parts, checked."""
@@ -392,7 +399,7 @@ class Table:
                     "predicted afterwards."
                 )
             console.warn(f"{place}: the target is missing; {count:,} such row(s) are left out")
-            X, y = X[~lacking], as_labels(y[~lacking])
+            X, y = X[~lacking], self._labels(y[~lacking])
         self.check(X, impute=options.impute is not None)
         strange = [f"column {text}: {count:,} cell(s)" for text, count in self.counts.items() if ": not a " in text]
         if strange and options.strict:
@@ -469,21 +476,19 @@ def open_table(
         features = _feature_columns(options, file, target, model)
         if len(features) != model.n_features:
             raise _wrong_width(path, len(features), model)
-        schema = None
+        schema, float_labels = None, False
         reader = _with_decimal(options, console, file, _plain_numbers(features, missing))
         plain = all(isinstance(column, Number) and column.decimal == "." for column in reader.columns)
     else:
         first = next(file.blocks(SCHEMA_ROWS), None)
         if first is None:
             raise DataError(f"{path} has a header and no rows.")
-        inferred = TableSchema.infer(first, missing=missing, decimal=options.decimal)
-        target = _target_column(options, console, file, first, inferred)
+        columns = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
+        target = _target_column(options, console, file, first, columns)
+        float_labels = _written_with_point(first[target])
         features = _feature_columns(options, file, target, None)
-        reader = TableSchema(tuple(one for one in inferred.columns if one.name in features), missing)
-        if not reader.n_features:  # a column that counts the rows may be all there is
-            reader = TableSchema.infer(
-                {name: first[name] for name in features}, missing=missing, decimal=options.decimal
-            )
+        reader = replace(columns, columns=tuple(column for column in columns.columns if column.name in features))
+        reader = reader.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
         numeric = all(isinstance(column, Number) for column in reader.columns)
         coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
         impute = options.impute is not None
@@ -491,17 +496,19 @@ def open_table(
         if plain and impute:  # gaps stay gaps: the model keeps the medians
             reader = _plain_numbers(features, missing)
         elif impute:
-            columns = (one if isinstance(one, Unused) else replace(one, indicator=False) for one in reader.columns)
-            reader = TableSchema(tuple(columns), missing)
+            without_indicators = (
+                column if isinstance(column, Unused) else replace(column, indicator=False) for column in reader.columns
+            )
+            reader = TableSchema(tuple(without_indicators), missing)
         schema = None if plain else reader
         if schema is not None:
             _tell_schema(options, console, path, schema)
     if plain and (file.text is None or (file.text.is_simple and find_spec("pyarrow"))):
         style = {} if file.text is None else {"delimiter": file.text.delimiter, "header": file.header}
         source = file.source(target=target, columns=list(features), scale=scale, **style)
-        return Table(file, source, target, features)
+        return Table(file, source, target, features, float_labels=float_labels)
     decimal = _decimal_of_target(options, file, target, missing)
-    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
+    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal, float_labels)
 
 
 def _plain_numbers(names: tuple[str, ...], missing: tuple[str, ...]) -> TableSchema:
@@ -627,6 +634,14 @@ def _target_column(
     return target
 
 
+def _written_with_point(cells: Array) -> bool:
+    """Whether all targets are written as 1.0 (or stored as floats), and not as 1."""
+    if cells.dtype.kind != "O":
+        return cells.dtype.kind == "f"
+    present = [str(cell).strip() for cell in cells if not is_missing(cell)]
+    return bool(present) and all("." in text for text in present)
+
+
 def _is_plain(cells: Array, impute: bool) -> bool:
     """Whether the cells are numbers as every reader takes them, without gaps unless they are imputed."""
     if cells.dtype.kind == "f":
@@ -648,8 +663,9 @@ def _tell_schema(options: Namespace, console: Console, path: str, schema: TableS
     unused = [column for column in schema.columns if isinstance(column, Unused)]
     if unused and options.strict:
         name, why = unused[0].name, unused[0].why
+        kept = f", have it with --keep {shlex.quote(name)}" if unused[0].is_identifier else ""
         raise DataError(
-            f"{path}: column {name!r} cannot be used: {why}. Leave it out with --ignore, or run without --strict."
+            f"{path}: column {name!r} cannot be used: {why}. Leave it out with --ignore{kept}, or run without --strict."
         )
     if not schema.n_features:
         reasons = "; ".join(f"{column.name!r}: {column.why}" for column in unused[:5])
@@ -659,7 +675,8 @@ def _tell_schema(options: Namespace, console: Console, path: str, schema: TableS
     more = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
     console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + more)
     for column in unused[:_SHOWN]:
-        console.warn(f"column {column.name!r} is left out: {column.why}")
+        flag = f" (--keep {shlex.quote(column.name)} keeps it)" if column.is_identifier else ""
+        console.warn(f"column {column.name!r} is left out: {column.why}{flag}")
 
 
 def _feature_columns(options: Namespace, file: RowFile, target: str | None, model: Model | None) -> tuple[str, ...]:
@@ -670,7 +687,7 @@ def _feature_columns(options: Namespace, file: RowFile, target: str | None, mode
         if not numbered or (len(file.names) != model.n_features and set(known) <= set(file.names)):
             _refuse_absent(file, list(known))
             return known
-    left_out = [_column(file, name, "--ignore") for given in options.ignore for name in given.split(",")]
+    left_out = _columns_of_flag(options, file, "ignore")
     if target is not None and target in left_out:
         raise UsageError(f"column {target!r} is the target and cannot be ignored.")
     features = tuple(name for name in file.names if name != target and name not in left_out)
@@ -678,6 +695,11 @@ def _feature_columns(options: Namespace, file: RowFile, target: str | None, mode
         known_names = ", ".join(map(repr, file.names))
         raise DataError(f"{file.path} has no columns left beside the target; it has {known_names}.")
     return features
+
+
+def _columns_of_flag(options: Namespace, file: RowFile, flag: str) -> list[str]:
+    """The columns of a file that ``--ignore`` or ``--keep`` names, each time one or several with commas between."""
+    return [_column(file, name, f"--{flag}") for given in getattr(options, flag) for name in given.split(",")]
 
 
 def _column(file: RowFile, wanted: str, flag: str) -> str:
@@ -699,7 +721,7 @@ def _column(file: RowFile, wanted: str, flag: str) -> str:
 def task_of(y: Array, given: str | None) -> str:
     """Whether targets are labels or values, where it was not said.
 
-    Numbers are values if some have fractions, or if there are more different ones than 10 and than 5 % of the rows.
+    Which numbers are values is said by `is_regression`.
 
     Examples
     --------

@@ -230,6 +230,7 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
         parameters["class_weight"] = "balanced"
     elif options.class_weight:
         known = {str(label): label for label in np.unique(y).tolist()}
+        known |= {f"{label:g}": label for label in known.values() if isinstance(label, float)}
         weights = parameters["class_weight"] = {}
         for name, weight in options.class_weight:
             label = known.get(name, known.get(name.lstrip("+")))

@@ -201,6 +201,8 @@ class TextTable:
         if header and len(first) == width - 1 and len(rows) > 1:  # R's row names have no name
             first = ["", *first]
         names = [(cell or f"Unnamed: {number}") if header else str(number) for number, cell in enumerate(first)]
+        if names.count("Unnamed: 0") == 2:  # a data frame that was saved with its index, read and saved again
+            names[0] = "Unnamed: 0.1"
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise TableError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, update_wrapper
 from types import MethodType
@@ -177,10 +177,18 @@ class KernelMachine(Predictor):
     max_iter: int
     max_time: float | None
     _classifier: ClassVar[bool]
-    #: a path is no data of the rows: meta-estimators do not pass it on
-    __metadata_request__fit: ClassVar = {"checkpoint": UNUSED}
+    #: paths and names of columns are no data of the rows: meta-estimators do not route them
+    __metadata_request__fit: ClassVar = {"checkpoint": UNUSED, "keep_columns": UNUSED}
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint: Any = None,
+        keep_columns: Sequence[str] | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -196,6 +204,9 @@ class KernelMachine(Predictor):
             File to which the state is written after every round. A fit that is killed goes on from it when it is
             called again with the same data and parameters, and gives the same model to the last bit; the file is
             removed at the end.
+        keep_columns : sequence of str, default=None
+            Columns of a data frame that are used even if they look like identifiers, which are left out otherwise:
+            an index, and whole numbers or words that are all different.
 
         Returns
         -------
@@ -205,7 +216,7 @@ class KernelMachine(Predictor):
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier)
+            data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier, keep=keep_columns)
             with resumed(self, checkpoint, data, run) as run:
                 fitted = self._train(data, kernel, run)
             self._publish(fitted)

@@ -78,6 +78,7 @@ FOLDS = Rule(
     "at least 2 folds, a splitter or a list of splits",
     lambda value: not isinstance(value, Integral) or is_count(value, 2),
 )
+LEVEL = Rule("a whole number of at least 0, or True or False", lambda value: SWITCH.holds(value) or is_count(value, 0))
 BYTES = or_none(Rule("a whole number of bytes", lambda value: is_count(value, 0)))
 
 
@@ -448,7 +449,7 @@ class RunParameters(Parameters):
 
     n_jobs: int | None = None
     random_state: Any = None
-    verbose: int = 0
+    verbose: int = parameter(default=0, rule=LEVEL)
 
 
 @shared

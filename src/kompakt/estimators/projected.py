@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.basis import Projection, ProjectionSelector
@@ -112,7 +114,11 @@ class GreedyProjection(
     gamma: Any = "scale"
     batch: int | None = parameter(default=None, rule=or_none(COUNT))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GreedyProjection:
+    __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, keep_columns: Sequence[str] | None = None
+    ) -> GreedyProjection:
         """Choose the basis.
 
         Parameters
@@ -122,6 +128,9 @@ class GreedyProjection(
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Counts in the mean error and in random draws; rows of weight 0 are left out.
+        keep_columns : sequence of str, default=None
+            Columns of a data frame that are used even if they look like identifiers, which are left out otherwise:
+            an index, and whole numbers or words that are all different.
 
         Returns
         -------
@@ -133,10 +142,12 @@ class GreedyProjection(
             if isinstance(X, Source):
                 fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
             else:
-                self._fit(X, y, sample_weight, run)
+                self._fit(X, y, sample_weight, run, keep_columns)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, keep_columns: Sequence[str] | None = None
+    ) -> Array:
         """Choose the basis and return the coordinates of the training rows, which choosing has computed already.
 
         Parameters
@@ -144,20 +155,31 @@ class GreedyProjection(
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
+        keep_columns : sequence of str, default=None
+            As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_basis_)
         """
         with running(self, X, y) as run:
-            features = self._fit(X, y, sample_weight, run, keep_features=True)
+            features = self._fit(X, y, sample_weight, run, keep_columns, keep_features=True)
         return self.transform(X) if features is None else features
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, *, keep_features: bool = False) -> Array | None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        run: Run,
+        keep: Sequence[str] | None = None,
+        *,
+        keep_features: bool = False,
+    ) -> Array | None:
         """Choose the basis; the coordinates of the rows where they were kept, and all rows count."""
         check_parameters(self)
         unfit(self)  # attributes of an earlier fit, some of which this one may not set
-        X, _ = check_rows(self, X)
+        X, _ = check_rows(self, X, keep=keep)
         every, weights, kept = X, None, None
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -167,7 +169,11 @@ class ReducedSVC(
     )
     compact_estimator: Any = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, keep_columns: Sequence[str] | None = None
+    ) -> Self:
         """Fit the machine.
 
         Parameters
@@ -178,6 +184,9 @@ class ReducedSVC(
             None for rows from `kompakt.open_rows`, which bring their targets and weights.
         sample_weight : array-like of shape (n_samples,), default=None
             Handed to the exact SVM; rows of weight 0 are left out.
+        keep_columns : sequence of str, default=None
+            Columns of a data frame that are used even if they look like identifiers, which are left out otherwise:
+            an index, and whole numbers or words that are all different.
 
         Returns
         -------
@@ -190,13 +199,13 @@ class ReducedSVC(
             if isinstance(X, Source):
                 fit_on_sample(self, X, y, sample_weight, run, classifier=True)
             else:
-                self._fit(X, y, sample_weight, run)
+                self._fit(X, y, sample_weight, run, keep_columns)
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, keep: Sequence[str] | None = None) -> None:
         """Reduce rows in memory, and train on what is left."""
         unfit(self)  # attributes of an earlier fit, some of which this one may not set
-        problem = self._problem(X, y, sample_weight, run)
+        problem = self._problem(X, y, sample_weight, run, keep)
         self._publish(problem, self._reduce(problem, run), run)
 
     def _check(self) -> None:
@@ -205,11 +214,11 @@ class ReducedSVC(
         if self.n_basis is None and self.compact_estimator is not None:
             raise ValueError("compact_estimator is used with n_basis only; give n_basis, the number of vectors.")
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run) -> ReductionProblem:
+    def _problem(self, X: Any, y: Any, sample_weight: Any, run: Run, keep: Sequence[str] | None) -> ReductionProblem:
         """Validate; set the classes and the width."""
         if y is None:
             raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs targets.")
-        X, y = check_rows(self, X, y)
+        X, y = check_rows(self, X, y, keep=keep)
         check_classification_targets(y)
         weights, pool = None, np.arange(len(y))
         if sample_weight is not None:

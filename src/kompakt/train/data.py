@@ -69,20 +69,28 @@ def _among(kept: Array, part: Any) -> Array:
 
 
 def check_rows(
-    estimator: BaseEstimator, X: Any, y: Any = None, *, numeric_y: bool = False, reset: bool = True
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any = None,
+    *,
+    numeric_y: bool = False,
+    reset: bool = True,
+    keep: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts.
 
     A data frame with words, dates or gaps becomes standardised numbers by a schema, which the estimator keeps as
-    `schema_`.
+    `schema_`; columns in `keep` are used even if they look like identifiers.
     """
+    if keep is not None and not is_table(X):
+        raise ValueError(f"keep_columns is for data frames; got {type(X).__name__}, of which every column is used.")
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
     if reset and hasattr(estimator, "schema_"):
         del estimator.schema_
     schema: TableSchema | None = getattr(estimator, "schema_", None)
     table = X
     if schema is None and reset and needs_schema(X):
-        schema = TableSchema.infer(X)
+        schema = TableSchema.infer(X, keep=keep or ())
         _warn_of_unused(estimator, schema)
         # a scaler before the estimator takes no words: the features are standardised as they are made
         schema = schema.standardised(X)
@@ -156,9 +164,12 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
 
 
 def _warn_of_unused(estimator: Any, schema: TableSchema) -> None:
-    unused = [f"{column.name!r} ({column.why})" for column in schema.columns if isinstance(column, Unused)]
+    unused = [column for column in schema.columns if isinstance(column, Unused)]
     if unused:
-        text = f"{type(estimator).__name__} leaves out the column(s) {', '.join(unused)}."
+        columns = ", ".join(f"{column.name!r} ({column.why})" for column in unused)
+        identifiers = [column.name for column in unused if column.is_identifier]
+        remedy = f" keep_columns={identifiers[:10]} keeps identifiers." if identifiers else ""
+        text = f"{type(estimator).__name__} leaves out the column(s) {columns}.{remedy}"
         warnings.warn(text, UserWarning, stacklevel=5)
 
 
@@ -216,7 +227,14 @@ def _largest(X: Any) -> float:
 
 
 def prepare(
-    estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    run: Run,
+    *,
+    classifier: bool,
+    keep: Sequence[str] | None = None,
 ) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
@@ -225,7 +243,7 @@ def prepare(
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
-    X, y = check_rows(estimator, X, y, numeric_y=not classifier)
+    X, y = check_rows(estimator, X, y, numeric_y=not classifier, keep=keep)
     weights = None if sample_weight is None else checked_weights(sample_weight, X)
     kept = None
     square = X

@@ -402,7 +402,7 @@ def columns_by_spaces(rows: list[list[str]]) -> str:
 numbers_for_member = {**CUSTOMER, "member": NUMBER}
 case(
     lambda path: customers().to_csv(path), {"Unnamed: 0": OUT, **CUSTOMER},
-    "'Unnamed: 0' is left out: the row numbers of a data frame", name="pandas", **EXPORT,
+    "'Unnamed: 0' is left out: it has no name, as the row names or", name="pandas", **EXPORT,
 )  # fmt: skip
 case(
     lambda path: customers().to_csv(path, index=False), CUSTOMER, "'customer' is left out", name="pandas bare", **EXPORT
