@@ -553,6 +553,11 @@ class TableSchema:
                     found[place] = Number(column.name, float(np.median(_numbers(columns[column.name][0], "."))))
         return cls(tuple(found), tuple(missing))
 
+    @classmethod
+    def of_numbers(cls, names: Iterable[str], missing: tuple[str, ...] = ()) -> TableSchema:
+        """Columns of numbers as they are, NaN in their gaps."""
+        return cls(tuple(Number(name, np.nan) for name in names), missing)
+
     def with_decimal_of(self, table: Any, decimal: str | None = None) -> TableSchema:
         """The schema for a table whose numbers may be written with another decimal sign than those of training.
 
