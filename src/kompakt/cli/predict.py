@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
-from kompakt.cli.tables import PART_ROWS, Table, check_output, is_model, is_stream, open_table, target_file
+from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_table, target_file
 from kompakt.data.streamed import Raw
 from kompakt.data.table import missing_targets, number_of
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
@@ -58,7 +58,7 @@ def predict(options: Namespace, console: Console) -> None:
         raise DataError(f"{options.data} has no column {options.id!r} for --id; it has {known}.")
     if options.id:
         kept = [options.id, *(name for name in kept if name != options.id)]
-    beside = (kept, ([columns[name] for name in kept] for columns in table.file.blocks(PART_ROWS))) if kept else None
+    beside = (kept, ([columns[name] for name in kept] for columns in table.file.blocks())) if kept else None
     style = options.to or ("libsvm" if table.file.format == "svmlight" else "csv")
     with showing("predict") as bar:
         parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)

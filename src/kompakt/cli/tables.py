@@ -11,9 +11,8 @@ import weakref
 import zipfile
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
@@ -37,7 +36,7 @@ from kompakt.data.table import (
     missing_targets,
     target_values,
 )
-from kompakt.data.text import TextTable, beginning, packing
+from kompakt.data.text import Block, TextTable, beginning, first_bytes_of, packing
 from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import Run
@@ -77,10 +76,14 @@ class RowFile:
                     if cells := line.split("#", 1)[0].split():
                         yield number, cells
 
-    def blocks(self, n_rows: int) -> Iterator[dict[str, Array]]:
-        """The columns of a table as they are stored, `n_rows` rows at a time."""
+    def head(self, n_rows: int) -> Mapping[str, Array]:
+        """The columns of the first rows of a table, empty without rows."""
+        return next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+
+    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Mapping[str, Array]]:
+        """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""
         if self.text is not None:
-            yield from self.text.blocks(n_rows)
+            yield from self.text.blocks()
             return
         arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
         try:
@@ -99,13 +102,7 @@ class RowFile:
 
     def error(self, error: Exception) -> ValueError:
         """The error of a reader, with line and column as far as they can be found."""
-        if self.text is not None:
-            try:
-                for _ in self.text.blocks():  # names a line with too few or too many cells
-                    pass
-            except TableError as found:
-                return found
-        elif self.format == "svmlight":
+        if self.format == "svmlight":
             for line, cells in self.rows():
                 if fault := _fault_of_pairs(cells):
                     return DataError(f"{self.path}, line {line}{fault}")
@@ -146,7 +143,7 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
         return RowFile(path, format, header=True, names=names)
     if format not in (None, "csv"):
         return RowFile(path, format)
-    start, packed = beginning(path)
+    start, packed = beginning(path, start)
     if format is None:
         lines = start.decode("latin-1").splitlines()[:20]
         rows = [row for row in (line.split("#", 1)[0].split() for line in lines) if row]
@@ -155,7 +152,9 @@ def recognise(path: str, *, header: bool | None = None, format: str | None = Non
             if packed:
                 raise DataError(f"{path} is svmlight, but packed; unpack it first.")
             return RowFile(path, "svmlight")
-    text = TextTable.recognise(path, header=header)
+    text = TextTable.recognise(path, header=header, start=(start, packed))
+    if twice := [name for name, count in Counter(text.names).items() if count > 1]:
+        raise DataError(f"{path}, line 1: two columns have the name {twice[0]!r}; rename one of them.")
     return RowFile(path, "csv", text.header, text.names, text)
 
 
@@ -169,8 +168,7 @@ def _beginning(path: str) -> bytes:
         raise DataError(f"{path} is a folder; expected a file of rows.")
     if is_stream(path):  # what is read here would be missing later
         raise DataError(f"{path} is a pipe or a device, and files are read more than once; write it to a file first.")
-    with open(path, "rb") as file:
-        start = file.read(4096)
+    start = first_bytes_of(path)
     if not start:
         raise DataError(f"{path} is empty; expected rows.")
     return start
@@ -331,7 +329,10 @@ class Table:
         for columns in self.file.blocks(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
             if n_rows is not None and self._n_read >= n_rows:
                 return
-            X = self.reader.encode(columns, self.counts)
+            cells = columns.cells_for(self.reader) if isinstance(columns, Block) else columns
+            X = self.reader.encode(cells, self.counts)
+            if self.schema is None and self.counts and self.file.text is not None:
+                raise self.file.error(self.file.text.error(self.reader))
             self._n_read += len(X)
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
@@ -356,7 +357,7 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def spool(self, scale: bool) -> int:
+    def spool(self, scale: bool, *, impute: bool) -> int:
         """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
 
         Rows without a target are left out; their number is returned.
@@ -370,7 +371,7 @@ class Table:
             np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
             length = file.tell()
             for raw in self._encoded():
-                self.check(raw.X, impute=False, start=self._n_read - len(raw))
+                self.check(raw.X, impute=impute, start=self._n_read - len(raw))
                 assert raw.y is not None
                 kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
                 file.write(np.ascontiguousarray(raw.X[kept], dtype="<f8").tobytes())
@@ -477,11 +478,11 @@ def open_table(
         if len(features) != model.n_features:
             raise _wrong_width(path, len(features), model)
         schema, float_labels = None, False
-        reader = _with_decimal(options, console, file, _plain_numbers(features, missing))
-        plain = all(isinstance(column, Number) and column.decimal == "." for column in reader.columns)
+        reader = _with_decimal(options, console, file, TableSchema.of_numbers(features, missing))
+        plain = True
     else:
-        first = next(file.blocks(SCHEMA_ROWS), None)
-        if first is None:
+        first = file.head(SCHEMA_ROWS)
+        if not first:
             raise DataError(f"{path} has a header and no rows.")
         columns = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
         target = _target_column(options, console, file, first, columns)
@@ -493,8 +494,8 @@ def open_table(
         coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
         impute = options.impute is not None
         plain = numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features))
-        if plain and impute:  # gaps stay gaps: the model keeps the medians
-            reader = _plain_numbers(features, missing)
+        if plain:  # gaps stay gaps, which are refused, or imputed by the model
+            reader = TableSchema.of_numbers(features, missing)
         elif impute:
             without_indicators = (
                 column if isinstance(column, Unused) else replace(column, indicator=False) for column in reader.columns
@@ -503,17 +504,11 @@ def open_table(
         schema = None if plain else reader
         if schema is not None:
             _tell_schema(options, console, path, schema)
-    if plain and (file.text is None or (file.text.is_simple and find_spec("pyarrow"))):
-        style = {} if file.text is None else {"delimiter": file.text.delimiter, "header": file.header}
-        source = file.source(target=target, columns=list(features), scale=scale, **style)
+    if plain and file.format == "parquet":
+        source = file.source(target=target, columns=list(features), scale=scale)
         return Table(file, source, target, features, float_labels=float_labels)
     decimal = _decimal_of_target(options, file, target, missing)
     return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal, float_labels)
-
-
-def _plain_numbers(names: tuple[str, ...], missing: tuple[str, ...]) -> TableSchema:
-    """Columns of numbers as they are, gaps included."""
-    return TableSchema(tuple(Number(name, np.nan) for name in names), missing)
 
 
 def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
@@ -568,8 +563,8 @@ def _table_for_schema(options: Namespace, console: Console, file: RowFile, model
 
 def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
     """The columns of a model with the decimal sign of a file: the one of the flag, or that of its first rows."""
-    first = next(file.blocks(PART_ROWS), None)
-    if first is None:
+    first = file.head(PART_ROWS)
+    if not first:
         return schema
     try:
         reader = schema.with_decimal_of(first, options.decimal)
@@ -593,8 +588,8 @@ def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: T
 def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
     """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
     said: str | None = options.decimal
-    first = None if said or target is None else next(file.blocks(PART_ROWS), None)
-    if first is None:
+    first = None if said or target is None else file.head(PART_ROWS)
+    if not first:
         return said
     columns = TableSchema.infer(first, missing=missing).columns
     return next((one.decimal for one in columns if one.name == target and isinstance(one, Number)), None)
@@ -619,7 +614,7 @@ def _known_target(options: Namespace, file: RowFile, model: Model) -> str | None
 
 
 def _target_column(
-    options: Namespace, console: Console, file: RowFile, first: dict[str, Array], schema: TableSchema
+    options: Namespace, console: Console, file: RowFile, first: Mapping[str, Array], schema: TableSchema
 ) -> str:
     """The target of a table to train on: by flag, by name, or by place."""
     if options.target is not None:

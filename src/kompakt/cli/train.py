@@ -178,7 +178,7 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None and (n_lacking := table.spool(options.scale)):
+    if table.source is None and (n_lacking := table.spool(options.scale, impute=options.impute is not None)):
         console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None

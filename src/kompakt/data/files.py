@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import glob
 import io
 import math
 import os
+import re
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from scipy import sparse
 
 from kompakt.data.checks import as_strings
 from kompakt.data.streamed import ChunkedSource, Raw, locate, pieces
+from kompakt.data.table import TableSchema, number_of
+from kompakt.data.text import TextTable
 
 #: bytes of a file that are decoded at a time, about
 CHUNK_BYTES = 4 << 20
@@ -683,7 +686,7 @@ def pyarrow_module(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ImportError(
-            'reading Parquet and CSV files needs pyarrow; install it with: pip install "kompakt[cli]"'
+            'reading Parquet files needs pyarrow; install it with: pip install "kompakt[cli]"'
         ) from error
 
 
@@ -847,8 +850,7 @@ class ParquetSource(_TableSource):
 class CsvSource(_TableSource):
     r"""Rows of CSV files, decoded some megabytes at a time.
 
-    Opening reads the files once, for the number of rows and the type of the target.  Line ends inside quotes are not
-    supported.
+    Opening reads the files once, for the number of rows and the type of the target.
 
     Parameters
     ----------
@@ -856,7 +858,7 @@ class CsvSource(_TableSource):
     target, weight, columns
         As in `ParquetSource`.
     delimiter : str, optional
-        None means "," and a tab for .tsv files.
+        None finds the one that most lines agree on.
     header : bool, default=True
         Whether the first line names the columns; without it they are known by number.
 
@@ -884,67 +886,73 @@ class CsvSource(_TableSource):
         delimiter: str | None = None,
         header: bool = True,
     ) -> None:
-        self.name, self.scale = named(paths), scale
-        self._delimiter = delimiter or ("\t" if paths[0].endswith(".tsv") else ",")
-        self._types: dict[str, str] = {}
-        found: list[tuple[Part, int]] = []
+        self.name, self.scale, self._size = named(paths), scale, CHUNK_BYTES
+        self._tables = {path: TextTable.recognise(path, header=header, delimiter=delimiter) for path in paths}
+        names = list(self._tables[paths[0]].names)
+        self._columns = TableColumns(names, target, weight, columns, paths[0])
+        chunks: list[tuple[Part, int]] = []
         kinds: set[str] = set()
-        for path in paths:
-            names, first = self._header(path, header)
-            if path == paths[0]:
-                self._names, self._columns = names, TableColumns(names, target, weight, columns, path)
-            elif names != self._names:
-                raise ValueError(f"{path} has the columns {names}; expected {self._names} as in {paths[0]}.")
-            for part in line_ranges(path, first):
-                table = self._parse(part, self._columns.targets or self._columns.features[:1])
-                kinds |= {str(kind) for kind in table.schema.types} if self._columns.targets else set()
-                found.append((part, table.num_rows))
-        self._set_chunks(found)
+        for path, table in self._tables.items():
+            if (names_here := list(table.names)) != names:
+                raise ValueError(f"{path} has the columns {names_here}; expected {names} as in {paths[0]}.")
+            if table.packed:
+                raise ValueError(f"{path} is packed, so that no rows can be read alone; unpack it first.")
+            for start, text in table.texts(size=self._size):
+                block = table.block(_mark_quoted(text), first=start == 0)
+                chunks.append((Part(path, start, start + len(text)), block.n_rows if block else 0))
+                kinds |= {_kind_of_labels(block[name]) for name in self._columns.targets if block}
+        self._set_chunks(chunks)
         self.feature_names = self.feature_names if header else None
-        if kinds <= {"int64", "double", "null"} or not self._columns.single:
-            kind = "int64" if kinds == {"int64"} and self._columns.single else "float64"
-        else:
-            kind = "bool" if kinds == {"bool"} else "string"
-        self._types = dict.fromkeys(self._columns.all, "float64") | dict.fromkeys(self._columns.targets, kind)
-
-    def _header(self, path: str, header: bool) -> tuple[list[str], int]:
-        """Names of the columns, and the byte where the rows begin."""
-        with open(path, "rb") as file:
-            try:
-                line = file.readline().decode("utf-8-sig")
-                names = next(csv.reader([line], delimiter=self._delimiter), [])
-            except (UnicodeDecodeError, csv.Error) as error:
-                raise ValueError(f"the first line of {path} is no CSV in UTF-8: {error}.") from error
-            if not names:
-                raise ValueError(f"{path} is empty; expected {'a header and ' if header else ''}rows.")
-            return (names, file.tell()) if header else ([str(number) for number in range(len(names))], 0)
+        kinds -= {""}
+        numbers = kinds <= {"whole", "number"} or not self._columns.single
+        self._kind = "number" if numbers and kinds != {"whole"} else kinds.pop() if len(kinds) == 1 else "word"
 
     def load(self, chunk: int) -> Raw:
-        raw = self._columns.raw(self._parse(self._chunks[chunk], self._columns.all), self.dtype)
-        if raw.y is None or raw.y.dtype.kind != "U":
-            return raw
-        return Raw(raw.X, as_strings(raw.y, raw.y == ""), raw.w)  # an empty cell in quotes is empty too
+        part, columns = self._chunks[chunk], self._columns
+        table = self._tables[part.path]
+        block = table.block(_mark_quoted(next(table.texts(part.start, self._size))[1]), first=part.start == 0)
+        assert block is not None
+        strange: Counter[str] = Counter()
 
-    def _parse(self, part: Part, columns: list[str]) -> Any:
-        arrow, reader = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.csv")
-        text = part.read()
-        try:
-            return reader.read_csv(
-                arrow.BufferReader(text),
-                read_options=reader.ReadOptions(
-                    column_names=self._names, use_threads=False, block_size=max(1 << 20, 2 * len(text))
-                ),
-                parse_options=reader.ParseOptions(delimiter=self._delimiter),
-                # NA, null and the like are missing among words as among numbers, unless they are quoted
-                convert_options=reader.ConvertOptions(
-                    include_columns=columns,
-                    column_types=self._types,
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
-        except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
-            raise ValueError(
-                f"{part.path}, bytes {part.start} to {part.stop}: {error}. Every feature must be a number: encode "
-                "categories and dates as numbers before training, or leave such columns out with columns=[...]."
-            ) from error
+        def numbers(names: list[str]) -> np.ndarray:
+            schema = TableSchema.of_numbers(names)
+            values = schema.encode(block.cells_for(schema), strange)
+            if strange:
+                raise table.error(schema)
+            return values
+
+        X = numbers(columns.features)
+        w = numbers(columns.weights)[:, 0] if columns.weights else None
+        if not (columns.targets and columns.single):
+            return Raw(X, numbers(columns.targets) if columns.targets else None, w)
+        labels = block[columns.targets[0]]
+        lacking = np.isin(labels.astype(str), _NO_LABEL)
+        if self._kind == "number" or (self._kind == "whole" and lacking.any()):
+            y = numbers(columns.targets)[:, 0]
+        elif self._kind == "whole":
+            y = labels.astype(np.int64)
+        elif self._kind == "truth" and not lacking.any():
+            y = np.char.lower(labels.astype(str)) == "true"
+        else:
+            y = as_strings(np.char.rstrip(labels.astype(str), _IN_QUOTES).astype(object), lacking)
+        return Raw(X, y, w)
+
+
+#: what stands for a missing label in a table of text, unless it is in quotes, which are marked
+_NO_LABEL, _IN_QUOTES = ["", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"], "\x1a"
+
+
+def _mark_quoted(text: str) -> str:
+    return re.sub(f'"({"|".join(_NO_LABEL[1:])})"', rf'"\1{_IN_QUOTES}"', text) if '"' in text else text
+
+
+def _kind_of_labels(cells: np.ndarray) -> str:
+    """Whether labels are whole numbers, other numbers, truth values or words; "" where none is there."""
+    labels = set(cells.tolist()).difference(_NO_LABEL)
+    if not labels:
+        return ""
+    if all(re.fullmatch(r"[+-]?\d{1,18}", label) for label in labels):
+        return "whole"
+    if {label.lower() for label in labels} <= {"true", "false"}:
+        return "truth"
+    return "number" if all(number_of(label) is not None for label in labels) else "word"

@@ -646,6 +646,11 @@ class TableSchema:
             columns = [old if stays else new for old, new, stays in zip(self.columns, columns, numbers, strict=True)]
         return replace(self, columns=tuple(columns))
 
+    @classmethod
+    def of_numbers(cls, names: Iterable[str], missing: tuple[str, ...] = ()) -> TableSchema:
+        """Columns of numbers as they are, NaN in their gaps."""
+        return cls(tuple(Number(name, np.nan) for name in names), missing)
+
     def with_decimal_of(self, table: Any, decimal: str | None = None) -> TableSchema:
         """The schema for a table whose numbers may be written with another decimal sign than those of training.
 

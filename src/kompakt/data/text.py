@@ -1,6 +1,8 @@
 """Tables in text files as programs write them: packed or not, in any usual encoding, with any usual separator.
 
-A `TextTable` is what a look at the beginning of a file tells about it; its blocks are columns of cells, as text.
+A `TextTable` is what a look at the beginning of a file tells about it.  Its rows are unpacked and decoded as text, some
+rows at a time; a `Block` has their cells, by pyarrow where it is installed and can, else by Python's own reader.
+Numbers and words are read alike, whether they are streamed or not.
 """
 
 from __future__ import annotations
@@ -14,22 +16,25 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import chain, islice
 from typing import IO, Any
 
 import numpy as np
 
-from kompakt.data.table import MISSING, TableError, is_date, is_missing, number_of
+from kompakt.data.table import MISSING, Number, TableError, TableSchema, Unused, is_date, is_missing, number_of
 
 Array = np.ndarray
 
 #: bytes from the beginning of a file, and lines of it, by which it is recognised
 LOOKED_AT, LOOKED_AT_LINES = 1 << 16, 200
-#: rows of a block
-BLOCK_ROWS = 20_000
+#: where lines are long, more bytes are looked at: until there are so many lines, or so many bytes
+_LEAST_LINES, _MOST_LOOKED_AT = 20, 1 << 24
+#: characters of a block, about
+BLOCK_SIZE = 1 << 20
 #: share of the lines that must have the same number of cells for a separator to be one
 _CONSISTENT = 0.9
 #: share of the cells of a column that must be numbers or dates for the cell above it to be looked at as a name
@@ -66,10 +71,8 @@ def packing(start: bytes) -> str | None:
     return next((kind for magic, kind in _PACKED.items() if start.startswith(magic)), None)
 
 
-def unpacked(path: str) -> IO[bytes]:
-    """The bytes of a file, without its packing."""
-    with open(path, "rb") as file:
-        kind = packing(file.read(8))
+def unpacked(path: str, kind: str | None) -> IO[bytes]:
+    """The bytes of a file that is packed as `packing` says."""
     if kind is None:
         return open(path, "rb")
     if kind == "zst":
@@ -111,6 +114,39 @@ def _errors(encoding: str) -> str:
     return "kompakt-western" if encoding.startswith("utf-8") else "replace"
 
 
+class Block:
+    """Cells of some rows, by the names of their columns; each column is an array of texts, of NumPy or of pyarrow."""
+
+    def __init__(self, names: Iterable[str], columns: list[Any]) -> None:
+        self.columns, self.n_rows = dict(zip(names, columns, strict=True)), len(columns[0])
+
+    def __getitem__(self, name: str) -> Array:
+        return np.asarray(self.columns[name], dtype=object)
+
+    def cells_for(self, schema: TableSchema) -> dict[str, Array]:
+        """What a schema encodes: numbers of columns that hold nothing else, and texts of the others."""
+        cells = {}
+        for column in schema.columns:
+            if column.name in self.columns and not isinstance(column, Unused):
+                plain = isinstance(column, Number) and column.decimal == "." and not schema.missing
+                cells[column.name] = self._numbers(column.name) if plain else self[column.name]
+        return cells
+
+    def _numbers(self, name: str) -> Array:
+        """Cells as numbers with NaN for gaps where pyarrow reads them all, which is far quicker; else as text."""
+        column = self.columns[name]
+        if isinstance(column, np.ndarray):
+            return column
+        import pyarrow
+        from pyarrow import compute
+
+        gaps = compute.is_in(compute.utf8_lower(column), value_set=pyarrow.array(MISSING))
+        try:
+            return np.asarray(compute.if_else(gaps, None, column).cast("double"))
+        except pyarrow.ArrowInvalid:  # words, currencies, grouped digits
+            return self[name]
+
+
 @dataclass(frozen=True)
 class TextTable:
     r"""A text file with a table.
@@ -124,15 +160,14 @@ class TextTable:
         Numbers from 0 where the file has no header.
     header : bool
     n_above : int
-        Lines before the first row, comments and blank lines not counted.
+        Rows before the first that belongs to the table, comments and blank lines not counted.
     encoding : str
-    packed : bool
+    packed : str or None
+        How the file is packed.
     comments : bool
         Whether lines that begin with # are left out.
     boxed : bool
         Whether every line begins and ends with the delimiter.
-    padded : bool
-        Whether there are spaces around some delimiters.
 
     Examples
     --------
@@ -142,8 +177,8 @@ class TextTable:
     ...     path = pathlib.Path(folder, "rows.csv")
     ...     _ = path.write_text("# made by hand\nage; city\n31; Rome\n45; Oslo\n")
     ...     table = TextTable.recognise(str(path))
-    ...     table.names, {name: cells.tolist() for name, cells in next(table.blocks()).items()}
-    (('age', 'city'), {'age': ['31', '45'], 'city': ['Rome', 'Oslo']})
+    ...     table.names, next(table.blocks())["city"].tolist()
+    (('age', 'city'), ['Rome', 'Oslo'])
     """
 
     path: str
@@ -152,21 +187,39 @@ class TextTable:
     header: bool = False
     n_above: int = 0
     encoding: str = "utf-8"
-    packed: bool = False
+    packed: str | None = None
     comments: bool = False
     boxed: bool = False
-    padded: bool = False
+    _begun: list[Iterable[Block]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
-    def recognise(cls, path: str, *, header: bool | None = None) -> TextTable:
-        """Look at the beginning of a file; `header` says whether a line names the columns, None decides by the rows."""
-        start, packed = beginning(path)
-        encoding = _encoding(start)
-        text = start.decode(encoding, _errors(encoding))
-        lines = [line for line in text.splitlines() if line.strip()][: LOOKED_AT_LINES + 1]
+    def recognise(
+        cls,
+        path: str,
+        *,
+        header: bool | None = None,
+        delimiter: str | None = None,
+        start: tuple[bytes, str | None] | None = None,
+    ) -> TextTable:
+        """Look at the beginning of a file.
+
+        Parameters
+        ----------
+        path : str
+        header : bool, optional
+            Whether a line names the columns; None decides by the rows.
+        delimiter : str, optional
+            None finds the separator that most lines agree on.
+        start : tuple, optional
+            What `beginning` gave, where it is known.
+        """
+        first_bytes, packed = start or beginning(path, first_bytes_of(path))
+        encoding = _encoding(first_bytes)
+        text = first_bytes.decode(encoding, _errors(encoding))
+        lines = [line for line in io.StringIO(text, newline="") if line.strip()][: LOOKED_AT_LINES + 1]
         if not lines:
             raise TableError(f"{path} holds blank lines only; expected rows.")
-        if len(start) == LOOKED_AT and len(lines) > 1:
+        if len(first_bytes) >= LOOKED_AT and len(lines) > 1:
             lines.pop()  # it may be cut
         if other := _OTHER_TEXT.match(lines[0].strip()):
             raise TableError(f"{path} begins with {other[0]!r}: this is no table of rows. Export it as CSV first.")
@@ -177,7 +230,7 @@ class TextTable:
         n_above, said = 0, _SEPARATOR_SAID.match(lines[0].strip())
         if said and len(lines) > 1:
             lines, n_above = lines[1:], 1
-        delimiter = said[1] if said else _delimiter(path, lines)
+        delimiter = delimiter or (said[1] if said else _delimiter(path, lines))
         drawn = delimiter in "| "
         lines = [line for line in lines if not (drawn and _RULE.match(line.strip()))]
         boxed = delimiter == "|" and all(line.strip().startswith("|") and line.strip().endswith("|") for line in lines)
@@ -203,67 +256,153 @@ class TextTable:
         names = [(cell or f"Unnamed: {number}") if header else str(number) for number, cell in enumerate(first)]
         if names.count("Unnamed: 0") == 2:  # a data frame that was saved with its index, read and saved again
             names[0] = "Unnamed: 0.1"
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                raise TableError(f"{path}, line 1: two columns have the name {name!r}; rename one of them.")
-        padded = any(f"{delimiter} " in line or f" {delimiter}" in line for line in lines)
-        return cls(path, delimiter, tuple(names), header, n_above + header, encoding, packed, comments, boxed, padded)
+        return cls(path, delimiter, tuple(names), header, n_above + header, encoding, packed, comments, boxed)
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether a reader that knows but separators and headers can read the file."""
-        usual = self.encoding.startswith("utf-8") and not (self.packed or self.comments or self.boxed or self.padded)
-        named = not any(name.startswith("Unnamed: ") for name in self.names)
-        return usual and named and self.delimiter in ",;\t|" and self.n_above == int(self.header)
+    def _open(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(unpacked(self.path, self.packed), self.encoding, _errors(self.encoding), newline="")
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of every row."""
-        number = 0
-
-        def lines_with_cells(file: Iterable[str]) -> Iterator[str]:
-            nonlocal number
-            for line in file:
-                number += 1
-                comment = self.comments and line.lstrip().startswith("#")
-                if not comment and not (self.delimiter in "| " and _RULE.match(line.strip())):
-                    yield line
-
-        text = io.TextIOWrapper(unpacked(self.path), self.encoding, _errors(self.encoding), newline="")
+    def texts(self, start: int = 0, size: int = BLOCK_SIZE) -> Iterator[tuple[int, str]]:
+        """Whole rows of about `size` characters at a time, and the place in the file where they begin."""
         try:
-            with text as file:
-                filled = ((number, row) for row in self._cells(lines_with_cells(file)) if any(row))
-                yield from islice(filled, self.n_above, None)
-        except csv.Error as error:
-            raise TableError(f"{self.path}, line {number}: this cannot be read as CSV: {error}.") from None
+            with self._open() as file:
+                if start:
+                    file.seek(start)
+                while text := file.read(size):
+                    yield start, self._to_row_end(text + file.readline(), file)
+                    start = 0 if self.packed else file.tell()
         except _DAMAGED as error:
             if not self.packed:
                 raise
             raise TableError(f"{self.path} is damaged: it cannot be unpacked ({error}).") from error
 
-    def blocks(self, n_rows: int = BLOCK_ROWS) -> Iterator[dict[str, Array]]:
-        """Columns of cells, as text, of `n_rows` rows at a time."""
-        width, rows = len(self.names), []
-        for line, row in self.rows():
-            if len(row) > width and not any(row[width:]):  # separators at the end of the line
-                row = row[:width]
-            if len(row) != width:
-                raise TableError(
-                    f"{self.path}, line {line}: {len(row)} columns, but the first line has {width}. Every row needs "
-                    "one cell per column; put text that holds the delimiter in double quotes."
-                )
-            rows.append(row)
-            if len(rows) == n_rows:
-                yield self._columns(rows)
-                rows = []
-        if rows:
-            yield self._columns(rows)
+    def _to_row_end(self, text: str, file: IO[str]) -> str:
+        """Lines of a text, with those of the file that are needed to close the quotes of its last cell."""
+        if text.count('"') % 2 == 0:
+            return text
+        lines, more = io.StringIO(text, newline=""), []
 
-    def _columns(self, rows: list[list[str]]) -> dict[str, Array]:
-        found = {}
-        for name, column in zip(self.names, zip(*rows, strict=True), strict=True):
-            found[name] = np.empty(len(rows), dtype=object)
-            found[name][:] = column
-        return found
+        def all_lines() -> Iterator[str]:
+            yield from lines
+            while line := file.readline():
+                more.append(line)
+                yield line
+
+        for _ in csv.reader(all_lines(), delimiter=self.delimiter, skipinitialspace=True):
+            if lines.tell() == len(text):
+                break
+        return text + "".join(more)
+
+    def block(self, text: str, *, first: bool) -> Block | None:
+        """Cells of a text with whole rows, where it has some; the `first` begins with what stands above the table."""
+        lines, width = io.StringIO(text, newline=""), len(self.names)
+        filled = self._filled(lines)
+        try:
+            deque(islice(filled, self.n_above if first else 0), maxlen=0)
+            columns = self._cells_by_pyarrow(text[lines.tell() :])
+            if columns is None:
+                rows = [row if any(row[width:]) else row[:width] for row in filled]  # separators at the ends of lines
+                cells = np.array([[""] * width, *rows], dtype=object)[1:]  # of one dimension where lengths differ
+                columns = [cells[:, number] for number in range(width)]
+        except (csv.Error, IndexError):
+            raise self.error() from None
+        return Block(self.names, columns) if len(columns[0]) else None
+
+    def error(self, schema: TableSchema | None = None) -> TableError:
+        """The error of the first row that is no CSV, too long or too short, or has words where a schema has numbers."""
+        line, width, why = self.n_above, len(self.names), "it has changed since it was opened"
+        columns, also = (schema.columns, frozenset(schema.missing)) if schema else ((), frozenset())
+        signs = {column.name: column.decimal for column in columns if isinstance(column, Number)}
+        try:
+            for line, row in self.rows():
+                if len(row) < width or any(row[width:]):
+                    return TableError(
+                        f"{self.path}, line {line}: {len(row)} columns, but the first line has {width}. Every row "
+                        "needs one cell per column; put text that holds the delimiter in double quotes."
+                    )
+                for name, cell in zip(self.names, row, strict=False):
+                    if name in signs and number_of(cell, signs[name]) is None and not is_missing(cell, also):
+                        return TableError(
+                            f"{self.path}, line {line}, column {name!r}: {cell[:40]!r} is no number. Every feature "
+                            "must be one: encode categories and dates as numbers before training, or leave such "
+                            "columns out with columns=[...]."
+                        )
+        except csv.Error as error:
+            why = str(error)
+        return TableError(f"{self.path}, after line {line}: this cannot be read as CSV: {why}.")
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of every row: for messages, as it takes long."""
+        number = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal number
+            for _, text in self.texts():
+                for line in io.StringIO(text, newline=""):
+                    number += 1
+                    yield line
+
+        yield from ((number, row) for row in islice(self._filled(lines()), self.n_above, None))
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows, in blocks."""
+        if self._begun:
+            begun = self._begun.pop()
+            if isinstance(begun, list):  # all of them, which may be asked for again
+                self._begun.append(begun)
+            yield from begun
+            return
+        for number, (_, text) in enumerate(self.texts()):
+            if block := self.block(text, first=number == 0):
+                yield block
+
+    def head(self, n_rows: int) -> dict[str, Array]:
+        """Cells of the first rows, at most `n_rows`; the next to ask for `blocks` need not read them again."""
+        blocks, first, n_read = self.blocks(), [], 0
+        while n_read < n_rows and (block := next(blocks, None)):
+            first.append(block)
+            n_read += block.n_rows
+        self._begun.append(first if n_read < n_rows else chain(first, blocks))
+        return {name: np.concatenate([block[name] for block in first])[:n_rows] for name in self.names if first}
+
+    def _cells_by_pyarrow(self, text: str) -> list[Any] | None:
+        """Columns of texts, or None where pyarrow is missing or cannot read what Python's reader may."""
+        spaced = rf'(^|[{re.escape(self.delimiter)}\r\n])[ \t]+"'  # quotes count behind spaces too
+        if self.delimiter not in ",;\t" or self.comments or find_spec("pyarrow") is None or re.search(spaced, text):
+            return None
+        import pyarrow
+        from pyarrow import compute
+        from pyarrow import csv as reader
+
+        raw = text.encode("utf-8", "replace")
+        try:
+            table = reader.read_csv(
+                pyarrow.BufferReader(raw),
+                reader.ReadOptions(column_names=self.names, use_threads=False, block_size=len(raw) + 1),
+                reader.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                reader.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pyarrow.string()), strings_can_be_null=False
+                ),
+            )
+        except pyarrow.ArrowInvalid:  # such as rows of different lengths
+            return None
+        columns = [compute.utf8_trim_whitespace(column.combine_chunks()) for column in table.columns]
+        filled = compute.not_equal(columns[0], "")
+        for column in columns[1:]:
+            if compute.all(filled).as_py():
+                return columns
+            filled = compute.or_(filled, compute.not_equal(column, ""))
+        return [column.filter(filled) for column in columns]
+
+    def _filled(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Rows of lines, without comments, rules and blank rows."""
+        drawn = self.delimiter in "| "
+        for row in self._cells(
+            line
+            for line in lines
+            if not (self.comments and line.lstrip().startswith("#")) and not (drawn and _RULE.match(line.strip()))
+        ):
+            if any(row):
+                yield row
 
     def _cells(self, lines: Iterable[str]) -> Iterator[list[str]]:
         if self.delimiter == " ":
@@ -274,17 +413,32 @@ class TextTable:
             yield [cell.strip() for cell in row]
 
 
-def beginning(path: str) -> tuple[bytes, bool]:
-    """The first bytes of a file, unpacked, and whether it is packed."""
+def first_bytes_of(path: str) -> bytes:
+    """The first bytes of a file as it is stored: as many as a look at its lines needs."""
     with open(path, "rb") as file:
-        start = file.read(LOOKED_AT)
-    if packing(start) is None:
-        return start, False
+        return _some_lines(file)
+
+
+def beginning(path: str, first_bytes: bytes) -> tuple[bytes, str | None]:
+    """The first bytes of a file without its packing, and how it is packed, by its first bytes with it."""
+    kind = packing(first_bytes)
+    if kind is None:
+        return first_bytes, None
     try:
-        with unpacked(path) as file:
-            return file.read(LOOKED_AT), True
+        with unpacked(path, kind) as file:
+            return _some_lines(file), kind
     except (*_DAMAGED, RuntimeError) as error:
         raise TableError(f"{path} is damaged: it cannot be unpacked ({error}).") from error
+
+
+def _some_lines(file: IO[bytes]) -> bytes:
+    start = file.read(LOOKED_AT)
+    while max(start.count(b"\n"), start.count(b"\r")) < _LEAST_LINES and len(start) < _MOST_LOOKED_AT:
+        more = file.read(len(start))
+        if not more:
+            break
+        start += more
+    return start
 
 
 def _delimiter(path: str, lines: list[str]) -> str:

@@ -8,6 +8,7 @@ import datetime as dt
 import gzip
 import io
 import lzma
+import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,6 +52,39 @@ def case(content: Any, kinds: dict[str, str] | None, *said: str, name: str, endi
             path.write_bytes(content.encode())
 
     CASES.append(Case(f"{name}.{ending}", write, kinds, said, **more))
+
+
+def add_gap(path: Path) -> None:
+    """Make a gap of one size in a file of people, packed and written as it may be."""
+    raw = path.read_bytes()
+    if raw.startswith(b"PAR1"):
+        frame = pytest.importorskip("pandas").read_parquet(path)
+        frame.loc[6, "size"] = None
+        frame.to_parquet(path)
+    elif raw.startswith(b"PK"):
+        with zipfile.ZipFile(path) as archive:
+            (name,) = archive.namelist()
+            content = archive.read(name)
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, _with_gap(content))
+    elif raw.startswith(b"\x28\xb5\x2f\xfd"):
+        arrow = pytest.importorskip("pyarrow")
+        with arrow.input_stream(str(path), compression="zstd") as file:
+            content = file.read()
+        with arrow.output_stream(str(path), compression="zstd") as file:
+            file.write(_with_gap(content))
+    else:
+        packers = ((b"\x1f\x8b", gzip), (b"BZh", bz2), (b"\xfd7zXZ", lzma))
+        packer: Any = next((module for magic, module in packers if raw.startswith(magic)), None)
+        path.write_bytes(packer.compress(_with_gap(packer.decompress(raw))) if packer else _with_gap(raw))
+
+
+def _with_gap(raw: bytes) -> bytes:
+    encoding = "utf-16-le" if b"\0" in raw else "latin-1"  # every byte is a letter, and is written as it was
+    text, size = raw.decode(encoding), re.escape(f"{people()[6].size}").replace(r"\.", "[.,]")
+    replaced, count = re.subn(rf"(?<![\d.,]){size}0*(e\+00)?(?!\d)|(?<=,){size}(?=,)", "NA", text, count=1)
+    assert count == 1
+    return replaced.encode(encoding)
 
 
 # -- people: size tells the answer ---------------------------------------------------------------------------
@@ -298,7 +332,22 @@ case(b"\xef\xbb\xbf" + MIXED.encode(), MIXED_KINDS, name="with a mark of utf-8")
 case(MIXED.encode("utf-16"), MIXED_KINDS, name="utf-16")
 case(MIXED.encode("utf-16-le"), MIXED_KINDS, name="utf-16 without mark")
 case(MIXED.replace("Bern", "Zürich").encode("latin-1"), MIXED_KINDS, "Zürich", name="latin-1")
+case(PLAIN.replace("size", "größe").encode("latin-1"), None, name="numbers below a name in latin-1")
+case(PLAIN.replace("size", "Größe in €").encode("cp1252"), None, name="numbers below a name in windows' western")
+case(PLAIN.encode("utf-16"), None, name="numbers in utf-16")
 case(MIXED.replace("\n", "\r\n"), MIXED_KINDS, name="line ends of windows")
+case(MIXED.replace("\n", "\r"), MIXED_KINDS, name="line ends of old macintoshes")
+case(PLAIN.replace("\n", "\r"), None, name="numbers and line ends of old macintoshes")
+case(
+    table(("size\nin metres", lambda p: p.size), CITY), {"size\nin metres": NUMBER, "city": WORDS},
+    name="a name of two lines",
+)  # fmt: skip
+case(table(("size\nin metres", lambda p: p.size), INCOME), None, name="numbers below a name of two lines")
+wide = [
+    (f"a measurement of which the number is {number:04d}, at noon", lambda p, factor=number: f"{factor * p.size:.3f}")
+    for number in range(2, 1300)
+]
+case(table(SIZE, *wide), None, name="lines over 64 KiB")
 case("# by hand\n#\n" + MIXED.replace("\n", "\n# half\n", 20), MIXED_KINDS, name="comment lines")
 case(MIXED.replace(",", ", "), MIXED_KINDS, name="spaces after commas")
 for title, separator in [("semicolons", ";"), ("tabs", "\t"), ("bars", "|"), ("spaces", " ")]:

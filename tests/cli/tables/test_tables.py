@@ -8,7 +8,7 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
-from tests.cli.tables.files import CASES, PLAIN, customer_rows, joined
+from tests.cli.tables.files import CASES, PLAIN, add_gap, customer_rows, joined
 
 import kompakt
 from kompakt.cli import tables, train
@@ -23,10 +23,14 @@ def without_search(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("gap", [False, True], ids=["", "with a gap"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_auto_takes_the_file(run, tmp_path, case):
+def test_auto_takes_the_file(run, tmp_path, case, gap):
+    """Tables of numbers alone have no schema, and those with a gap have one: both are read alike."""
     path = tmp_path / case.name
     case.write(path)
+    if gap and not case.fails:
+        add_gap(path)
     done = run("auto", path, *case.flags, "-o", "m.kompakt", "-t", "linear", "-n", 12)
     assert "Traceback" not in done.err
     for words in case.said:
@@ -37,7 +41,9 @@ def test_auto_takes_the_file(run, tmp_path, case):
         return
     assert done.code == 0, done.err
     model = kompakt.load("m.kompakt")
-    if case.kinds is None:
+    if case.kinds is None and gap:
+        assert {column.kind for column in model.schema.columns} == {"number"}
+    elif case.kinds is None:
         assert model.schema is None
     else:
         assert {column.name: column.kind for column in model.schema.columns} == case.kinds
@@ -118,7 +124,7 @@ def test_the_standard_library_reads_what_pyarrow_reads(run, tmp_path, monkeypatc
     (tmp_path / "plain.csv").write_text(PLAIN)
     flags = ("-t", "linear", "-n", 5, "-q")
     assert run("train", "plain.csv", "a.kompakt", *flags).code == 0
-    monkeypatch.setattr("kompakt.cli.tables.find_spec", lambda name: None)
+    monkeypatch.setattr("kompakt.data.text.find_spec", lambda name: None)
     assert run("train", "plain.csv", "b.kompakt", *flags).code == 0
     one, other = kompakt.load("a.kompakt"), kompakt.load("b.kompakt")
     for name in ("basis", "weights", "intercept", "input_shift", "input_scale", "feature_names"):
