@@ -378,7 +378,7 @@ def _solve_weights(
     Labels of the prototypes, and thresholds, are those of the `sample` in memory.
     """
     labels = None if options.shared_basis else sample.labels
-    pairs: list[Any] = class_pairs(spec.n_classes) if data.classifier else []
+    pairs: Any = class_pairs(spec.n_classes) if data.classifier else []
     settings = options.plan.settings(run.unhurried() if options.plan.refine else run)
     columns = [columns_of(basis, labels, pair) for pair in pairs]
     solution, evaluations = solve_parts(data.rows, spec, basis.vectors, columns, settings)
