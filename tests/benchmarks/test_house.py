@@ -32,11 +32,12 @@ def once(a):
     return a
 
 
-def never():
+def never(losses):
+    found = isinstance(losses, Hinge)
     return [
+        found,
         TEXT,
-        2,
-        3,
+        getattr(self, "n_basis", 3),
     ]
 ''',
     "machine.py": """from typing import Any
@@ -59,7 +60,7 @@ def test_counts_of_a_small_package(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert Modules(tmp_path).counts() == {
-        "code lines": 1 + 1 + (3 + 2 + 4 + 6) + (3 + 4),
+        "code lines": 1 + 1 + (3 + 2 + 4 + 7) + (3 + 4),
         "files": 4,
         "classes": 1,
         "functions": 4,
@@ -68,7 +69,10 @@ def test_counts_of_a_small_package(tmp_path):
         "module functions with one caller": 1,  # once; add is named twice, never not at all
         "modules with one importer": 1,  # sums, by machine; the packages only pass it on
         "uses of Any": 4,
-        "me: Any = self": 1,
+        "functions over 80 lines": 0,
+        "pronouns as variables, per thousand": round(1000 * 1 / 6),  # one of a, b, a, losses, found, me
+        "isinstance of losses": 1,
+        "getattr for parameters": 1,
     }
 
 
