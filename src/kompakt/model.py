@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import refuse_non_finite, summed_entries
 from kompakt.data.table import TableSchema, is_table
-from kompakt.kernels import Kernel
+from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import block_threads
 from kompakt.record import TrainingRecord
 
@@ -27,6 +28,8 @@ KINDS = ("classifier", "regressor", "outlier")
 STORAGES = ("int8", "float16")
 LARGEST_LEVEL, LARGEST_IN_MAP, _LARGEST_HALF = 127, 32767, 65504.0
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+#: basis vectors at which outputs are looked at, and the share of their spread above which rounding counts as visible
+_LOOKED_AT, _VISIBLE = 1_000, 1e-3
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
 #: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
@@ -268,6 +271,24 @@ class Model:
             return gamma
         return np.einsum("rf,rf,r->f", self.input_map, self.input_map, np.broadcast_to(gamma, len(self.input_map)))
 
+    @cached_property
+    def needs_float64(self) -> bool:
+        """Whether weights are so large that float32 kernel values would change the outputs visibly.
+
+        Large weights of both signs cancel out: what is left of 1e9 times a value that is rounded to 1e-7 is noise.
+        """
+        m = len(self.basis)
+        if isinstance(self.kernel, Precomputed) or not m:
+            return False
+        basis = self.basis.astype(np.float64)
+        basis = basis if self.offset is None else basis - self.offset
+        some = basis[:: -(-m // _LOOKED_AT)]
+        K = self.kernel.block(some, basis)
+        outputs = K @ self.weights
+        size = np.ptp(outputs, axis=0) if len(some) > 1 else np.abs(outputs[0])
+        rounding = np.finfo(np.float32).eps * (np.abs(K).max(axis=0) @ np.abs(self.weights))
+        return bool(np.any(rounding > _VISIBLE * size))
+
     def outputs(self, X: Any) -> Array:
         """Raw outputs f(x), (n, L)."""
         return self.collect(X, lambda F: F)
@@ -282,6 +303,8 @@ class Model:
 
         def outputs(X: Any, start: int = 0) -> Array:
             rows, Z = self._transformed(X, start), self.basis
+            if rows.dtype == np.float32 and self.needs_float64:
+                rows = rows.astype(np.float64)
             if self.offset is not None and not sparse.issparse(rows):
                 offset = self.offset.astype(rows.dtype, copy=False)
                 rows, Z = rows - offset, Z - offset

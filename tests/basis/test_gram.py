@@ -61,9 +61,43 @@ def test_first_two_are_near_the_best_pair():
     assert greedy >= 0.7 * max(gain(pair) for pair in combinations(range(12), 2))
 
 
-def test_dependent_candidates_are_passed_over():
-    B = np.random.default_rng(1).standard_normal((5, 2))
-    assert len(forward_select((B @ B.T)[None], np.ones((1, 5)), 5)) == 2
+def test_dependent_candidates_come_after_independent_ones():
+    rng = np.random.default_rng(1)
+    B = rng.standard_normal((50, 12))
+    B[30] = B[7]
+    chosen = forward_select((B @ B.T)[None], rng.standard_normal((1, 50)), 20)
+    assert len(np.unique(chosen)) == 20
+    assert np.linalg.matrix_rank(B[chosen[:12]]) == 12
+
+
+@pytest.mark.parametrize("exponent", [-8, -12, -16])
+def test_a_nearly_singular_matrix_gives_all_that_are_asked_for(exponent):
+    X = np.linspace(0, 1, 80)[:, None]
+    K = RBF(0.1).gram(X) + 10.0**exponent * np.eye(80)
+    chosen = forward_select(K[None], np.sin(9 * X).T, 40)
+    assert len(np.unique(chosen)) == 40
+
+
+@pytest.mark.parametrize("C", [1.0, 1e4, 1e8])
+def test_a_wide_kernel_gives_all_that_are_asked_for_in_both_types(C):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((400, 4)).astype(np.float32)
+    y = np.sin(X[:, :1].astype(np.float64)) + 0.1 * rng.standard_normal((400, 1))
+    spec = Spec(RBF(1e-4), LeastSquares(), C)
+    chosen = [GramSelector().select(Data(ArrayRows(X.astype(t), y)), spec, 60, Run(key=3)) for t in ("f4", "f8")]
+    assert len(np.unique(chosen[0].indices)) == 60
+    np.testing.assert_array_equal(chosen[0].indices, chosen[1].indices)
+    order = rng.permutation(400)
+    permuted = GramSelector().select(Data(ArrayRows(X[order], y[order])), spec, 60, Run(key=3))
+    np.testing.assert_array_equal(chosen[0].indices, order[permuted.indices])
+
+
+def test_fewer_distinct_rows_than_asked_for_are_said(caplog):
+    X = np.repeat(np.arange(7.0)[:, None], 30, axis=0)
+    chosen = GramSelector().select(Data(ArrayRows(X, np.sin(X))), Spec(RBF(1.0), LeastSquares()), 20, Run(key=1))
+    assert chosen.n_basis == 7
+    assert "20 basis vectors" in caplog.text
+    assert "7 distinct rows" in caplog.text
 
 
 @pytest.mark.parametrize("loss", [SquaredHinge(), Hinge()])

@@ -61,7 +61,7 @@ class KernelColumns:
 
     def some(self, rows: Array) -> ArrayRows:
         """Some of the rows, without targets."""
-        return ArrayRows(self.rows.X[rows], offset=self.rows.offset)
+        return ArrayRows(self.rows.X[rows], offset=self.rows.offset, dtype=self.rows.dtype)
 
     def narrow(self, live: Array) -> None:
         """Compute columns for these rows only (shrinking)."""

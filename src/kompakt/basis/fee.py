@@ -280,7 +280,7 @@ def class_means(rows: ArrayRows, kernel: Kernel, labels: Array | None, train: Ar
     groups = [train] if labels is None else [train[labels[train] == c] for c in np.unique(labels[train])]
     weights = row_weights(rows)
     if not isinstance(kernel, Precomputed):
-        parts = (ArrayRows(rows.X[group], weights=weights[group], offset=rows.offset) for group in groups)
+        parts = (ArrayRows(rows.take(group), weights=weights[group]) for group in groups)
         return np.stack([column_means(part).astype(rows.dtype) for part in parts])
     nearest = []
     for group in groups:

@@ -16,9 +16,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg import lapack
 
-from kompakt.data import RowBlock, Rows, smallest_distinct, steady
+from kompakt.data import ArrayRows, RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
+from kompakt.linalg import factorise
 from kompakt.losses import Loss
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
@@ -27,8 +29,14 @@ from kompakt.spec import Basis, Data, Spec
 from kompakt.validation import require_counts
 
 Array = np.ndarray
-#: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order
-_DEPENDENT = 1e-8
+#: what is left of a candidate is rounding below so many units of the last place per candidate
+_ROUNDINGS = 10.0
+#: gains that differ by less than this share are equal: which is larger would depend on the order of the rows
+_TIE = 1e-7
+#: share of a squared length below which downdating it has lost too many digits
+_DIGITS_LOST = 1e-6
+#: squared distances from the span of others, as shares of k(x, x): what features are made of, and what can be chosen
+_FEATURES, _SPANNED = 1e-10, 1e-7
 #: numbers in the matrices of a block above which blocks are longer
 _MANY_SUMS = 1 << 23
 logger = logging.getLogger("kompakt")
@@ -80,6 +88,7 @@ class GramSelector:
         """The chosen rows; `info` holds the objective of every round and the number of kernel evaluations."""
         kernel, n_candidates = spec.kernel, self.candidates_for(n_basis)
         rows, index, C = self._sample(data.rows, self.rows_for(n_basis), run.key, spec.C)
+        rows = rows.in_float64()
         hashes = rows.hashes(run.key + 1)
         spec = replace(spec, C=C)
         loss = spec.loss
@@ -104,14 +113,18 @@ class GramSelector:
                 assert rows.targets is not None
                 pull = np.sum(np.abs(spec.loss.gradient(rows.targets, outputs)), axis=1)
                 candidates = _draw(hashes, n_candidates, best[1], pull, round_number)
-            design = Design(rows, kernel, kernel.take_basis(rows, candidates), store=False)
+            vectors = kernel.take_basis(rows, candidates)
+            K = kernel.gram(vectors)
+            scale = float(K.diagonal().max())
+            pivots = spread_candidates(K, scale, _FEATURES * scale)
+            design = Design(rows, kernel, vectors[pivots], whiten=True, store=False)
             flat = not outputs.any()
             shared = (flat or loss.quadratic) and rows.weight_columns <= 1
             # matrices of many candidates for many outputs: adding them up by blocks takes longer than the products
-            many = len(candidates) ** 2 * (1 if shared else rows.n_outputs) > _MANY_SUMS
+            many = design.n_basis**2 * (1 if shared else rows.n_outputs) > _MANY_SUMS
             block_rows = (4 if many else 1) * design.block_rows
             sums = design.map_reduce(partial(_gram_sums, loss, outputs, shared), block_rows)
-            chosen = candidates[_forward(design, spec, sums, n_basis)]
+            chosen = candidates[_forward(design, spec, K, pivots, sums, n_basis)]
             fitted = Design(rows, kernel, kernel.take_basis(rows, chosen), whiten=True)
             solution = solve(Problem.of(fitted, spec), None, settings)
             evaluations += design.n_kernel_evals + fitted.n_kernel_evals
@@ -127,15 +140,17 @@ class GramSelector:
                 outputs = fitted.matvec(solution.coordinates[:-1]) + solution.intercept
                 place.save((round_number + 1, best, outputs, record, evaluations))
         assert best is not None
+        if len(best[1]) < min(n_basis, rows.n_rows):
+            logger.warning("%d basis vectors are asked for, but there are %d distinct rows.", n_basis, len(best[1]))
         indices = index[best[1]]
         vectors = kernel.take_basis(data.rows, indices)  # of streamed rows, from the sample that was kept
         return Basis(indices, vectors, info={"rounds": record, "n_kernel_evals": evaluations})
 
-    def _sample(self, rows: Rows, limit: int, key: int, C: float) -> tuple[Rows, Array, float]:
+    def _sample(self, rows: Rows, limit: int, key: int, C: float) -> tuple[ArrayRows, Array, float]:
         """Rows that the passes read, their numbers, and the C by which they stand for all rows."""
         if rows.n_rows <= limit:
             everything = np.arange(rows.n_rows)
-            return rows.subset(everything) if rows.streamed else rows, everything, C
+            return rows if isinstance(rows, ArrayRows) else rows.subset(everything), everything, C
         index = rows.smallest(key, limit)
         part = rows.subset(index)
         share = steady(rows.mass) / steady(part.mass)  # the same from a stream, which adds up its weights otherwise
@@ -155,18 +170,33 @@ def _draw(hashes: Array, count: int, chosen: Array, pull: Array, round_number: i
     return np.concatenate([chosen, fresh[: max(0, count - len(chosen))]])
 
 
-def _forward(design: Design, spec: Spec, sums: tuple[Array, ...], n_basis: int) -> Array:
-    """Positions of the chosen candidates, from the sums over the rows."""
-    gram, product, mass, right, right_mass = (spec.C * total for total in sums)
-    M = design.n_basis
-    A = np.empty((len(gram), M + 1, M + 1))
-    A[:, :M, :M] = design.kernel.gram(design.basis) + gram
-    A[:, :M, M] = A[:, M, :M] = product.T
-    A[:, M, M] = mass + (1.0 if spec.penalize_intercept else 0.0)
+def _forward(design: Design, spec: Spec, K: Array, pivots: Array, sums: tuple[Array, ...], n_basis: int) -> Array:
+    """Positions of the chosen candidates, from the sums over the rows of the whitened features of the pivots."""
+    scale = max(1.0, spec.C)  # of the objective, which may be divided by any number: C times a sum may overflow
+    gram, product, mass, right, right_mass = (spec.C / scale * total for total in sums)
+    p, intercept = design.n_basis, int(spec.fit_intercept)
+    A = np.empty((len(gram), p + 1, p + 1))
+    A[:, :p, :p] = np.eye(p) / scale + gram
+    A[:, :p, p] = A[:, p, :p] = product.T
+    A[:, p, p] = mass + (1.0 / scale if spec.penalize_intercept else 0.0)
     r = np.concatenate([right, right_mass[None]]).T
-    if not spec.fit_intercept:
-        return forward_select(A[:, :M, :M], r[:, :M], n_basis)
-    return forward_select(A, r, n_basis, first=M)
+    # every candidate in the coordinates of the features; the intercept is the last
+    assert design.factor is not None
+    coordinates = np.zeros((p + intercept, K.shape[1] + intercept))
+    coordinates[:p, : K.shape[1]] = design.factor.solve_transposed(K[pivots])
+    if intercept:
+        coordinates[p, -1] = 1.0
+    A, r = A[:, : p + intercept, : p + intercept], r[:, : p + intercept]
+    chosen = np.empty(0, dtype=np.intp)
+    if np.isfinite(A).all() and np.isfinite(r).all():  # else curvatures overflow, and no decrease can be told
+        chosen = _forward_columns(A, r, coordinates, n_basis, K.shape[1] if intercept else None, K)
+    if len(chosen) < n_basis:  # what the others would add cannot be told: those that lie apart, whatever the rows say
+        rest = np.setdiff1d(np.arange(K.shape[1]), chosen)
+        spanned = factorise(K[np.ix_(chosen, chosen)]).solve_transposed(K[np.ix_(chosen, rest)])
+        apart = spread_candidates(K[np.ix_(rest, rest)] - spanned.T @ spanned, float(K.diagonal().max()), 0.0)
+        chosen = np.concatenate([chosen, rest[apart]])
+        chosen = np.concatenate([chosen, np.setdiff1d(rest, chosen)])[:n_basis]
+    return chosen
 
 
 def _gram_sums(loss: Loss, outputs: Array, shared: bool, K: Array, block: RowBlock) -> tuple[Array, ...]:
@@ -178,8 +208,9 @@ def _gram_sums(loss: Loss, outputs: Array, shared: bool, K: Array, block: RowBlo
     target = (d * f - s * loss.gradient(y, f)).astype(K.dtype, copy=False)
     if shared:
         d = d[:, :1]
+    grams = [weighted_gram(K, column) for column in d.T]
     return (
-        np.stack([weighted_gram(K, column) for column in d.T]),
+        np.stack(grams) if len(grams) > 1 else grams[0][None],
         K.T @ d.astype(K.dtype, copy=False),
         d.sum(axis=0),
         K.T @ target,
@@ -201,8 +232,8 @@ def forward_select(A: Array, r: Array, n_select: int, *, first: int | None = Non
 
     Returns
     -------
-    ndarray of shape (at most n_select,)
-        The variables in the order of choice.
+    ndarray of shape (n_select,), or fewer where A has fewer variables
+        The variables in the order of choice; those that depend on them to working precision come last, in their order.
 
     Examples
     --------
@@ -211,34 +242,88 @@ def forward_select(A: Array, r: Array, n_select: int, *, first: int | None = Non
     >>> forward_select(np.eye(3)[None], np.array([[1.0, 3.0, 2.0]]), 2)
     array([1, 2])
     """
-    n_matrices, M = A.shape[:2]
-    scale = np.einsum("lmm->lm", A)
-    diagonal = scale.copy()
-    residual = r.astype(np.float64).copy()
+    M = A.shape[1]
+    chosen = _forward_columns(A, r, np.eye(M), n_select, first)
+    rest = np.setdiff1d(np.arange(M), chosen if first is None else np.append(chosen, first))
+    return np.concatenate([chosen, rest])[:n_select]
+
+
+def _rounding(M: int) -> float:
+    """Share of numbers that are sums over M candidates below which what is left of them is rounding."""
+    return _ROUNDINGS * M * float(np.finfo(np.float64).eps)
+
+
+def _forward_columns(
+    A: Array, r: Array, columns: Array, n_select: int, first: int | None, K: Array | None = None
+) -> Array:
+    """Columns S (p, M) chosen greedily to lower sum_l (1/2 w'A_l w - r_l'w) over w in their span.
+
+    With A = LL' that is least squares in the columns B = L'S, and a column lowers it by half the square of what it adds
+    to the projection of t = L^-1 r.  Each chosen column is made orthogonal to those before it, twice; the lengths of
+    what is left of the others are downdated, and computed anew where digits were lost (Businger and Golub 1965).  So
+    they are exact to the rounding of B, where Schur complements of S'AS would have the square of it.  A column of which
+    no more is left than rounding, or than the jitter that A needed, is not chosen.  Nor is a candidate that lies in the
+    span of the chosen ones by its kernel matrix K: there all candidates lower the objective alike, and rounding, which
+    differs with the order of the rows, would choose.
+    """
+    M = columns.shape[1]
+    factors = [factorise(matrix, relative=True, what="normal matrix of the candidates") for matrix in A]
+    B = np.stack([factor.R @ columns for factor in factors])
+    each = factors * len(r) if len(factors) == 1 else factors  # outputs share a matrix, or have their own
+    t = np.stack([factor.solve_transposed(right) for factor, right in zip(each, r, strict=True)])
+    t = t[None] if len(factors) == 1 else t[:, None]  # (matrices, outputs of each, p)
+    left = np.einsum("lpm,lpm->lm", B, B)  # squared lengths of what is left of the columns
+    noise = max(_rounding(M) ** 2, _ROUNDINGS * max(factor.jitter for factor in factors))
+    whole, exact = left.copy(), left.copy()
+    slopes, G = t @ B, B.swapaxes(1, 2) @ B
     steps = min(n_select + (first is not None), M)
-    L = np.zeros((n_matrices, steps, M))  # rows of the growing factors
+    # the chosen columns, made orthonormal, and the products of all columns with them
+    Q, products = np.zeros((len(B), steps, B.shape[1])), np.zeros((len(B), steps, M))
     free = np.ones(M, dtype=bool)
+    K = np.eye(M) if K is None else K
+    squares, spanned = np.full(M, np.inf), np.zeros((steps, len(K)))
+    squares[: len(K)] = K.diagonal()  # distances from the span of the chosen ones
+    floor = _SPANNED * float(K.diagonal().max())
     chosen: list[int] = []
     for step in range(steps):
-        usable = free & np.all(diagonal > _DEPENDENT * np.maximum(scale, 1e-300), axis=0)
         if step == 0 and first is not None:
             pivot = first
-            if not np.all(diagonal[:, pivot] > 0):
-                free[pivot] = False
-                continue
         else:
-            if first is not None:
-                usable[first] = False
+            usable = free & np.all(left > noise * np.maximum(whole, 1e-300), axis=0) & (squares > floor)
             if not usable.any():
                 break
-            gains = np.sum(residual**2 / np.where(usable, diagonal, 1.0), axis=0)
-            pivot = int(np.argmax(np.where(usable, gains, -1.0)))
+            gains = np.sum(np.square(slopes) / np.where(usable, left, 1.0)[:, None], axis=(0, 1))
+            gains = np.where(usable, gains, -1.0)
+            pivot = int(np.flatnonzero(gains >= (1.0 - _TIE) * gains.max())[0])  # of equal ones the first
+            line = (K[pivot] - spanned[:step, pivot] @ spanned[:step]) / np.sqrt(squares[pivot])
+            spanned[step], squares[: len(K)] = line, squares[: len(K)] - np.square(line)
             chosen.append(pivot)
+        q = B[:, :, pivot][:, None]
+        for _ in range(2):
+            q = q - (q @ Q[:, :step].swapaxes(1, 2)) @ Q[:, :step]
+        length = np.maximum(np.linalg.norm(q, axis=2), 1e-300)
+        q /= length[:, None]
+        Q[:, step] = q[:, 0]
+        share = t @ q.swapaxes(1, 2)
+        t = t - share * q
+        if np.all(left[:, free] > _DIGITS_LOST * whole[:, free]):  # from the products before: fewer numbers to read
+            before = products[:, :step, pivot][:, None] @ products[:, :step]
+            products[:, step] = (G[:, pivot] - before[:, 0]) / length
+            slopes = slopes - share * products[:, step][:, None]
+        else:
+            products[:, step], slopes = (q @ B)[:, 0], t @ B
         free[pivot] = False
-        root = np.sqrt(diagonal[:, pivot])
-        column = A[:, pivot] - np.einsum("ls,lsm->lm", L[:, :step, pivot], L[:, :step])
-        column /= root[:, None]
-        L[:, step] = column
-        diagonal -= column**2
-        residual -= column * (residual[:, pivot] / root)[:, None]
+        left = left - np.square(products[:, step])
+        lost = np.flatnonzero(free & np.any(left < _DIGITS_LOST * exact, axis=0))
+        if len(lost):
+            rest = B[:, :, lost]
+            rest = rest - Q[:, : step + 1].swapaxes(1, 2) @ (Q[:, : step + 1] @ rest)
+            left[:, lost] = exact[:, lost] = np.einsum("lpm,lpm->lm", rest, rest)
     return np.array(chosen, dtype=np.intp)
+
+
+def spread_candidates(K: Array, scale: float, tol: float) -> Array:
+    """Candidates in the order in which each is the least explained by those before, while more than `tol` is left."""
+    tol = max(tol, _rounding(len(K)) * scale)
+    _, pivots, rank, _ = lapack.dpstrf(K, lower=0, tol=tol)
+    return np.asarray(pivots[:rank] - 1, dtype=np.intp)

@@ -49,7 +49,9 @@ class Rows(ABC):
     ----------
     n_rows, n_features, n_outputs : int
     dtype : dtype
-        Type in which kernel values of the rows are computed.
+        Type of the blocks, and in which kernel values of the rows are computed (`computing_dtype`).
+    given_dtype : dtype
+        Type in which dense rows were given; vectors of a model are kept in it.
     is_sparse : bool
         Whether rows are CSR.
     offset : ndarray of shape (d,) or None
@@ -72,6 +74,7 @@ class Rows(ABC):
     n_features: int
     n_outputs: int
     dtype: np.dtype
+    given_dtype: np.dtype
     is_sparse: bool
     offset: Array | None
     numbers: Array | None
@@ -131,7 +134,10 @@ class Rows(ABC):
     def take(self, indices: Any) -> Any:
         """Rows by number, dense or CSR, centred like the blocks."""
         X = self.originals(indices)
-        return X if self.offset is None or self.is_sparse else X - self.offset
+        if self.is_sparse:
+            return X
+        X = X.astype(self.dtype, copy=False)
+        return X if self.offset is None else X - self.offset
 
     @abstractmethod
     def originals(self, indices: Any) -> Any:
@@ -161,6 +167,27 @@ class Rows(ABC):
         """
 
 
+#: dense float32 rows up to so many are computed with in float64
+_FLOAT64_ROWS = 100_000
+
+
+def computing_dtype(dtype: np.dtype, n_rows: int) -> np.dtype:
+    """Type in which kernel values of dense rows are computed.
+
+    Float32 rows hold all digits of most tables, but kernel matrices made from them in float32 are singular after some
+    ten vectors: the machine would depend on the type of the rows.  Float64 costs up to twice the time, so it is taken
+    where that is little: up to 100,000 rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.rows import computing_dtype
+    >>> [str(computing_dtype(np.dtype(np.float32), n_rows)) for n_rows in (1_000, 1_000_000)]
+    ['float64', 'float32']
+    """
+    return np.dtype(np.float64) if n_rows <= _FLOAT64_ROWS else dtype
+
+
 class ArrayRows(Rows):
     """Dense or CSR rows in memory, with optional targets and weights.
 
@@ -174,6 +201,8 @@ class ArrayRows(Rows):
         Subtracted from every block of dense rows (kernels of distances do not change, their rounding does).
     first : int, default=0
         Number of the first row, where these rows are a piece of others: blocks are numbered as there.
+    dtype : dtype, optional
+        Type of the blocks of dense rows; that of X without it.  X itself is not copied.
 
     Examples
     --------
@@ -199,15 +228,17 @@ class ArrayRows(Rows):
         weights: Array | None = None,
         offset: Array | None = None,
         first: int = 0,
+        dtype: np.dtype | None = None,
     ) -> None:
         self.X, self.targets, self.weights, self.first = X, targets, weights, first
         self.is_sparse = sparse.issparse(X)
-        self.offset = None if offset is None or self.is_sparse else offset.astype(X.dtype)
         self.n_rows, self.n_features = X.shape
         self.n_outputs = 1 if targets is None else targets.shape[1]
         self.numbers = None
         # Sparse rows are never centred, so their distances need float64 (see kernels.base.dense_rows).
-        self.dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
+        self.given_dtype = np.dtype(np.float64) if self.is_sparse else X.dtype
+        self.dtype = self.given_dtype if dtype is None or self.is_sparse else dtype
+        self.offset = None if offset is None or self.is_sparse else offset.astype(self.dtype)
 
     def _pass(self, task: Task, bounds: list[Bounds], *, reduce: bool = False) -> Iterator[Any]:
         return ordered_map(partial(task, self), bounds)
@@ -242,10 +273,18 @@ class ArrayRows(Rows):
             self.X[index],
             None if self.targets is None else self.targets[index],
             None if self.weights is None else self.weights[index],
+            self.offset,
+            dtype=self.dtype,
         )
-        part.offset, part.to_inputs = self.offset, self.to_inputs
+        part.to_inputs = self.to_inputs
         part.numbers = index if self.numbers is None else self.numbers[index]
         return part
+
+    def in_float64(self) -> ArrayRows:
+        """The same rows, computed with in float64."""
+        twin = copy.copy(self)
+        twin.dtype = np.dtype(np.float64)
+        return twin
 
     def one_output(self, output: int) -> ArrayRows:
         assert self.targets is not None

@@ -232,6 +232,8 @@ class RowReader:
         Subtracted from dense rows after standardisation (numerical centre).
     kept : ndarray, optional
         Numbers of the source's rows that take part, ascending; None means all.
+    dtype : dtype, optional
+        Type of the blocks of dense rows; None means that of the source.
     """
 
     source: Source | None
@@ -240,6 +242,7 @@ class RowReader:
     scale: Array | None = None
     offset: Array | None = None
     kept: Array | None = None
+    dtype: np.dtype | None = None
 
     def raw(self, start: int, stop: int) -> Raw:
         """Raw rows by their number among those that take part."""
@@ -261,7 +264,7 @@ class RowReader:
     def rows(self, raw: Raw, first: int = 0) -> ArrayRows:
         """Raw rows as solvers see them, with targets and weights; the first has the number `first`."""
         targets, weights = (None, None) if self.encode is None else self.encode(raw)
-        return ArrayRows(self.inputs(raw.X), targets, weights, self.offset, first)
+        return ArrayRows(self.inputs(raw.X), targets, weights, self.offset, first, self.dtype)
 
     def piece(self, bounds: Bounds, raw: Raw | None = None) -> ArrayRows:
         """The rows of a task, read unless they are given."""
@@ -371,7 +374,9 @@ class StreamedRows(Rows):
         self.n_rows = source.n_rows if reader.kept is None else len(reader.kept)
         self.n_features, self.n_outputs = source.n_features, n_outputs
         self.is_sparse, self.offset, self.numbers = source.is_sparse, reader.offset, reader.kept
-        self.dtype = np.dtype(np.float64) if self.is_sparse or reader.scale is not None else source.dtype
+        double = self.is_sparse or reader.scale is not None
+        self.given_dtype = np.dtype(np.float64) if double else source.dtype
+        self.dtype = self.given_dtype if double or reader.dtype is None else reader.dtype
         self.weight_columns = weight_columns
         self.mass = float(self.n_rows) if mass is None else mass
         self.passes = Passes() if passes is None else passes

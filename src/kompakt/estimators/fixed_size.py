@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt.basis.gram import GramSelector
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
     SWITCH,
@@ -47,7 +48,8 @@ class _FixedSize(MachineParameters, KernelMachine):
     loss
         For other losses the width is tuned with least squares, and C by refitting every fold.
     selection
-        "gram" is forward selection in Gram space, with tune=True once before and once after the search. "renyi" swaps
+        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is forward
+        selection in Gram space, with tune=True once before the search, and once after it if that is better. "renyi" swaps
         prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the criterion is
         blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
         the full LS-SVM) are names too.
@@ -65,12 +67,16 @@ class _FixedSize(MachineParameters, KernelMachine):
 
     n_basis: Any = parameter(default=100, options={AutoSize: ("sizes", "rule")}, kw_only=False)
     loss: Any = "least_squares"
-    selection: Any = "gram"
+    selection: Any = "auto"
     tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
     cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
 
     def _options(self, data: Data, kernel: Kernel) -> FixedSize:
-        auto, selector = auto_size(self.n_basis), make_selector(self.selection)
+        auto, any_selection = auto_size(self.n_basis), isinstance(self.selection, str) and self.selection == "auto"
+        selector = make_selector("gram" if any_selection else self.selection)
+        rivals = {"gram": selector} if isinstance(selector, GramSelector) else {}
+        if any_selection:
+            rivals |= {name: make_selector(name) for name in ("renyi", "random") if kernel.name != "precomputed"}
         return FixedSize(
             spec=self._spec(data, kernel),
             plan=self._plan(selector),
@@ -82,6 +88,7 @@ class _FixedSize(MachineParameters, KernelMachine):
             search=None if isinstance(self.tune, bool | np.bool_) else self.tune,
             cv=10 if self.cv is None else self.cv,
             cv_prototypes=self.cv_prototypes,
+            rivals=rivals,
         )
 
     def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:

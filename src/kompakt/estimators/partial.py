@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from kompakt.basis.build import Machine
 from kompakt.data import ArrayRows, centre_of
+from kompakt.data.rows import computing_dtype
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
@@ -97,7 +98,8 @@ class _Partial(KernelMachine):
                 flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
                 dense = isinstance(X, np.ndarray)
                 offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
-                first = Data(ArrayRows(X, targets, weights, offset), classes=classes, labels=labels)
+                rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+                first = Data(rows, classes=classes, labels=labels)
                 spec, evaluations = resolve_width_and_cost(first, self._spec(first, kernel), self._left_open(), run)
                 basis = self._first_basis(first, spec, run)
                 state = _Running(spec, first.rows.offset, basis, n_kernel_evals=evaluations + basis.n_kernel_evals)
@@ -106,7 +108,8 @@ class _Partial(KernelMachine):
                     f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
                     "Give every batch the same outputs."
                 )
-            data = Data(ArrayRows(X, targets, weights, state.offset), classes=classes, labels=labels, y=y)
+            rows = ArrayRows(X, targets, weights, state.offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+            data = Data(rows, classes=classes, labels=labels, y=y)
             design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
             problem = Problem.of(design, state.spec)
             if state.weights is not None:  # of a fit: where the first Newton step begins

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from kompakt.basis import Projection, ProjectionSelector
 from kompakt.data import ArrayRows, RowBlock, Source, column_means
 from kompakt.data.dask import DaskSource, is_dask
+from kompakt.data.rows import computing_dtype
 from kompakt.design import choose_block_rows
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
@@ -202,7 +203,7 @@ class GreedyProjection(
             kernel = Precomputed(every)
         self._key = run.key
         self._offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
-        rows = ArrayRows(X, weights=weights, offset=self._offset)
+        rows = ArrayRows(X, weights=weights, offset=self._offset, dtype=computing_dtype(X.dtype, X.shape[0]))
         found = self._selector().project(rows, kernel, int(self.n_basis), run, keep_features=keep_features)
         indices = found.basis.indices
         assert indices is not None
@@ -242,7 +243,8 @@ class GreedyProjection(
             raise TypeError("partial_fit is not possible with kernel='precomputed': its matrix is of one fixed set.")
         old: Any = self.basis_vectors_
         union = sparse.vstack([sparse.csr_matrix(old), X]).tocsr() if sparse.issparse(X) else np.concatenate([old, X])
-        rows, selector = ArrayRows(union, offset=self._offset), self._selector()
+        dtype = computing_dtype(X.dtype, union.shape[0])
+        rows, selector = ArrayRows(union, offset=self._offset, dtype=dtype), self._selector()
         run, limit = Run(self._key), int(self.n_basis)
         with block_threads(self.n_jobs):
             given = np.arange(min(len(old), limit))

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kompakt.data import ArrayRows, Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
+from kompakt.data.rows import computing_dtype
 from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.params import (
@@ -244,10 +245,11 @@ class ReducedSVC(
             self.C_ = 1.0 if self.C is None else float(self.C)
             width = self.gamma is None and kernel == "rbf"
             if (width or self.C is None) and kernel in ("rbf", "poly", "linear"):
-                rows = ArrayRows(some, None, weights if weights is None else weights[pool], centre)
+                dtype = computing_dtype(X.dtype, some.shape[0])
+                rows = ArrayRows(some, None, weights if weights is None else weights[pool], centre, dtype=dtype)
                 labels = np.unique(y[pool], return_inverse=True)[1]
                 first = make_kernel(kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0)
-                rows.offset = centre if first.shift_invariant else None
+                rows.offset = rows.offset if first.shift_invariant else None
                 data = Data(rows, classes=self.classes_, labels=labels)
                 found = width_and_cost(data, first, None if self.C is None else self.C_, run, width=width)
                 self.C_ = found.C

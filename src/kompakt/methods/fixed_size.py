@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from kompakt.basis.build import Machine, Plan
-from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
 from kompakt.codings import class_pairs
 from kompakt.design import Design
@@ -72,6 +72,9 @@ class FixedSize:
         Whether all outputs of one-vs-one use all prototypes.
     fewest_errors : bool
         Whether intercepts are moved to where the fewest training rows are wrong.
+    rivals : dict
+        With `tune`, selectors by name whose prototypes, chosen for the width and C found, are taken if their
+        cross-validated error is lower than that of the first ones.
     """
 
     spec: Spec
@@ -86,6 +89,7 @@ class FixedSize:
     cv_prototypes: str = "drop"
     shared_basis: bool = True
     fewest_errors: bool = False
+    rivals: dict[str, Selector] = field(default_factory=dict)
     input_space_features: int = 2000  # up to so many (or n_basis, if more) a linear kernel needs no prototypes
     largest_size: int = 1000  # that "auto" tries
     n_sizes: int = 5  # of "auto", each half of the one after it
@@ -150,21 +154,17 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     attributes: dict[str, Any] = {"selection_info_": dict(basis.info)}
     trials, why_size = None, ""
     run.note("selection", n_basis=basis.n_basis)
-    anew = folds is not None and options.cv_prototypes == "anew" and basis.indices is not None
-    if anew and isinstance(folds, int):
+    if options.cv_prototypes == "anew" and isinstance(folds, int):
         folds = shuffled_folds(data.rows.n_rows, folds, labels=data.labels, random_state=run.key)
-    prototypes = Prototypes(basis, _prototypes_of_folds(data, spec, folds, options, run) if anew else None)
+    prototypes = _with_those_of_folds(data, spec, basis, folds, options, run)
 
     if options.tune:
         # width and C by exact cross-validation (section 4)
         assert folds is not None
-        search, spent = _tune(data, spec, prototypes, folds, options, run)
+        search, prototypes, spent = _tune(data, spec, prototypes, folds, options, run)
         spec, evaluations = replace(spec, kernel=search.kernel, C=search.C), evaluations + spent
         trials, attributes["search_stopped_"] = search.trials, search.trials.stopped
-        if isinstance(options.selector, GramSelector) and not in_input_space:
-            # this choice depends on width and cost: once more, with those found
-            basis = choose_prototypes(data, spec, options, run)
-            prototypes = Prototypes(basis, _prototypes_of_folds(data, spec, folds, options, run) if anew else None)
+        attributes["selection_info_"] = dict(prototypes.basis.info)
     if options.n_basis is None and not in_input_space:
         assert folds is not None
         sizing = _choose_size(data, spec, prototypes, folds, options, run)
@@ -245,17 +245,18 @@ def _folds(data: Data, options: FixedSize, run: Run) -> int | Array:
     return fold_of_row(splits_of(data, options.cv, run.key), data.rows.n_rows)
 
 
-def _prototypes_of_folds(
-    data: Data, spec: Spec, folds: int | Array | None, options: FixedSize, run: Run
-) -> list[Basis]:
-    """Prototypes for every fold, chosen among the rows outside it."""
-    assert isinstance(folds, np.ndarray)
+def _with_those_of_folds(
+    data: Data, spec: Spec, whole: Basis, folds: int | Array | None, options: FixedSize, run: Run
+) -> Prototypes:
+    """The prototypes, with those for every fold, chosen among the rows outside it, where folds have their own."""
+    if options.cv_prototypes != "anew" or whole.indices is None or not isinstance(folds, np.ndarray):
+        return Prototypes(whole)
     chosen = []
     for number in range(int(folds.max()) + 1):
         outside = np.flatnonzero(folds != number)
         basis = choose_prototypes(data.subset(outside), spec, options, run)
         chosen.append(replace(basis, indices=None if basis.indices is None else outside[basis.indices]))
-    return chosen
+    return Prototypes(whole, chosen)
 
 
 def _validation(
@@ -280,8 +281,8 @@ def _validation(
 
 def _tune(
     data: Data, spec: Spec, prototypes: Prototypes, folds: int | Array, options: FixedSize, run: Run
-) -> tuple[WidthSearch, int]:
-    """Width and C; a loss that needs refits gets its width from least squares, and only C from refits."""
+) -> tuple[WidthSearch, Prototypes, int]:
+    """Width, C and prototypes; a loss that needs refits gets its width from least squares, and only C from refits."""
     some_rows = _coarse_rows(data, prototypes.basis, folds, options, run)
     validation = _validation(data, spec, prototypes, folds, options, run)
     fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
@@ -296,13 +297,28 @@ def _tune(
         run=run,
         **({} if options.search is None else options.search.options()),
     )
+    search.visit(1.0, np.array([spec.C]), "untuned")  # so that tuning is never worse, as far as the folds can tell
+    found, contenders = replace(spec, kernel=search.kernel, C=search.C), {"": prototypes}
+    for name, selector in options.rivals.items():
+        if run.late or options.in_input_space(spec.kernel, data.rows.n_features):
+            break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of entropy that still rises: the folds judge the prototypes
+            own = replace(options, selector=selector)
+            rival = _with_those_of_folds(data, found, choose_prototypes(data, found, own, run), folds, own, run)
+        contenders[name] = rival
+        search.compare(replace(fast, parts=_validation(data, spec, rival, folds, options, run).parts).errors, name)
+    prototypes = contenders.get(search.trials.best.more["phase"], prototypes)
+    if len(contenders) > 1:
+        logger.info("prototypes: %s", search.trials.best.more["phase"])
+    validation = _validation(data, spec, prototypes, folds, options, run)
     evaluations = search.n_visits * fast.n_kernel_evals
     evaluations += search.n_coarse_visits * (0 if coarse is None else coarse.n_kernel_evals)
     if not spec.loss.quadratic:
         loosely = replace(validation, settings=replace(validation.settings, tol=1e-4))
         search.refit(loosely.errors, search.C * 10.0 ** np.arange(-2.0, 1.5, 0.5))
     run.note("search", error=search.trials.best.mean, C=search.C, n_evaluations=len(search.trials))
-    return search, evaluations
+    return search, prototypes, evaluations
 
 
 def _coarse_rows(data: Data, basis: Basis, folds: int | Array, options: FixedSize, run: Run) -> Array | None:

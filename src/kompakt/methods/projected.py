@@ -124,8 +124,8 @@ def _project(data: Data, spec: Spec, options: Projected, run: Run, among: Array 
         basis = selector.select(data, spec, options.n_basis, run)
     else:
         is_matrix = isinstance(kernel, Precomputed)
-        support_rows = ArrayRows(rows.X[among][:, among] if is_matrix else rows.X[among])
-        support_rows.offset = rows.offset
+        inputs = rows.X[among][:, among] if is_matrix else rows.X[among]
+        support_rows = ArrayRows(inputs, offset=rows.offset, dtype=rows.dtype)
         support_spec = replace(spec, kernel=Precomputed(support_rows.X) if is_matrix else kernel)
         among_support = selector.select(Data(support_rows), support_spec, options.n_basis, run)
         assert among_support.indices is not None

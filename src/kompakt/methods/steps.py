@@ -219,7 +219,7 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
         kernel, offset = RBF(1.0), None
     elif offset is not None:
         vectors = vectors + rows.offset
-    return Model(
+    model = Model(
         kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
         basis=vectors,
         weights=solution.weights,
@@ -233,3 +233,8 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
         calibration=calibration,
         **scaling,
     )
+    # rows that were given in float32 are these numbers again; vectors that moved lose digits, which large weights need
+    narrower = rows.given_dtype != vectors.dtype and not isinstance(kernel, Precomputed)
+    if narrower and (machine.basis.indices is not None or not model.needs_float64):
+        model = replace(model, basis=vectors.astype(rows.given_dtype))
+    return model

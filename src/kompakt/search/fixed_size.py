@@ -428,6 +428,7 @@ WIDTHS = (-4.0, 4.0)
 COSTS = (-6.0, 8.0)
 _COARSE_WIDTHS = np.arange(-3.0, 2.5)  # from 1/1000 of the width's start to 100 times it
 _COARSE_COSTS = np.arange(-3.0, 8.5)
+_NEAR_WIDTHS = (0.0, -0.25, 0.25)
 _NEAR_COSTS = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])
 
 #: held-out errors (n_C,) and fold errors (n_C, n_folds) of a kernel for some C
@@ -483,6 +484,14 @@ class WidthSearch:
             phase, self.n_visits, factor, Cs[k], len(Cs), errors[k], seconds,
         )  # fmt: skip
         return Cs, errors
+
+    def compare(self, evaluate: Evaluate, phase: str) -> None:
+        """Errors by another measure around the best width and C; these trials compete with the others."""
+        self.step = lambda: False  # the task of the search is closed
+        best, nearby = self.trials.best, _NEAR_WIDTHS if len(self._first.theta) else (0.0,)
+        Cs = _near(np.array([best.params["C"]]), np.zeros(1))
+        for shift in nearby:
+            self.visit(best.more["width_factor"] * 10.0**shift, Cs, phase, evaluate)
 
     def refit(self, evaluate: Evaluate, Cs: Array) -> None:
         """C for the best width by another measure of error; only these trials compete."""

@@ -41,7 +41,15 @@ from kompakt.data import (
     tree_sum,
 )
 from kompakt.data.checks import missing, refuse_non_finite, summed_entries
-from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
+from kompakt.data.rows import (
+    MOMENT_ROWS,
+    centre_from,
+    centre_sums,
+    computing_dtype,
+    sum_blocks,
+    task_bounds,
+    with_mass,
+)
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
@@ -280,7 +288,7 @@ def prepare(
     else:
         y = np.asarray(y, dtype=np.float64)
         targets = y.reshape(len(y), -1)
-    rows = ArrayRows(X, targets, weights, offset)
+    rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, len(targets)))
     rows.numbers = kept
     return Data(rows, kept, square.shape[0], classes=classes, labels=labels, y=y), kernel
 
@@ -590,7 +598,7 @@ def prepare_stream(
         raise ValueError("kernel='precomputed' needs the whole kernel matrix, which cannot be streamed; pass arrays.")
     offset = None
     if kernel.shift_invariant and centre is not None and not source.scale:
-        offset = centre.astype(source.dtype)
+        offset = centre
     encode: ValueEncoder | ClassEncoder = ValueEncoder(weighted)
     classes = mass_of = None
     n_outputs, columns, mass = source.n_targets, int(weighted), float(sum(fact.weight for fact in facts))
@@ -599,7 +607,8 @@ def prepare_stream(
         factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
         encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
         n_outputs, (columns, mass) = encode.codes.shape[1], encode.total(mass_of)
-    reader = replace(plain.reader, encode=encode, offset=offset)
+    dtype = computing_dtype(source.dtype, plain.n_rows)
+    reader = replace(plain.reader, encode=encode, offset=offset, dtype=dtype)
     data = Data(
         StreamedRows(reader, n_outputs, columns, mass if columns else None, rows.passes),
         kept,
