@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -255,7 +256,7 @@ def main() -> int:
     sizes = [300] if run.quick else [80, 300, 5000]
     wrong: list[str] = []
     for case in [*IDENTIFIERS, *MEASUREMENTS]:
-        values = run.row(case.name, {"sizes": sizes}, lambda case=case: measure(case, sizes), at_most(0))
+        values = run.row(case.name, {"sizes": sizes}, partial(measure, case, sizes), at_most(0))
         wrong += [] if values is None else values["wrong"]
     n_kept, n_lost = (sum(f" {word} " in text for text in wrong) for word in ("keeps", "loses"))
     kept, lost = (f"{count} times" if count else "none" for count in (n_kept, n_lost))

@@ -219,3 +219,13 @@ def test_tuned_values_are_set_as_the_docstring_says(cls):
 
 def test_a_compact_machine_in_place_of_an_svm_takes_a_function_as_kernel():
     assert kompakt.LocalSamplingSVC(kernel=rbf_kernel, n_basis=10, random_state=0).fit(X, Y).score(X, Y) > 0.9
+
+
+@every_class
+def test_no_parameter_takes_nonsense(cls):
+    """Also where it would not be looked at, as epsilon by a loss that has none."""
+    for name in parameters_of(cls):
+        sizes = {} if name == "n_basis" or "n_basis" not in parameters_of(cls) else {"n_basis": 4}
+        for value in ("nonsense", object()):
+            with pytest.raises((ValueError, TypeError)):
+                cls(**{name: value}, **sizes).fit(X, Y)

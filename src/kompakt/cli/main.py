@@ -123,7 +123,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     """The parser of the program, and those of its commands."""
     parser = _Parser(
         prog="kompakt",
@@ -136,8 +136,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     output, data, task, seed, model, scaling, preparation = _shared_options()
 
     def command(
-        name: str, run: str, help: str, *files: str, options: Sequence[argparse.ArgumentParser] = ()
-    ) -> argparse.ArgumentParser:
+        name: str, run: str, help: str, *files: str, options: Sequence[_Parser] = ()
+    ) -> _Parser:
         one = commands.add_parser(name, help=help, description=help, parents=[output, *options])
         one.set_defaults(run=run, command=name)
         for file in files:
@@ -215,9 +215,9 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     return parser, commands.choices
 
 
-def _shared_options() -> list[argparse.ArgumentParser]:
+def _shared_options() -> list[_Parser]:
     """Options that several commands have: of output, data, task, seed, model (with the former two) and preparation."""
-    output, data, task, seed = (argparse.ArgumentParser(add_help=False) for _ in range(4))
+    output, data, task, seed = (_Parser(add_help=False) for _ in range(4))
     output.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
     output.add_argument("--json", action="store_true", help="the result as one JSON object")
     task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
@@ -239,7 +239,7 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     )
     add("--memory", metavar="MB", type=_positive, default=512.0, help="larger files are streamed (default: 512)")
 
-    model = argparse.ArgumentParser(add_help=False, parents=[task, seed])
+    model = _Parser(add_help=False, parents=[task, seed])
     add = model.add_argument_group("model (short flags mean what they mean in LIBSVM)").add_argument
     add("-n", "--n-basis", type=_size, help="number of basis vectors, or auto (100)")
     add("-t", "--kernel", type=_kernel, default="rbf", help="linear (0), poly (1), rbf (2), laplacian")
@@ -260,11 +260,11 @@ def _shared_options() -> list[argparse.ArgumentParser]:
     add("--max-iter", type=int, help="iterations of the solver at most")
     add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
 
-    scaling = argparse.ArgumentParser(add_help=False)
+    scaling = _Parser(add_help=False)
     about = "preparation (stored in the model, applied by predict and by every export)"
     add = scaling.add_argument_group(about).add_argument
     add("--scale", action=argparse.BooleanOptionalAction, default=True, help="standardise the features (default)")
-    preparation = argparse.ArgumentParser(add_help=False, parents=[scaling])
+    preparation = _Parser(add_help=False, parents=[scaling])
     add = preparation.add_argument_group("gaps").add_argument
     add("--impute", choices=["median"], help="gaps become medians, and no column tells of them; also for npy and npz")
     return [output, data, task, seed, model, scaling, preparation]

@@ -11,6 +11,7 @@ from kompakt.basis.build import Array, Plan, choose
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import (
     COST,
+    OPEN_SHARE,
     SWITCH,
     ClassWeightParameters,
     CodingParameters,
@@ -217,7 +218,7 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
 
     C: Any = None
     loss: Any = "least_squares"
-    quantile: float = 0.5
+    quantile: float = parameter(default=0.5, rule=OPEN_SHARE)
 
     def _make_loss(self) -> Loss:
         return make_loss(self.loss, classes=False, epsilon=self.epsilon, quantile=self.quantile)

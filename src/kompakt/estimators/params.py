@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -75,9 +75,24 @@ SECONDS = Rule(
     lambda value: value is None or (isinstance(value, Real) and float(value) > 0),
 )
 FOLDS = Rule(
-    "at least 2 folds, a splitter or a list of splits",
-    lambda value: not isinstance(value, Integral) or is_count(value, 2),
+    "None, at least 2 folds, a splitter or a list of splits",
+    lambda value: (
+        value is None
+        or is_count(value, 2)
+        or (not isinstance(value, str) and (hasattr(value, "split") or isinstance(value, Iterable)))
+    ),
 )
+FINITE = Rule("a finite number", lambda value: is_number(value) and bool(np.isfinite(float(value))))
+OPEN_SHARE = Rule("a number between 0 and 1, both excluded", lambda value: is_number(value) and 0 < float(value) < 1)
+
+
+def auto_or(rule: Rule) -> Rule:
+    """The word "auto", or what the rule says."""
+    return Rule(
+        f"'auto' or {rule.text}", lambda value: value == "auto" if isinstance(value, str) else rule.holds(value)
+    )
+
+
 LEVEL = Rule("a whole number of at least 0, or True or False", lambda value: SWITCH.holds(value) or is_count(value, 0))
 BYTES = or_none(Rule("a whole number of bytes", lambda value: is_count(value, 0)))
 
@@ -269,7 +284,7 @@ class KernelParameters(Parameters):
     kernel: Any = "rbf"
     gamma: Any = None
     degree: int = parameter(default=3, rule=COUNT)
-    coef0: float = 0.0
+    coef0: float = parameter(default=0.0, rule=FINITE)
 
 
 @shared
@@ -305,7 +320,9 @@ class LossParameters(Parameters):
     """
 
     loss: Any = "squared_hinge"
-    epsilon: float | None = None
+    epsilon: float | None = parameter(
+        default=None, rule=or_none(Rule("a finite number >= 0", lambda value: FINITE.holds(value) and value >= 0))
+    )
     fit_intercept: bool = parameter(default=True, rule=SWITCH)
     penalize_intercept: bool = parameter(default=False, rule=SWITCH)
 

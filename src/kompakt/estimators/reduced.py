@@ -24,6 +24,7 @@ from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.params import (
     COUNT,
+    OPEN_SHARE,
     POSITIVE,
     SHARE,
     SWITCH,
@@ -34,6 +35,7 @@ from kompakt.estimators.params import (
     RunParameters,
     SizeParameters,
     ValidationParameters,
+    auto_or,
     check_parameters,
     estimator,
     one_of,
@@ -156,15 +158,13 @@ class ReducedSVC(
     """
 
     estimator: Any = None
-    delta: Any = "auto"
+    delta: Any = parameter(default="auto", rule=auto_or(OPEN_SHARE))
     stratify: bool = parameter(default=False, rule=SWITCH)
     min_improvement: float | None = parameter(
         default=None, rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds))
     )
     n_iter_no_change: int | None = parameter(default=None, rule=or_none(COUNT))
-    validation_fraction: float | None = parameter(
-        default=None, rule=or_none(Rule("a number between 0 and 1", lambda value: SHARE.holds(value) and value > 0))
-    )
+    validation_fraction: float | None = parameter(default=None, rule=or_none(OPEN_SHARE))
     n_basis: Any = parameter(
         default=None, rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds)
     )
@@ -422,8 +422,8 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
-    n_subsamples: Any = "auto"
-    min_subsample_size: Any = "auto"
+    n_subsamples: Any = parameter(default="auto", rule=auto_or(COUNT))
+    min_subsample_size: Any = parameter(default="auto", rule=auto_or(COUNT))
     beta: Any = parameter(
         default="auto",
         rule=Rule(
