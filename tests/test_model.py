@@ -1,5 +1,7 @@
 """The frozen model: it decides from its parts alone."""
 
+import decimal
+import math
 import tracemalloc
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy import sparse
 import kompakt
 from kompakt import FEESVC, CompactSVC, CompactSVR, Model, Refinement
 from kompakt.codings import get_coding
-from kompakt.kernels import RBF, Linear
+from kompakt.kernels import RBF, Laplacian, Linear, Polynomial, Product, Sum
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 3))
@@ -221,3 +223,108 @@ def test_score_is_that_of_the_estimators(tmp_path):
         assert model.score(X, y, weight) == pytest.approx(fitted.score(X, y, weight))
     with pytest.raises(AttributeError, match="no score"):
         model_of(kind="outlier").score(X, np.ones(len(X)))
+
+
+@pytest.mark.parametrize("task", ["outputs", "classes"])
+def test_a_loaded_model_gives_the_same_bits_for_every_row(task, tmp_path):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(200, 4))
+    if task == "outputs":
+        machine = CompactSVR(15, refine=False, random_state=0).fit(rows, rows @ rng.normal(size=(4, 5)))
+    else:
+        machine = CompactSVC(15, refine=False, random_state=0).fit(rows, rng.integers(0, 5, 200))
+    kompakt.save(machine, tmp_path / "m.kompakt")
+    back = kompakt.load(tmp_path / "m.kompakt")
+    for name in ("basis", "weights", "intercept"):
+        for model in (machine.model_, back):
+            assert getattr(model, name).flags.c_contiguous
+    for number in range(200):
+        one = rows[number : number + 1]
+        assert np.array_equal(machine.model_.outputs(one), back.outputs(one))
+
+
+def test_rows_in_fortran_order_give_the_same_bits():
+    rng = np.random.default_rng(4)
+    rows, targets = rng.normal(size=(150, 5)), rng.normal(size=150)
+    machines = [CompactSVR(8, random_state=0).fit(given, targets) for given in (rows, np.asfortranarray(rows))]
+    assert np.array_equal(machines[0].basis_vectors_, machines[1].basis_vectors_)
+    assert np.array_equal(machines[0].predict(rows), machines[1].predict(np.asfortranarray(rows)))
+    assert np.array_equal(machines[0].predict(rows), machines[0].predict(np.repeat(rows, 2, axis=1)[:, ::2]))
+
+
+FAR = [
+    (Polynomial(0.1, 1.0, 3), np.float64, 1e104),
+    (Polynomial(0.1, 1.0, 3), np.float32, 1e14),
+    (Polynomial(0.1, 1.0, 9), np.float32, 1e6),
+    (RBF(0.5), np.float64, 1e308),
+    (RBF(0.5), np.float32, 1e38),
+    (RBF(1e-300), np.float64, 1e308),
+    (RBF(np.array([0.5, 0.0, 2.0])), np.float64, 1e308),
+    (Linear() + RBF(0.5), np.float64, 1e308),
+    (RBF(0.5) * Polynomial(0.1, 1.0, 3), np.float32, 1e13),
+    (Laplacian(0.5), np.float64, 1e308),
+]
+
+
+@pytest.mark.parametrize("change", [{}, {"input_scale": np.full(3, 1e-4)}, {"input_map": np.array([[1.0, -1, 1]] * 3)}])
+@pytest.mark.parametrize(("kernel", "dtype", "number"), FAR, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_finite_rows_give_finite_outputs_or_an_error_that_names_the_row(kernel, dtype, number, change):
+    model = Model(kernel, BASIS, np.ones((4, 3)), np.ones(3), "regressor", 3, squeeze=False, **change)
+    rows = np.tile(X, (60, 1)).astype(dtype)
+    rows[2500, 1] = number
+    exact = mp_outputs(model, rows[2500])
+    for given in (rows, sparse.csr_matrix(rows), np.asfortranarray(rows)):
+        try:
+            assert_allclose(model.outputs(given)[2500], exact, rtol=1e-4)
+            continue
+        except ValueError as error:
+            refusal = str(error)
+        assert "The outputs of row 2500 are not finite" in refusal
+        # a sum with a linear kernel, and a width for numbers of 1e150, are not computed as far as float64 goes
+        assert abs(exact) > 1e290 or kernel.name == "sum" or np.min(kernel.gamma) == 1e-300
+
+
+def mp_outputs(model, row):
+    """An output in decimal numbers without bounds."""
+    exact = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+    with decimal.localcontext(exact):
+        number = decimal.Decimal
+        x = [number(float(value)) for value in row]
+        if model.input_scale is not None:
+            x = [value / number(float(scale)) for value, scale in zip(x, model.input_scale, strict=True)]
+        if model.input_map is not None:
+            x = [sum(number(float(a)) * value for a, value in zip(line, x, strict=True)) for line in model.input_map]
+
+        def value(kernel, z):
+            pairs = list(zip(x, z, strict=True))
+            if isinstance(kernel, Sum):
+                return sum(value(part, z) for part in kernel.parts)
+            if isinstance(kernel, Product):
+                return math.prod(value(part, z) for part in kernel.parts)
+            product = sum(a * b for a, b in pairs)
+            if isinstance(kernel, Linear):
+                return product
+            if isinstance(kernel, Polynomial):
+                return (number(kernel.gamma) * product + number(kernel.coef0)) ** kernel.degree
+            if isinstance(kernel, Laplacian):
+                return (-number(kernel.gamma) * sum(abs(a - b) for a, b in pairs)).exp()
+            gammas = np.broadcast_to(kernel.gamma, 3)
+            return (-sum(number(float(g)) * (a - b) ** 2 for g, (a, b) in zip(gammas, pairs, strict=True))).exp()
+
+        total = number(1) + sum(value(model.kernel, [number(float(one)) for one in z]) for z in model.basis)
+    return float(total)
+
+
+def test_one_row_among_streamed_and_dask_rows_is_named(tmp_path):
+    machine = CompactSVC(5, kernel="poly", degree=3, gamma=1.0, refine=False, random_state=0).fit(X, X[:, 0] > 0)
+    rows = np.tile(X, (2000, 1))
+    rows[70_001, 2] = 1e120
+    np.save(tmp_path / "rows.npy", rows)
+    with pytest.raises(ValueError, match=r"outputs of row 70001 of .*rows\.npy are not finite"):
+        machine.predict(kompakt.open_rows(tmp_path / "rows.npy"))
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match="outputs of row 1 of a partition are not finite"):
+        machine.predict(array.from_array(rows, chunks=(10_000, 3))).compute()
+    projection = kompakt.GreedyProjection(5, kernel="poly", gamma=1.0).fit(X)
+    with pytest.raises(ValueError, match="outputs of row 70001 are not finite"):
+        projection.transform(rows)

@@ -105,7 +105,7 @@ class Coding(ABC):
         # A class gains half a vote where an output has its sign and loses one where not (zero counts as negative).
         # Margins are squashed to (-1/3, 1/3), so that they decide only among classes with equal votes.
         codes = self._many_codes(n_classes).T
-        margins = values @ codes
+        margins = np.clip(values, -1e300, 1e300) @ codes  # sums that do not overflow
         return votes + np.where(values > 0, 0.5, -0.5) @ codes + margins / (3.0 * (np.abs(margins) + 1.0))
 
     def decode(self, F: ArrayLike, n_classes: int) -> IntArray:

@@ -5,6 +5,7 @@ f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = input_map (x - input_s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,7 @@ from scipy import sparse
 
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
-from kompakt.data.checks import refuse_non_finite, summed_entries
+from kompakt.data.checks import RowError, canonical, refuse_non_finite
 from kompakt.data.table import TableSchema, is_table
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import block_threads
@@ -30,10 +31,14 @@ LARGEST_LEVEL, LARGEST_IN_MAP, _LARGEST_HALF = 127, 32767, 65504.0
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: basis vectors at which outputs are looked at, and the share of their spread above which rounding counts as visible
 _LOOKED_AT, _VISIBLE = 1_000, 1e-3
+#: the arrays of a model
+_ARRAYS = ("basis", "weights", "intercept", "input_shift", "input_scale", "input_fill", "input_map", "offset")
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
 #: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
 _BLOCK_VALUES = 1 << 21
+#: how far from the origin float64 can square numbers, twice: kernel values of distances are the same at both
+_REACHES = (1e140, 1e150)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +110,9 @@ class Storage:
 class Model:
     """A trained machine with m basis vectors and L outputs.
 
+    Its arrays are kept in C order, as float32 or float64: the layout that files give back, so that a loaded model
+    answers with the same bits.
+
     Parameters
     ----------
     kernel : Kernel
@@ -173,6 +181,11 @@ class Model:
     storage: Storage | None = None
 
     def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            if (values := getattr(self, name)) is not None and np.asarray(values).dtype.kind in "fiub":
+                values = np.asarray(values)
+                kind = values.dtype if values.dtype in _FLOATS else np.float64
+                object.__setattr__(self, name, np.ascontiguousarray(values, dtype=kind))
         m, L = self.weights.shape
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {KINDS}; got {self.kind!r}.")
@@ -297,32 +310,61 @@ class Model:
         """`finish(F)` of the raw outputs F (rows, L) of all rows, block by block: nothing else is held of all rows.
 
         `finish` gives one entry per row, and the entry of a row depends on its own outputs only.
+
+        The outputs of finite rows are finite, or an error names the first row where they overflow.
         """
         X = self._checked(X)
         n, (m, L) = X.shape[0], self.weights.shape
 
-        def outputs(X: Any, start: int = 0) -> Array:
-            rows, Z = self._transformed(X, start), self.basis
-            if rows.dtype == np.float32 and self.needs_float64:
-                rows = rows.astype(np.float64)
-            if self.offset is not None and not sparse.issparse(rows):
-                offset = self.offset.astype(rows.dtype, copy=False)
-                rows, Z = rows - offset, Z - offset
-            # distances of sparse rows are formed in float64 (see `ArrayRows`)
-            K = self.kernel.block(rows.astype(np.float64, copy=False) if sparse.issparse(rows) else rows, Z)
-            F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
-            return F
+        def answers(X: Any, start: int = 0) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):  # `_again` looks after both
+                F = self._of_inputs(self._transformed(X, start))
+                return finish(F if math.isfinite(np.vdot(F, F)) else self._again(F, X, start))
 
         if n * m * max(self.n_features, L) <= _FEW:
-            return finish(outputs(X))
+            return answers(X)
         entry = finish(np.zeros((1, L)))
         block_rows = min(1024, max(16, _BLOCK_VALUES // max(m, L, 1)))
         with block_threads():
             return ArrayRows(X).collect(
-                lambda block: finish(outputs(block.X, block.start)),
+                lambda block: answers(block.X, block.start),
                 block_rows,
                 np.empty((n, *entry.shape[1:]), entry.dtype),
             )
+
+    def _of_inputs(self, rows: Any) -> Array:
+        """Raw outputs of rows as the kernel sees them."""
+        Z = self.basis
+        if rows.dtype == np.float32 and self.needs_float64:
+            rows = rows.astype(np.float64)
+        if self.offset is not None and not sparse.issparse(rows):
+            offset = self.offset.astype(rows.dtype, copy=False)
+            rows, Z = rows - offset, Z - offset
+        # distances of sparse rows are formed in float64 (see `ArrayRows`)
+        K = self.kernel.block(rows.astype(np.float64, copy=False) if sparse.issparse(rows) else rows, Z)
+        F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
+        return F
+
+    def _again(self, F: Array, X: Any, start: int) -> Array:
+        """F with rows that are not finite computed again; raises `RowError` if they overflow once more.
+
+        What overflowed in float32 has room in float64.  Distances too large to be squared are as good as infinite:
+        rows are pulled in to where a kernel of distances no longer changes, if there is such a place.
+        """
+        bad = np.flatnonzero(~np.isfinite(F).all(axis=1))
+        if not len(bad):
+            return F
+        rows = X[bad].astype(np.float64)
+        reaches = _REACHES if self.kernel.shift_invariant else (None, None)
+        near, far = (self._of_inputs(self._transformed(rows, reach=reach)) for reach in reaches)
+        F[bad] = np.where(near == far, far, np.nan)
+        for row in bad[~np.isfinite(F[bad]).all(axis=1)][:1]:
+            raise RowError(
+                f"The outputs of {{}} are not finite: its numbers, up to {abs(X[row]).max():.2g}, are beyond what the "
+                f"kernel {str(self.kernel).replace('{', '(')} can be computed for. Check the units of the row.",
+                start + int(row),
+            )
+        return F
 
     def decision_function(self, X: Any) -> Array:
         """Decision values: (n,) for two classes and outliers, (n, n_classes) in the order of `classes_`."""
@@ -408,7 +450,7 @@ class Model:
         if not isinstance(X, np.ndarray):
             if self.schema is not None and is_table(X):
                 X = self.schema.encode(X)
-            X = summed_entries(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
+            X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")
         if X.ndim != 2:
@@ -417,20 +459,24 @@ class Model:
             raise ValueError(f"X has {X.shape[1]} features, but this model expects {self.n_features}.")
         return X
 
-    def _transformed(self, X: Any, first: int = 0) -> Any:
-        """Rows as the kernel sees them, the first of them being number `first` in messages."""
-        X = self._checked(X)
-        X = X if X.dtype in _FLOATS else X.astype(np.float64)
-        dtype = X.dtype
+    def _transformed(self, X: Any, first: int = 0, reach: float | None = None) -> Any:
+        """Checked rows as the kernel sees them, the first of them being number `first` in messages.
+
+        With `reach`, numbers beyond it are set to it after the scaling, and again after the map.
+        """
+        dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
+        X = X.astype(dtype, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
         if self.input_fill is not None:
             X = _filled(X, self.input_fill)
-        refuse_non_finite(X, lambda row: f"row {first + row}")
+        refuse_non_finite(X, first)
         if self.input_shift is not None:
             X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
         if self.input_scale is not None:
             X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
+        X = X if reach is None else _within(X, reach)
         if self.input_map is not None:
             X = np.asarray(X @ self.input_map.T)
+            X = X if reach is None else _within(X, reach)
         if self.input_map is not None or self.storage is not None:
             X = X.astype(dtype, copy=False)  # shifted first, so float32 loses nothing
         return X
@@ -444,6 +490,13 @@ def _filled(X: Any, fill: Array) -> Any:
     missing = np.flatnonzero(np.isnan(X.data))
     X.data[missing] = fill[X.indices[missing]]
     return X
+
+
+def _within(X: Any, reach: float) -> Any:
+    """X with numbers beyond `reach` set to it."""
+    if not sparse.issparse(X):
+        return np.clip(X, -reach, reach)
+    return sparse.csr_matrix((np.clip(X.data, -reach, reach), X.indices, X.indptr), shape=X.shape)
 
 
 def _sigmoid(f: Array, a: Array, b: Array) -> Array:

@@ -118,3 +118,16 @@ def test_flags_may_stand_between_file_names(run, people):
     assert run("predict", "-q", "--", "-p.csv", "m.kompakt").code == 0
     done = run("predict", "-p.csv", "m.kompakt")
     assert (done.code, done.err.startswith("usage: kompakt predict")) == (2, True)
+
+
+def test_a_row_whose_outputs_overflow_is_named_by_its_line(run, tmp_path):
+    numbers = np.random.default_rng(0).normal(size=(40, 2)).round(3)
+    lines = [f"{a},{b},{'yes' if a + b > 0 else 'no'}" for a, b in numbers.tolist()]
+    path = write(tmp_path, "\n".join(["a,b,label", *lines]) + "\n")
+    assert run("train", path, "m.kompakt", "-t", "1", "-d", "3", "--no-scale").code == 0
+    rows = write(tmp_path, "a,b\n1,2\n\n1e200,2\n", "new.csv")
+    done = run("predict", rows, "m.kompakt", "out.csv")
+    assert done.code == 3, done.err
+    assert "The outputs of" in done.err
+    assert "new.csv, line 4 are not finite" in done.err
+    assert not (tmp_path / "out.csv").exists()

@@ -11,7 +11,7 @@ from tests.io.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
 from kompakt.io import UnsupportedModelError
-from kompakt.kernels import RBF, Constant, Laplacian
+from kompakt.kernels import RBF, Constant, Laplacian, Polynomial
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 RUNTIME = Path(c_file.__file__).with_name("runtime.c").read_text()
@@ -224,6 +224,20 @@ def test_a_line_that_is_no_row_ends_the_program(program, line, message):
     assert done.returncode == 1
     assert done.stderr.decode() == f"line 2: {message}\n"
     assert len(done.stdout.splitlines()) == 1
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "far"), [("double", 1e104), ("float", 1e13)])
+def test_scores_beyond_the_type_have_no_class(dtype, far, tmp_path):
+    model = make_model(kernel=Polynomial(0.5, 1.0, 3), classes=[4, 5, 6])
+    report = to_c(model, tmp_path / "model.c", dtype=dtype)
+    source, program = report.path.read_text(), tmp_path / "model"
+    assert "the class index is then -1" in source
+    subprocess.run([COMPILER, *FLAGS, "-DMODEL_MAIN", str(report.path), "-o", str(program), "-lm"], check=True)
+    text = f"1 2 3 4\n{far} 2 3 4\nnan 2 3 4\n"
+    lines = subprocess.run([str(program)], input=text, capture_output=True, text=True).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [str(model.predict([[1, 2, 3, 4]])[0] - 4), "-1", "-1"]
+    assert not np.isfinite([float(score) for line in lines[1:] for score in line.split()[1:]]).all()
 
 
 # -- errors ----------------------------------------------------------------------------------------------

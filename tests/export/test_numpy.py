@@ -11,7 +11,7 @@ from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 from kompakt.export import ParityError, numpy_file, runtime, to_numpy
-from kompakt.kernels import RBF, Constant, Laplacian
+from kompakt.kernels import RBF, Constant, Laplacian, Polynomial
 
 RUNTIME = Path(runtime.__file__).read_text()
 
@@ -115,3 +115,18 @@ def test_a_name_that_is_no_identifier_does_no_harm(tmp_path):
     path = tmp_path / '"""; raise SystemExit  # .py'
     to_numpy(make_model(), path)
     assert "decision_function" in names_of(path)
+
+
+def test_rows_without_a_finite_answer_are_named(tmp_path):
+    names = names_of(to_numpy(make_model(kernel=Polynomial(0.5, 1.0, 3)), tmp_path / "m.py").path)
+    given = np.ones((5000, 4))
+    given[4500, 1] = 1e104
+    for function in ("predict", "decision_function"):
+        with pytest.raises(ValueError, match="outputs of row 4500 are not finite"):
+            names[function](given)
+        with pytest.raises(ValueError, match="NaN or infinity, first in row 1"):
+            names[function]([[1, 2, 3, 4], [1, np.nan, 3, 4]])
+    model = make_model()
+    far = np.array([[1e308, -1e308, 0, 1], [1e308, 1, 2, 3]])
+    names = names_of(to_numpy(model, tmp_path / "m.py").path)
+    assert_allclose(names["decision_function"](far), model.decision_function(far), rtol=1e-12)

@@ -21,7 +21,7 @@ import kompakt
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
 from kompakt.io import UnsupportedModelError
 from kompakt.io.fitted import fold_steps
-from kompakt.kernels import RBF, Constant, Laplacian, Linear
+from kompakt.kernels import RBF, Constant, Laplacian, Linear, Polynomial
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -79,6 +79,19 @@ def test_codings_labels_and_odd_shapes(name, tmp_path):
     assert results[0].shape == model.decision_function(X).shape
     if model.calibration is not None:
         assert_allclose(results[1], model.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_far_rows_are_answered_as_by_the_machine_or_with_scores_that_are_not_finite(dtype, tmp_path):
+    far = np.array([[1e38, -1e38, 0, 1], [1e38, 1, 2, 3], [np.nan, 0, 0, 0]], dtype=dtype)
+    far *= 1 if dtype == "float32" else 1e270
+    model = make_model()
+    to_onnx(model, tmp_path / "model.onnx", dtype=dtype)
+    scores = run(tmp_path / "model.onnx", far)[1]
+    assert_allclose(scores[:2], model.decision_function(far[:2]), rtol=1e-5)
+    assert np.isnan(scores[2]).all()
+    to_onnx(make_model(kernel=Polynomial(0.5, 1.0, 3)), tmp_path / "model.onnx", dtype=dtype)
+    assert not np.isfinite(run(tmp_path / "model.onnx", far)[1]).all(axis=1).any()
 
 
 def test_probabilities_of_two_classes(tmp_path):

@@ -13,6 +13,7 @@ from tests.io.samples import make_model
 
 import kompakt
 from kompakt.data.table import TableSchema
+from kompakt.export import onnx_file
 
 
 def tables():
@@ -200,3 +201,42 @@ def test_models_of_numbers_are_exported_as_before(tmp_path):
     done = kompakt.to_numpy(make_model(classes=[0, 1], d=2), tmp_path / "m.py")
     assert len(done.files) == 1
     assert not (tmp_path / "m.py.schema.json").exists()
+
+
+def test_blanks_around_words_and_dates_do_not_count_in_onnx(tmp_path):
+    cities = ["Rome ", " Rome", "Rome\n", "\tRome\r\n", "\u00a0Rome\u3000", "\u2028Rome\x1c", "R.me", "New York"]
+    table = {
+        "city": ["Rome", "New  York", "New York", "Oslo", "(a|b)*", "\\N"] * 10,
+        "day": ["2024-01-05", "2024-02-29", "", "2023-12-31", "2024-06-01", "2024-06-02"] * 10,
+    }
+    schema = TableSchema.infer(table).standardised(table)
+    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    kompakt.to_onnx(model, tmp_path / "m.onnx")
+    asked = {
+        "city": [*cities, "New  York", " New York", "NaN ", " nOnE", "-", "new york", "(a|b)*", "aaa", "?\t"],
+        "day": [" 2024-01-05", "2024-01-05\n", "\r\n2024-02-29\t", "\u00a02024-06-01 ", "", "\n", "2024-06-02"] * 3,
+    }
+    asked["day"] = asked["day"][: len(asked["city"])]
+    assert values_of(tmp_path / "m.onnx", asked) == pytest.approx(model.predict(asked), abs=1e-9)
+
+
+def test_the_check_of_onnx_asks_for_blanks_unknown_words_gaps_and_far_numbers(tmp_path, monkeypatch):
+    table = {"city": ["Rome", "Oslo", "NA"] * 20, "n": [str(number) for number in range(59)] + [""]}
+    schema = TableSchema.infer(table)
+    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    cells = {}
+
+    def watched(raw, feeds, kind):
+        cells.update(feeds)
+        return run(raw, feeds, kind)
+
+    run = onnx_file._run
+    monkeypatch.setattr(onnx_file, "_run", watched)
+    for rows in (None, table):
+        kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=rows)
+        words, numbers = cells["city"][:, 0], cells["n"][:, 0]
+        assert any(word != word.strip() and word.strip() == "Rome" for word in words)
+        assert any(word.strip() == "a word of no row" for word in words)
+        assert "" in words
+        assert np.isnan(numbers).any()
+        assert np.nanmax(np.abs(numbers)) >= 1e100

@@ -441,7 +441,7 @@ def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
 def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
     """Rows to match the machine on, as its kernel sees them: the user's, or made from its own vectors."""
     if X is not None:
-        rows = model._transformed(X)
+        rows = model._transformed(model._checked(X))
         if rows.shape[0] < 20:
             raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
         if rows.shape[0] > plan.max_rows:

@@ -8,7 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -17,6 +17,7 @@ from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_table, target_file
+from kompakt.data.checks import naming_rows
 from kompakt.data.streamed import Raw
 from kompakt.data.table import missing_targets, number_of
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
@@ -64,7 +65,7 @@ def predict(options: Namespace, console: Console) -> None:
         parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
         probability = bool(options.probability)
         more = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
-        measures = write_predictions(model, parts, out, style, **more, beside=beside)
+        measures = write_predictions(model, parts, out, style, **more, beside=beside, line=table.line)
     table.warn_of_other_cells(console)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
@@ -131,12 +132,13 @@ def write_predictions(
     scores: bool = False,
     safe: bool = False,
     beside: tuple[list[str], Iterable[list[Array]]] | None = None,
+    line: Callable[[int], str] = "row {}".format,
 ) -> Measures:
     """Predict rows part by part, write the predictions where there is a file for them, and measure their errors.
 
     They are written as CSV with a header, or as svm-predict does: one label a line, probabilities behind it.  With
     `safe` every cell that a spreadsheet would take for a formula has a ' in front.  `beside` are names of columns to
-    write before the predictions, and their cells for every part.
+    write before the predictions, and their cells for every part.  `line` names a row in messages.
     """
     if style == "libsvm" and (scores or safe):
         flag = "decision values" if scores else "quoted labels"
@@ -155,8 +157,11 @@ def write_predictions(
         if rows is not None and header:
             rows.writerow(map(_quoted_formula, header) if safe else header)
         cells = iter(beside[1]) if beside else None
+        n_read = 0
         for raw in parts:
-            values = model.scores(model.outputs(raw.X))
+            with naming_rows(lambda row, start=n_read: line(start + row)):  # type: ignore[misc]
+                values = model.scores(model.outputs(raw.X))
+            n_read += len(raw)
             predicted = model.labels(values)
             if raw.y is not None:
                 measures.add(raw.y, predicted)

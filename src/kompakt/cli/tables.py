@@ -432,13 +432,17 @@ class Table:
 
     def place(self, row: int, column: int | None) -> str:
         """File, line (or row, where the format has no lines) and column of a cell; without `column`, the target's."""
-        line = next(islice(self.file.rows(), row, None), None)
-        where = f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
+        where = self.line(row)
         if column is None:
             return f"{where}, column {self.target!r}" if self.target else where
         if self.file.format == "svmlight":
             return f"{where}, feature '{column + self.first_feature}'"
         return f"{where}, column {self.names[column] if self.names else str(column)!r}"
+
+    def line(self, row: int) -> str:
+        """File and line of a row, or its number where the format has no lines."""
+        line = next(islice(self.file.rows(), row, None), None)
+        return f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
 
     def warn_of_other_cells(self, console: Console) -> None:
         """Tell what the rows contained that training did not."""

@@ -1,19 +1,83 @@
-"""What rows must hold wherever they come from: finite numbers, and a target in every row.
+"""What rows must hold wherever they come from: finite numbers in one layout, and a target in every row.
 
 Arrays are checked by scikit-learn's validation; streamed rows, Dask partitions and rows given to a `Model` by these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 
-def refuse_non_finite(X: Any, where: Callable[[int], str] | None = None) -> None:
-    """Raise a ValueError that names the first row of X with a NaN or an infinity; `where` puts a row into words.
+class RowError(ValueError):
+    """What is wrong with a row; `naming_rows` gives the row another name than its number.
+
+    Parameters
+    ----------
+    message : str
+        With ``{}`` where the row is named.
+    row : int
+
+    Examples
+    --------
+    >>> from kompakt.data.checks import RowError
+    >>> str(RowError("{} is empty.", 3))
+    'row 3 is empty.'
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message, row)
+        self.message, self.row = message, row
+
+    def __str__(self) -> str:
+        return self.message.format(f"row {self.row}")
+
+
+@contextmanager
+def naming_rows(where: Callable[[int], str]) -> Iterator[None]:
+    """Let `where(row)` name the row of an error.
+
+    Examples
+    --------
+    >>> from kompakt.data.checks import RowError, naming_rows
+    >>> with naming_rows(lambda row: f"line {row + 2}"):
+    ...     raise RowError("{} is empty.", 3)
+    Traceback (most recent call last):
+        ...
+    ValueError: line 5 is empty.
+    """
+    try:
+        yield
+    except RowError as error:
+        raise ValueError(error.message.format(where(error.row))) from None
+
+
+def canonical(X: Any) -> Any:
+    """Rows in the one layout that is computed with, for BLAS gives other last bits in another one.
+
+    Dense rows are in C order; indices of CSR rows are sorted, and entries given twice are added up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data.checks import canonical
+    >>> canonical(np.ones((3, 2)).T).flags.c_contiguous
+    True
+    """
+    if not sparse.issparse(X):
+        return np.ascontiguousarray(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def refuse_non_finite(X: Any, first: int = 0) -> None:
+    """Raise a `RowError` for the first row of X with a NaN or an infinity; row 0 of X is row `first` in the error.
 
     Examples
     --------
@@ -22,7 +86,7 @@ def refuse_non_finite(X: Any, where: Callable[[int], str] | None = None) -> None
     >>> refuse_non_finite(np.array([[1.0], [np.inf]]))
     Traceback (most recent call last):
         ...
-    ValueError: Input X contains NaN or infinity, first in row 1. Fill or drop such rows.
+    kompakt.data.checks.RowError: Input X contains NaN or infinity, first in row 1. Fill or drop such rows.
     """
     values = X.data if sparse.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
@@ -36,30 +100,7 @@ def refuse_non_finite(X: Any, where: Callable[[int], str] | None = None) -> None
         row = int(np.searchsorted(X.indptr, np.flatnonzero(~finite)[0], side="right")) - 1
     else:
         row = int(np.flatnonzero(~finite.all(axis=1))[0])
-    place = f"row {row}" if where is None else where(row)
-    raise ValueError(f"Input X contains NaN or infinity, first in {place}. Fill or drop such rows.")
-
-
-def summed_entries(X: Any) -> Any:
-    """A CSR matrix that stores every entry once, in order; the matrix itself where it does, and a dense X as it is.
-
-    SciPy allows an entry to be stored in several parts that count by their sum.  Whatever reads the stored numbers
-    (variances, largest values, searches for NaN) needs the sums.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from kompakt.data.checks import summed_entries
-    >>> X = sparse.csr_matrix((np.array([1.0, 2.0]), [0, 0], [0, 2]), shape=(1, 1))
-    >>> summed_entries(X).data, X.data
-    (array([3.]), array([1., 2.]))
-    """
-    if not sparse.issparse(X) or X.has_canonical_format:
-        return X
-    X = X.copy()  # the user's matrix stays as it is
-    X.sum_duplicates()
-    return X
+    raise RowError("Input X contains NaN or infinity, first in {}. Fill or drop such rows.", first + row)
 
 
 def missing(y: np.ndarray) -> np.ndarray:

@@ -251,7 +251,7 @@ def _raw_of_arrays(dtype: np.dtype, name: str, n_features: int, chunk: int, size
             raise PartitionError(f"partition {chunk} of {name} holds complex numbers in {what}; expected real ones.")
         if values is not None and values.shape[:1] != (size,):
             raise PartitionError(f"partition {chunk} of {name} has {size} rows, but {what} has {values.shape[:1]}.")
-    X = X.tocsr().astype(dtype, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
+    X = (X.tocsr() if sparse.issparse(X) else X).astype(dtype, copy=False)
     return Raw(X, None if y is None else np.asarray(y), None if w is None else np.asarray(w, dtype=np.float64))
 
 

@@ -84,12 +84,12 @@ def named(paths: list[str]) -> str:
 
 
 def as_floats(X: Any, name: str) -> Any:
-    """Numbers as C-ordered float32 or float64, CSR where they are sparse."""
+    """Numbers as float32 or float64, CSR where they are sparse."""
     if X.dtype.kind not in "fiub":
         raise ValueError(f"{name} holds values of type {X.dtype}; expected real numbers. Encode them as numbers first.")
     native = X.dtype.newbyteorder("=")
     kind = native if native in (np.float32, np.float64) else np.dtype(np.float64)
-    return X.tocsr().astype(kind, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=kind)
+    return (X.tocsr() if sparse.issparse(X) else X).astype(kind, copy=False)
 
 
 def _is_column(value: Any) -> bool:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from kompakt.data.checks import summed_entries
+from kompakt.data.checks import canonical
 from kompakt.data.rows import (
     Array,
     ArrayRows,
@@ -60,7 +60,7 @@ class Raw:
     w: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "X", summed_entries(self.X))
+        object.__setattr__(self, "X", canonical(self.X))
 
     def __len__(self) -> int:
         return int(self.X.shape[0])

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from kompakt.basis.build import Plan
 from kompakt.basis.refine import Refinement
 from kompakt.data import ArrayRows, Source, StreamedRows
-from kompakt.data.checks import refuse_non_finite
+from kompakt.data.checks import naming_rows
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.params import auto_size, check_parameters
@@ -63,8 +63,8 @@ def lazily(estimator: Predictor, method: str, X: Any) -> Any:
 
 
 def _of_block(model: Model, method: str, X: Any) -> Array:
-    refuse_non_finite(X, lambda row: f"row {row} of a partition")
-    values: Array = getattr(model, method)(X)
+    with naming_rows(lambda row: f"row {row} of a partition"):
+        values: Array = getattr(model, method)(X)
     return values
 
 
@@ -151,8 +151,8 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
         for start in range(0, source.n_rows, 8 * READ_ROWS):
             stop = min(start + 8 * READ_ROWS, source.n_rows)
             X = source.read(start, stop).X
-            refuse_non_finite(X, lambda row, start=start: source.where(start + row))  # type: ignore[misc]
-            found[start:stop] = of_model(X)
+            with naming_rows(lambda row, start=start: source.where(start + row)):  # type: ignore[misc]
+                found[start:stop] = of_model(X)
         return found
 
     def __sklearn_tags__(self) -> Any:

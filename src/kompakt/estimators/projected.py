@@ -13,10 +13,9 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from kompakt.basis import Projection, ProjectionSelector
-from kompakt.data import ArrayRows, RowBlock, Source, column_means
+from kompakt.data import ArrayRows, Source, column_means
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.rows import computing_dtype
-from kompakt.design import choose_block_rows
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
     COUNT,
@@ -44,6 +43,7 @@ from kompakt.linalg import Factor
 from kompakt.losses import Hinge
 from kompakt.methods.projected import Projected, fit_projected
 from kompakt.methods.steps import Fitted
+from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
@@ -267,18 +267,17 @@ class GreedyProjection(
         """
         check_is_fitted(self, "kernel_")
         X, _ = check_rows(self, X, reset=False)
-        rows = ArrayRows(X, offset=self._offset)
-        basis = self._basis if rows.offset is None else self._basis - rows.offset
-        dtype = np.result_type(rows.dtype, np.float32)
-        inverse = Factor(self.factor_).inverse().astype(dtype)
-        result = np.empty((rows.n_rows, self.n_basis_), dtype=dtype)
-
-        def one(block: RowBlock) -> None:
-            np.dot(self.kernel_.block(block.X, basis), inverse, out=result[block.start : block.stop])
-
+        dtype = np.float64 if sparse.issparse(X) else X.dtype
         with block_threads(self.n_jobs):
-            rows.for_each(one, choose_block_rows(max(self.n_basis_, rows.n_features)))
-        return result
+            return self._as_model().collect(X, lambda F: F.astype(dtype, copy=False))
+
+    def _as_model(self) -> Model:
+        """The model whose outputs are the coordinates."""
+        n_features = self.n_features_in_ if isinstance(self.kernel_, Precomputed) else self._basis.shape[1]
+        weights, zeros = Factor(self.factor_).inverse(), np.zeros(self.n_basis_)
+        return Model(
+            self.kernel_, self._basis, weights, zeros, "regressor", n_features, offset=self._offset, squeeze=False
+        )
 
     # -- parts ---------------------------------------------------------------------------------------
 

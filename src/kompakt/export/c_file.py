@@ -61,6 +61,10 @@ def to_c(
     input, numbers between blanks, and prints prediction (the class index of a classifier) and decision values.  A line
     with another number of values than the model has features ends it with an error.
 
+    C has no error to raise.  A row whose outputs are beyond the type of the numbers, or a NaN that the machine does not
+    fill, has scores that are NaN or infinite: ``<name>_predict`` then gives -1 instead of the index of a class, and a
+    regressor gives that value.  An outlier detector gives -1, an outlier.
+
     Parameters
     ----------
     fitted : fitted kompakt estimator, Model, pipeline, or SVM of scikit-learn
@@ -131,10 +135,9 @@ def to_c(
         stored = _rounded(stored, levels)
     about = f"kernel {type(model.kernel).__name__}, dtype {dtype}"
     text, data_bytes, work_bytes = c_source(stored, name, levels, single, about)
-    rows = check_rows_for(model, check_rows)
-    rows = in_single(rows) if single else rows
+    rows, n_usual = check_rows_for(model, check_rows, np.float32 if single else np.float64)
     limit = _TOLERANCE[dtype] if tolerance is None else tolerance
-    original, rounded = expect(model, rows, limit), expect(stored, rows, limit)
+    original, rounded = (expect(machine, rows, n_usual, limit) for machine in (model, stored))
     scores, labels, difference, relative = rounded.scores, rounded.labels, float("nan"), float("nan")
     notes = left_out_notes(model)
     command = compiler or find_compiler()
@@ -145,23 +148,25 @@ def to_c(
         values = _run(text, name, rows, command)
         if model.kind != "regressor":
             predicted, values = values[:, 0].astype(np.intp), values[:, 1:]
-            labels = predicted if model.kind == "outlier" else model.classes_[predicted]
+            labels = predicted if model.kind == "outlier" else model.classes_[predicted]  # -1 where not finite
         # Rounded to eight bits it is another machine; the program must answer as that one.
         against = rounded if dtype == "int8" else original
         difference, relative, _ = compare(against, values, labels, f"the C program ({dtype})")
         scores = values.reshape(against.scores.shape)
     truth = None if check_targets is None else np.asarray(check_targets)
-    if truth is not None and (check_rows is None or len(truth) != len(rows)):
+    if truth is not None and (check_rows is None or len(truth) != n_usual):
         raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
-    both = original.decided & rounded.decided
+    both = (original.decided & rounded.decided)[:n_usual]
+    scores, labels = scores[:n_usual], None if labels is None else labels[:n_usual]
+    truths = None if original.labels is None else original.labels[:n_usual]
     raw = text.encode("ascii")
     files = write_exported(model, target, {"": [raw]})
     return CReport(
-        target, "c", len(raw), len(rows) if command else 0, difference, relative,
-        None if labels is None else float(np.mean(labels == original.labels)), files=files, notes=notes,
-        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=_accuracy(truth, original.scores, original.labels),
+        target, "c", len(raw), n_usual if command else 0, difference, relative,
+        None if labels is None else float(np.mean(labels == truths)), files=files, notes=notes,
+        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=_accuracy(truth, original.scores[:n_usual], truths),
         accuracy_exported=_accuracy(truth, scores, labels),
-        storage_difference=float(np.abs(original.scores - rounded.scores)[both].max(initial=0.0)),
+        storage_difference=float(np.abs(original.scores - rounded.scores)[:n_usual][both].max(initial=0.0)),
     )  # fmt: skip
 
 
@@ -191,7 +196,7 @@ def _run(text: str, name: str, rows: Array, compiler: str) -> Array:
         made = subprocess.run(command, capture_output=True, text=True)
         if made.returncode:
             raise ParityError(f"the C file does not compile with {' '.join(FLAGS)}: {made.stderr[:2000]}")
-        lines = "\n".join(" ".join(map(repr, row)) for row in rows.tolist()) + "\n"
+        lines = "\n".join(" ".join(map(repr, row)) for row in rows.astype(np.float64).tolist()) + "\n"
         result = subprocess.run([str(program)], input=lines, capture_output=True, text=True)
         if result.returncode:
             raise ParityError(f"the C program ended with code {result.returncode}: {result.stderr[:2000]}")
@@ -277,7 +282,8 @@ def c_source(
     text = [
         f"/* A {model.kind} of kompakt {kompakt.__version__}, {about}: {m} basis vectors, {d} features, {L} outputs.",
         f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays.",
-        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads lines of {d} numbers and prints predictions."
+        f"   C99; link with -lm. With -D{name.upper()}_MAIN it reads lines of {d} numbers and prints predictions.\n"
+        "   Scores that are beyond the type are NaN or infinite; the class index is then -1: test it before it is used."
         + "".join(f"\n   {line}" for line in feature_lines(model))
         + " */",
         "#include <math.h>",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kompakt.codings import get_coding
+from kompakt.data.checks import RowError
 from kompakt.data.table import Category, Number, Unused, is_table
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
@@ -26,6 +28,8 @@ _MIN_ROWS, _MAX_ROWS = 64, 1024
 #: bytes that rows made for a check take at most, unless one row takes more: a wide model is checked on fewer rows
 _MAX_BYTES = 64 << 20
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+#: numbers put into the far rows of a check
+_FAR = np.array([sign * 10.0**power for power in (-320, -40, 3, 6, 12, 20, 37, 100, 153, 200, 308) for sign in (1, -1)])
 
 
 # -- the check -------------------------------------------------------------------------------------------
@@ -131,20 +135,39 @@ class Expected:
     Parameters
     ----------
     scores : ndarray of shape (n, n_scores)
+        NaN for rows that the machine refuses, because their outputs overflow.
     labels : ndarray of shape (n,), or None for a regressor
     decided : ndarray of bool of shape (n,)
         Rows whose scores do not jump under rounding: where a coding votes, no output is next to zero.
-    limit : float
+    limit : ndarray of shape (n,)
         Largest difference that passes.
+    n_usual : int
+        Rows before the far ones, which an export may also answer with scores that are not finite.
     """
 
     scores: Array
     labels: Array | None
     decided: Array
-    limit: float
+    limit: Array
+    n_usual: int
 
 
-def check_rows_for(model: Model, given: Any) -> Array:
+def check_rows_for(model: Model, given: Any, dtype: Any = np.float64) -> tuple[Array, int]:
+    """Rows to check an export on, as `dtype` holds them, and how many of them are usual.
+
+    The usual ones are the user's, or made for it.  Then come far rows: usual ones with one number that is very large
+    or very small.
+    """
+    usual = _usual_rows(model, given)
+    far = np.resize(usual, (min(len(_FAR), max(1, _MAX_BYTES // (8 * model.n_features))), model.n_features))
+    far[np.arange(len(far)), np.arange(len(far)) % model.n_features] = _FAR[: len(far)]
+    with np.errstate(over="ignore"):
+        far = far.astype(dtype)
+    far = far[~np.isinf(far).any(axis=1)]
+    return np.concatenate([usual.astype(dtype), far]), len(usual)
+
+
+def _usual_rows(model: Model, given: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
     if given is not None:
         if model.schema is not None and is_table(given):
@@ -171,46 +194,69 @@ def check_rows_for(model: Model, given: Any) -> Array:
     return rows
 
 
-def expect(model: Model, rows: Array, tolerance: float) -> Expected:
+def outputs_or_nan(model: Model, rows: Array) -> Array:
+    """Raw outputs (n, L), NaN for rows that the machine refuses."""
+    outputs = np.full((len(rows), model.weights.shape[1]), np.nan)
+    for number in range(len(rows)):
+        with contextlib.suppress(RowError):
+            outputs[number] = model.outputs(rows[[number]])[0]
+    return outputs
+
+
+def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expected:
     """The answers of the machine, and how near an export must come to them.
 
     The limit is relative to the terms that are summed, sum_j |w_j k_j| + |b|: rounding errors grow with these, however
-    small the sum itself is.
+    small the sum itself is.  It is the same for all usual rows; that of a far row grows with its own terms.
     """
-    outputs = model.outputs(rows)
+    rows = rows.astype(np.float64)
     sizes = replace(
         model, weights=np.abs(model.weights), intercept=np.abs(model.intercept), kind="regressor", classes=None,
         coding=None, calibration=None, squeeze=False,
     )  # fmt: skip
-    terms = max(float(np.abs(outputs).max(initial=0.0)), float(np.abs(sizes.outputs(rows)).max(initial=0.0)))
-    limit = tolerance * (terms if terms > 0 else 1.0)
+    outputs, terms = (
+        np.concatenate([one.outputs(rows[:n_usual]), outputs_or_nan(one, rows[n_usual:])]) for one in (model, sizes)
+    )
+    terms = np.maximum(np.abs(outputs).max(axis=1), np.abs(terms).max(axis=1))
+    usual = terms[:n_usual].max()
+    limit = tolerance * np.fmax(terms, usual if usual > 0 else 1.0)
     scores = model.scores(outputs)
     labels = None if model.kind == "regressor" else model.labels(scores)
-    decided = np.ones(len(rows), dtype=bool) if votes(model) is None else np.abs(outputs).min(axis=1) > limit
-    return Expected(scores.reshape(len(rows), -1), labels, decided, limit)
+    decided = np.ones(len(rows), dtype=bool) if votes(model) is None else ~(np.abs(outputs).min(axis=1) <= limit)
+    return Expected(scores.reshape(len(rows), -1), labels, decided, limit, n_usual)
 
 
 def compare(expected: Expected, scores: Array | None, labels: Array | None, what: str) -> tuple[float, float, Any]:
     """Largest difference, the same relative to the largest score, and share of equal labels; raises ParityError."""
-    difference, largest = 0.0, float(np.abs(expected.scores).max(initial=0.0))
+    n = expected.n_usual
+    difference, largest, compared = 0.0, float(np.abs(expected.scores[:n]).max(initial=0.0)), expected.decided.copy()
     if scores is not None:
         if np.size(scores) != expected.scores.size:
             raise ParityError(f"{what} gives {np.shape(scores)} values; expected {expected.scores.shape}.")
-        gaps = np.abs(np.reshape(scores, expected.scores.shape) - expected.scores)[expected.decided]
-        difference = float(gaps.max(initial=0.0))
-        if not difference <= expected.limit:  # NaN is a failure too
+        scores = np.reshape(scores, expected.scores.shape)
+        compared[n:] &= np.isfinite(scores[n:]).all(axis=1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = np.where(compared[:, None], np.abs(scores - expected.scores), 0.0).max(axis=1)
+        difference = float(gaps[:n].max(initial=0.0))
+        if not np.all(gaps[:n] <= expected.limit[:n]):  # NaN is a failure too
             raise ParityError(
-                f"{what} differs from the machine by {difference:.3g} on {len(expected.scores)} rows; expected at most "
-                f"{expected.limit:.3g} (largest decision value {largest:.3g}). Nothing was written. Where weights are "
-                "large and cancel, single precision is not enough: export in double precision, or raise `tolerance`."
+                f"{what} differs from the machine by {difference:.3g} on {n} rows; expected at most "
+                f"{expected.limit[0]:.3g} (largest decision value {largest:.3g}). Nothing was written. Where weights "
+                "are large and cancel, single precision is not enough: export in double precision, or raise "
+                "`tolerance`."
+            )
+        for row in np.flatnonzero(~(gaps <= expected.limit))[:1]:
+            raise ParityError(
+                f"{what} gives {scores[row].tolist()} for a row with a very large or very small number, where the "
+                f"machine has {expected.scores[row].tolist()} (NaN: it refuses the row). Nothing was written."
             )
     agreement = None
     if expected.labels is not None and labels is not None:
         same = np.asarray(labels) == expected.labels
-        agreement = float(np.mean(same))
+        agreement = float(np.mean(same[:n]))
         best = np.sort(expected.scores, axis=1)
         margins = np.abs(best[:, 0]) if best.shape[1] == 1 else best[:, -1] - best[:, -2]  # to another label
-        wrong = ~same & expected.decided & (margins > 3 * expected.limit)
+        wrong = ~same & compared & (margins > 3 * expected.limit)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise ParityError(
@@ -275,13 +321,13 @@ def write_exported(
 
 
 def write_checked(
-    model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: Array, tolerance: float,
+    model: Model, path: str | os.PathLike[str], format: str, raw: bytes, rows: tuple[Array, int], tolerance: float,
     scores: Array, labels: Array | None, what: str, notes: tuple[str, ...] = (),
 ) -> ExportReport:  # fmt: skip
     """Write an export whose answers on the rows are those of the machine; else raise ParityError."""
-    measured = compare(expect(model, rows.astype(np.float64), tolerance), scores, labels, what)
+    measured = compare(expect(model, *rows, tolerance), scores, labels, what)
     files = write_exported(model, path, {"": [raw]})
-    return ExportReport(Path(path), format, len(raw), len(rows), *measured, files=files, notes=notes)
+    return ExportReport(Path(path), format, len(raw), rows[1], *measured, files=files, notes=notes)
 
 
 # -- a model as plain arrays -------------------------------------------------------------------------------

@@ -6,12 +6,22 @@ import io
 import json
 import os
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kompakt.codings import class_pairs
-from kompakt.export.common import ExportReport, check_rows_for, compare, expect, folded, left_out_notes, write_exported
+from kompakt.export.common import (
+    ExportReport,
+    check_rows_for,
+    compare,
+    expect,
+    folded,
+    left_out_notes,
+    outputs_or_nan,
+    write_exported,
+)
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, from_model, pair_weights, parse_libsvm, parse_range, range_text, to_model
@@ -31,6 +41,9 @@ def to_libsvm(
     in votes, LIBSVM takes the one it lists first and kompakt the one with the larger margins, and the report counts
     how often.  A scaled machine, or one with a width per feature, also gets ``<path>.range`` for ``svm-scale -r``;
     labels that are no whole numbers get ``<path>.labels``, a JSON list of their names.
+
+    ``svm-predict`` has no error for rows whose outputs are beyond float64: it then prints ``nan`` or ``inf`` for a
+    regressor, and for a classifier a label that means nothing.
 
     Parameters
     ----------
@@ -74,13 +87,14 @@ def to_libsvm(
     """
     model = model_of(fitted, svm=True)
     texts = libsvm_texts(model)
-    rows = check_rows_for(model, check_rows)
+    rows, n_usual = check_rows_for(model, check_rows)
     if model.input_fill is not None:  # as the user must do before svm-predict
         rows = np.where(np.isnan(rows), model.input_fill, rows)
-    expected = expect(model, rows, _TOLERANCE if tolerance is None else tolerance)
+    expected = expect(model, rows, n_usual, _TOLERANCE if tolerance is None else tolerance)
     scores, labels, tied = libsvm_answers(texts, model, rows)
-    agreement = None if labels is None else float(np.mean(labels == expected.labels))
+    agreement = None
     if labels is not None and expected.labels is not None:
+        agreement = float(np.mean((labels == expected.labels)[:n_usual]))
         labels = np.where(tied, expected.labels, labels)  # LIBSVM's rule for ties is another one
     largest, relative, _ = compare(expected, scores, labels, "the LIBSVM model")
     written = write_exported(model, path, texts)
@@ -92,26 +106,27 @@ def to_libsvm(
         notes.append(f"labels are numbered; {files['.labels'].name} names them")
     if model.input_fill is not None:
         notes.append("fill missing values first: LIBSVM takes them for zeros")
-    if tied.any():
-        notes.append(f"{int(tied.sum())} of {len(rows)} rows tie in votes, where LIBSVM takes the class it lists first")
+    if n_tied := int(tied[:n_usual].sum()):
+        notes.append(f"{n_tied} of {n_usual} rows tie in votes, where LIBSVM takes the class it lists first")
     size = sum(map(len, texts[""]))
     if model.schema is not None:
         notes.append(f"rows are the encoded columns of {written[-1].name}")
     notes += left_out_notes(model)
-    return ExportReport(files[""], "libsvm", size, len(rows), largest, relative, agreement, written, tuple(notes))
+    return ExportReport(files[""], "libsvm", size, n_usual, largest, relative, agreement, written, tuple(notes))
 
 
 def libsvm_answers(
     texts: dict[str, list[bytes]], model: Model, rows: Array
 ) -> tuple[Array | None, Array | None, Array]:
-    """Scores (where LIBSVM has them), labels, and which rows tie in votes: from the texts, by LIBSVM's rules."""
+    """Scores (where LIBSVM has them), labels, and which rows tie in votes or overflow: from the texts, by its rules."""
     record = parse_libsvm(texts[""])
     if ".range" in texts:
-        rows = parse_range(io.BytesIO(b"".join(texts[".range"]))).apply(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = parse_range(io.BytesIO(b"".join(texts[".range"]))).apply(rows)
     none = np.zeros(len(rows), dtype=bool)
     back = to_model(record, n_features=model.n_features)
     if not record.is_classifier:
-        values = back.outputs(rows)
+        values = outputs_or_nan(back, rows)
         return values, np.where(values[:, 0] >= 0, 1, -1) if model.kind == "outlier" else None, none
     assert record.labels is not None
     k = len(record.labels)
@@ -119,12 +134,14 @@ def libsvm_answers(
     listed = model.classes_[[int(np.flatnonzero(numbers == label)[0]) for label in record.labels]]
     if k == 1:
         return None, listed[np.zeros(len(rows), dtype=int)], none
-    values = back.kernel.block(rows, back.basis) @ pair_weights(record) - record.rho
+    pairs = replace(back, kind="regressor", classes=None, coding=None, calibration=None)
+    values = outputs_or_nan(replace(pairs, weights=pair_weights(record), intercept=-record.rho), rows)
     wins, votes = values > 0, np.zeros((len(rows), k))
     for pair, (first, second) in enumerate(class_pairs(k).tolist()):
         votes[:, first] += wins[:, pair]
         votes[:, second] += ~wins[:, pair]
     tied = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) > 1
+    tied |= ~np.isfinite(values).all(axis=1)  # such a label means nothing
     return (values if k == 2 else None), listed[votes.argmax(axis=1)], tied
 
 

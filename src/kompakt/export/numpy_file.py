@@ -76,13 +76,24 @@ def to_numpy(
     """
     model = model_of(fitted, svm=True)
     text = numpy_source(folded(model), Path(path).stem)
-    rows = check_rows_for(model, check_rows)
+    rows, n_usual = check_rows_for(model, check_rows)
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, str(path), "exec"), names)  # what was just made from arrays and our own runtime.py
+    refused = np.array([not _answers(names, row) for row in rows[n_usual:]], dtype=bool)
+    rows = np.delete(rows, n_usual + np.flatnonzero(refused), axis=0)
     labels = None if model.kind == "regressor" else names["predict"](rows)
     limit, scores = TOLERANCE["float64"] if tolerance is None else tolerance, names["decision_function"](rows)
     raw, what, notes = text.encode("utf-8"), "the NumPy file", left_out_notes(model)
-    return write_checked(model, path, "numpy", raw, rows, limit, scores, labels, what, notes)
+    return write_checked(model, path, "numpy", raw, (rows, n_usual), limit, scores, labels, what, notes)
+
+
+def _answers(names: dict[str, Any], row: Any) -> bool:
+    """Whether the file answers a row instead of refusing it."""
+    try:
+        names["decision_function"](row[None])
+    except ValueError:
+        return False
+    return True
 
 
 def numpy_source(model: Model, module: str) -> str:

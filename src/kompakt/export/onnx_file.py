@@ -40,15 +40,20 @@ from kompakt.export.common import (
 )
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
-from kompakt.linalg import Factor
 from kompakt.model import Model
 
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
-_DATE_OPSET, _DATE_IR_VERSION = 20, 9  # the first with operators that take texts apart: onnxruntime 1.17
+_TEXT_OPSET, _TEXT_IR_VERSION = 20, 9  # the first with operators that match and cut texts: onnxruntime 1.17
+#: what `str.strip` takes off a text, as a regular expression of RE2
+_BLANKS = (
+    r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]*"
+)
+#: blanks that are taken off dates, besides spaces
+_CUT_BLANKS = ("\t", "\n", "\r", "\u00a0")
 #: a pipeline's converter sets zipmap=True for its classifier unless options say otherwise, so both values must be taken
 _OPTIONS = {"zipmap": [False, True], "raw_scores": [False, True]}
-_INT64, _BOOL, _FLOAT64 = 7, 9, 11  # element types of tensors
+_INT64, _FLOAT64 = 7, 11  # element types of tensors
 _LEAST_OPSET = 13  # from there on Squeeze and Unsqueeze take their axes as an input
 
 
@@ -68,9 +73,14 @@ def to_onnx(
     `decision_function`, then ``probabilities`` where the machine is calibrated; a regressor has the output ``value``.
 
     A machine of tables has one input per column instead, of the column's name and shape (n, 1): numbers of `dtype` with
-    NaN where one is missing, and strings for words and dates, "" or another usual text where one is missing.  Dates are
-    written as in the training table, those of a data frame as ``2024-05-31`` or ``2024-05-31 18:30:00``; a text that is
-    no such date counts as missing, as in `predict`.  Dates need onnxruntime 1.17 or later (opset 20).
+    NaN where one is missing, and strings for words and dates, "" or another usual text where one is missing.  Blanks
+    around a word do not count.  Dates are written as in the training table, those of a data frame as ``2024-05-31`` or
+    ``2024-05-31 18:30:00``; a text that is no such date counts as missing, as in `predict`.  So does a
+    date with other blanks inside than spaces.  Words and dates need onnxruntime 1.17 or later (opset 20).
+
+    A graph has no error to raise.  A row whose outputs are beyond `dtype`, or a NaN that the machine does not fill, has
+    scores that are NaN or infinite, and a label that means nothing: look at the scores of rows that may be so.  An
+    infinite number counts as one that is very far away.
 
     Parameters
     ----------
@@ -133,16 +143,19 @@ def to_onnx(
                     "the encoded features."
                 )
     raw = _onnx_bytes(folded(model, single=kind == np.float32), kind, schema)
-    rows = check_rows_for(model, check_rows).astype(kind)
+    rows, n_usual = check_rows_for(model, check_rows, kind)
     feeds = {"X": rows}
     if schema is not None:
-        table = check_rows if is_table(check_rows) else _table_like(schema, rows)
-        feeds = _feeds(schema, table, kind)
+        tables = [check_rows, _table_like(schema, rows[n_usual:])] if is_table(check_rows) else [
+            _table_like(schema, rows)
+        ]
+        inputs = [_feeds(schema, table, kind) for table in tables]
+        feeds = {name: np.concatenate([given[name] for given in inputs]) for name in inputs[0]}
         rows = schema.encode({name: feeds[given][:, 0] for name, given in _used(schema).items()})
     labels, scores = _run(raw, feeds, model.kind)
     limit = TOLERANCE[kind.name] if tolerance is None else tolerance
     what, notes = "the ONNX model in onnxruntime", left_out_notes(model) if encoded else ()
-    return write_checked(model, path, "onnx", raw, rows, limit, scores, labels, what, notes)
+    return write_checked(model, path, "onnx", raw, (rows, n_usual), limit, scores, labels, what, notes)
 
 
 def _used(schema: TableSchema) -> dict[str, str]:
@@ -164,8 +177,7 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
             if isinstance(column, Date) and (given.dtype.kind == "M" or any(hasattr(cell, "year") for cell in given)):
                 seconds = seconds_of(given, column.form).tolist()
                 given = np.array([None if one != one else _written(column, one) for one in seconds], dtype=object)
-            gaps = [is_missing(cell, frozenset(schema.missing)) for cell in given]
-            texts = ["" if gap else str(cell).strip() for cell, gap in zip(given, gaps, strict=True)]
+            texts = ["" if is_missing(cell, frozenset(schema.missing)) else str(cell) for cell in given]
             feeds[names[column.name]] = np.array(texts, dtype=object)[:, None]
     return feeds
 
@@ -176,21 +188,33 @@ def _written(column: Date, seconds: float) -> str:
 
 
 def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
-    """A table to check on: numbers and dates as in some encoded rows, words at random; some unknown or missing."""
-    rng, place = np.random.default_rng(0), 0
+    """A table to check on: numbers and dates as in some encoded rows, words at random; some unknown or missing.
+
+    Blanks are around some words and dates.
+    """
+    rng, place, most = np.random.default_rng(0), 0, float(np.finfo(rows.dtype).max)
     if schema.scale:
-        rows = rows * np.asarray(schema.scale) + np.asarray(schema.shift)
+        scale = np.asarray(schema.scale)
+        most = most * np.minimum(scale, 1.0)
+        with np.errstate(over="ignore"):
+            rows = rows * scale + np.asarray(schema.shift)
+    rows = np.clip(rows.astype(np.float64), -most, most)
+    blanks = np.array(["", "", " ", "\n", "\t  ", "\u00a0"], dtype=object)
     found: dict[str, Array] = {}
     for column in schema.columns:
         if isinstance(column, Number):
             found[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
         elif isinstance(column, Category):
-            found[column.name] = rng.choice(np.array([*column.levels, "", "a word of no row"], dtype=object), len(rows))
+            words = rng.choice(np.array([*column.levels, "", "nAn", "a word of no row"], dtype=object), len(rows))
+            before, after = rng.choice(blanks, (2, len(rows)))
+            found[column.name] = before + words + after
         elif isinstance(column, Date):
-            days = np.clip(np.round(rows[:, place] * 24) / 24, -10_000, 10_000)
+            days = np.round(np.clip(rows[:, place], -10_000, 10_000) * 24) / 24
             seconds = np.clip(column.first + days * 86_400, 0, 3e9)  # 1970 to 2065: years of two digits are clear
             texts = [_written(column, one) for one in seconds.tolist()]
-            found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", np.array(texts, dtype=object))
+            before, after = rng.choice(blanks, (2, len(rows)))
+            dates = before + np.array(texts, dtype=object) + after
+            found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", dates)
         place += len(column.features)
     return found
 
@@ -217,8 +241,8 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
         kinds = {one.name: element if isinstance(one, Number) else text for one in schema.columns}
         inputs = [helper.make_tensor_value_info(given, kinds[name], ["n", 1]) for name, given in _used(schema).items()]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
-    dates = schema is not None and any(isinstance(column, Date) for column in schema.columns)
-    opset, ir_version = (_DATE_OPSET, _DATE_IR_VERSION) if dates else (_OPSET, _IR_VERSION)
+    texts = schema is not None and any(isinstance(column, Date | Category) for column in schema.columns)
+    opset, ir_version = (_TEXT_OPSET, _TEXT_IR_VERSION) if texts else (_OPSET, _IR_VERSION)
     proto = helper.make_model(
         helper.make_graph(graph.nodes, "kompakt", inputs, values, graph.constants),
         opset_imports=[helper.make_opsetid("", opset), *([helper.make_opsetid("ai.onnx.ml", 2)] if schema else [])],
@@ -294,9 +318,7 @@ class Graph:
         They are float64 until they are standardised: days and years are large beside their spread.
         """
         add, names, parts = self.add, _used(schema), []
-        # the usual ways to write a missing value; ONNX compares letter by letter
-        usual = [form(text) for text in sorted(MISSING) for form in (str.lower, str.upper, str.capitalize)]
-        missing = [*usual, "NaN", "NaT", *schema.missing]
+        missing = "|".join([f"(?i:{'|'.join(map(re.escape, sorted(MISSING)))})", *map(re.escape, schema.missing)])
         for column in schema.columns:
             if isinstance(column, Number):
                 given = names[column.name]
@@ -305,13 +327,15 @@ class Graph:
                 parts.append(add("Where", gap, self.constant(column.fill, np.float64), given))
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Category):
-                n_levels, texts = len(column.levels), names[column.name]
-                codes = {level: code for code, level in enumerate(column.levels)}
-                codes |= dict.fromkeys(missing, codes[column.fill])
-                numbers = self.constant(np.arange(n_levels + column.other)[None], np.int64)
-                parts.append(add("Cast", add("Equal", self._looked_up(texts, codes, n_levels), numbers), to=_FLOAT64))
-                if column.indicator:
-                    parts.append(add("Cast", self._looked_up(texts, dict.fromkeys(missing, 1), 0), to=_FLOAT64))
+                gap = self._is(names[column.name], missing)
+                levels = {level: self._is(names[column.name], re.escape(level)) for level in column.levels}
+                levels[column.fill] = add("Or", levels[column.fill], gap)
+                levels_or_none = [add("Cast", level, to=_FLOAT64) for level in levels.values()]
+                parts += levels_or_none
+                if column.other:
+                    some = add("Sum", *levels_or_none)
+                    parts.append(add("Sub", self.constant(1.0, np.float64), some))
+                parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
         X = add("Concat", *parts, axis=1)
@@ -342,7 +366,7 @@ class Graph:
             "Y": r"(000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{3})", "y": r"\d\d", "m": "(1[0-2]|0?[1-9])",
             "d": r"(3[01]|[12]\d|0?[1-9])", "b": f"({'|'.join(names)})", "B": f"({'|'.join(names)})",
             "H": r"(2[0-3]|[01]?\d)", "I": "(1[0-2]|0?[1-9])", "M": r"[0-5]?\d", "S": r"[0-5]?\d", "f": r"\d{1,6}",
-            "p": "(AM|PM|am|pm)", " ": r"\s+", "Z": r"(\s*(Z|[+-]\d{2}:?[0-5]\d))?",
+            "p": "(AM|PM|am|pm)", " ": " +", "Z": r"( *(Z|[+-]\d{2}:?[0-5]\d))?",
         }  # fmt: skip
         # a form is parts and the separators after them, the last of which is empty
         parts = re.findall(r"%(\w)([^%]*)", column.form)
@@ -351,13 +375,20 @@ class Graph:
             patterns[part] + "".join(patterns[" "] if sign == " " else re.escape(sign) for sign in separator)
             for part, separator in parts
         )
-        good = add("RegexFullMatch", texts, pattern=rf"\s*{pattern}{patterns['Z'] if with_clock else ''}\s*")
+        around = f"[ {''.join(_CUT_BLANKS)}]*"
+        pattern = f"{around}{pattern}{patterns['Z'] if with_clock else ''}{around}"
+        good = add("RegexFullMatch", texts, pattern=pattern)
         if missing:  # a date may stand for a gap
-            good = add("And", good, add("Cast", self._looked_up(texts, dict.fromkeys(missing, 0), 1), to=_BOOL))
+            good = add("And", good, add("Not", self._is(texts, "|".join(map(re.escape, missing)))))
         # from here on every text has the form, so that each cut finds its separator; one more, were there no row
         example = _written(column, column.first)
         left = add("Where", good, texts, self._text(example))
         left = add("Concat", left, self.constant(np.array([[example]], dtype=object), object), axis=0)
+        for blank in _CUT_BLANKS:  # of the pieces between them, the one with digits; spaces are cut below
+            pieces = add("StringSplit", left, delimiter=blank)
+            dated = add("Cast", add("RegexFullMatch", pieces, pattern=r"(?s:.*\d.*)"), to=_FLOAT64)
+            which = add("ArgMax", dated, axis=-1, keepdims=1)
+            left = add("Squeeze", add("GatherElements", pieces, which, axis=-1), self.constant([-1], np.int64))
         read, shifts = {}, []  # of the time zone
         for part, separator in parts[:-1]:
             read[part], left = self._cut(left, separator)
@@ -420,6 +451,10 @@ class Graph:
         if column.hours:
             features.append(seconds % 86_400.0 // 3600.0)
         return [feature.name for feature in features] + [add("Cast", add("Not", good), to=_FLOAT64)] * column.indicator
+
+    def _is(self, texts: str, pattern: str) -> str:
+        """Whether each text matches, blanks around it left out."""
+        return self.add("RegexFullMatch", texts, pattern=f"{_BLANKS}(?:{pattern}){_BLANKS}")
 
     def _text(self, text: str) -> str:
         return self.constant(np.array(text, dtype=object), object)
@@ -529,7 +564,10 @@ class Graph:
             products = add("MatMul", X, self.constant(2.0 * (Z * widths).T))
             norms = add("MatMul", add("Mul", X, X), self.constant(widths[:, None]))
             exponent = add("Sub", add("Sub", products, norms), self.constant((Z * Z) @ widths))
-            return add("Exp", add("Min", exponent, self.constant(0.0)))
+            # too far for a square; and no Min, which may take NaN for the larger number
+            exponent = add("Where", add("IsInf", norms), self.constant(-np.inf), exponent)
+            zero = self.constant(0.0)
+            return add("Exp", add("Where", add("Greater", exponent, zero), zero, exponent))
         if isinstance(kernel, Laplacian):
             axis = self.constant([1], np.int64)
             gaps = add("Abs", add("Sub", add("Unsqueeze", X, axis), self.constant(Z)))  # (n, m, d)
@@ -648,11 +686,8 @@ def _estimator_model(estimator: Any) -> Model:
     if type(estimator).__name__ != "GreedyProjection":
         return model_of(estimator)
     check_is_fitted(estimator)
-    weights = Factor(estimator.factor_).inverse()
-    return Model(
-        estimator.kernel_, np.asarray(estimator.basis_vectors_), weights, np.zeros(weights.shape[1]), "regressor",
-        n_features=estimator.n_features_in_, squeeze=False,
-    )  # fmt: skip
+    model: Model = estimator._as_model()
+    return model
 
 
 def _outputs(scope: Any, estimator: Any, rows: Any) -> dict[str, Any]:

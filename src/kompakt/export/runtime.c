@@ -3,7 +3,8 @@
 /* Writes MACHINE_SCORES decision values for a row of MACHINE_FEATURES numbers. */
 void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores);
 #if !defined(MACHINE_REGRESSOR)
-/* The index of the label in machine_classes; of an outlier detector, 1 for an inlier and -1 for an outlier. */
+/* The index of the label in machine_classes, -1 if a score is NaN or infinite; of an outlier detector, 1 for an inlier
+   and -1 for an outlier. */
 int machine_predict(const MACHINE_REAL *x);
 #elif MACHINE_SCORES == 1
 MACHINE_REAL machine_predict(const MACHINE_REAL *x);
@@ -111,9 +112,11 @@ int machine_predict(const MACHINE_REAL *x)
     MACHINE_REAL scores[MACHINE_SCORES];
     int best = 0, j;
     machine_scores(x, scores);
-    if (MACHINE_SCORES == 1) return scores[0] > 0;
-    for (j = 1; j < MACHINE_SCORES; j++)
+    for (j = 0; j < MACHINE_SCORES; j++) {
+        if (scores[j] - scores[j] != 0) return -1; /* NaN or infinite */
         if (scores[j] > scores[best]) best = j;
+    }
+    if (MACHINE_SCORES == 1) return scores[0] > 0;
     return best;
 }
 #elif defined(MACHINE_OUTLIER)

@@ -26,8 +26,9 @@ def _kernel(spec: dict[str, Any], X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         values = np.full((len(X), len(Z)), spec["value"])
     elif spec["name"] == "rbf":
         gamma = np.broadcast_to(spec["gamma"], X.shape[1:])
-        products = (X * gamma) @ Z.T
-        values = np.exp(-np.maximum(((X * X) @ gamma)[:, None] - 2.0 * products + (Z * Z) @ gamma, 0.0))
+        products, norms = (X * gamma) @ Z.T, ((X * X) @ gamma)[:, None]
+        values = np.exp(-np.maximum(norms - 2.0 * products + (Z * Z) @ gamma, 0.0))
+        values[np.isinf(norms[:, 0])] = 0.0  # too far for a square
     elif spec["name"] == "laplacian":
         lengths = np.zeros((len(X), len(Z)))
         for f in range(X.shape[1]):
@@ -45,25 +46,37 @@ def _outputs(X: Any) -> np.ndarray:
     n_features = _ARRAYS.get("map", Z).shape[1]
     if X.ndim != 2 or X.shape[1] != n_features:
         raise ValueError(f"X must have shape (n, {n_features}); got {X.shape}.")
+    _refuse(np.isinf(X) if "fill" in _ARRAYS else ~np.isfinite(X), "X contains NaN or infinity, first in row {}.")
     result = np.empty((len(X), len(_ARRAYS["intercept"])))
     size = max(1, min(4096, (1 << 22) // len(Z)))
     for start in range(0, len(X), size):  # little memory, whatever the number of rows
         rows = X[start : start + size]
         if "fill" in _ARRAYS:
             rows = np.where(np.isnan(rows), _ARRAYS["fill"], rows)
-        rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
-        if "map" in _ARRAYS:
-            rows = rows @ _ARRAYS["map"].T
-        result[start : start + size] = _kernel(_FACTS["kernel"], rows, Z) @ _ARRAYS["weights"] + _ARRAYS["intercept"]
+        with np.errstate(over="ignore", invalid="ignore"):  # looked for below
+            rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
+            if "map" in _ARRAYS:
+                rows = rows @ _ARRAYS["map"].T
+            values = _kernel(_FACTS["kernel"], rows, Z)
+            result[start : start + size] = values @ _ARRAYS["weights"] + _ARRAYS["intercept"]
+    _refuse(~np.isfinite(result), "the outputs of row {} are not finite: its numbers are too large for this kernel.")
     return result
 
 
+def _refuse(wrong: np.ndarray, message: str) -> None:
+    for row in np.flatnonzero(wrong.any(axis=1))[:1]:
+        raise ValueError(message.format(row))
+
+
 def decision_function(X: Any) -> np.ndarray:
-    """Decision values: (n,) for two classes, outliers and one regression output, else a column for each."""
+    """Decision values: (n,) for two classes, outliers and one regression output, else a column for each.
+
+    A row with NaN, unless the machine fills it, or infinity, or whose outputs overflow, is named by a ValueError.
+    """
     scores = _outputs(X)
     if "codes" in _ARRAYS:  # each output votes for some classes; margins, less than a third of a vote, break ties
         codes = _ARRAYS["codes"].T
-        margins, votes = scores @ codes, np.where(scores > 0, 0.5, -0.5) @ codes
+        margins, votes = np.clip(scores, -1e300, 1e300) @ codes, np.where(scores > 0, 0.5, -0.5) @ codes
         scores = _FACTS["votes_base"] + votes + margins / (3.0 * (np.abs(margins) + 1.0))
     return scores[:, 0] if _FACTS["flat"] else scores
 

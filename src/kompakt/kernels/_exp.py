@@ -63,7 +63,8 @@ def _compile() -> Callable[..., None]:
                     for coefficient in rest:
                         p = real(p * r + coefficient)
                     bits = whole((real(shifted).view(whole) + whole(bias)) << whole(shift))
-                    block[i, j] = real(p * whole(bits).view(real))
+                    # exactly 0 below: times a polynomial of a far row it must not become a number that counts
+                    block[i, j] = real(p * whole(bits).view(real)) if x != lowest else zero
 
         return finish
 

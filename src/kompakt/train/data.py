@@ -40,7 +40,7 @@ from kompakt.data import (
     total_variance,
     tree_sum,
 )
-from kompakt.data.checks import missing, refuse_non_finite, summed_entries
+from kompakt.data.checks import canonical, missing, naming_rows, refuse_non_finite
 from kompakt.data.rows import (
     MOMENT_ROWS,
     centre_from,
@@ -136,7 +136,7 @@ def check_rows(
                 f"make_pipeline(SimpleImputer(strategy='median'), {type(estimator).__name__}()) of scikit-learn."
             ) from None
         raise
-    X = summed_entries(X)
+    X = canonical(X)
     if schema is not None and reset:
         estimator.schema_ = schema
         names = list(getattr(table, "column_names", None) or table.columns)
@@ -512,7 +512,8 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Fa
         number = first + row if reader.kept is None else int(reader.kept[first + row])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
-    refuse_non_finite(raw.X, place)
+    with naming_rows(place):
+        refuse_non_finite(raw.X)
     if raw.w is not None and raw.w.ndim != 1:
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
     for name, column in (("y", raw.y), ("the weights", raw.w)):
