@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -140,11 +141,13 @@ class Block:
         import pyarrow
         from pyarrow import compute
 
-        gaps = compute.is_in(compute.utf8_lower(column), value_set=pyarrow.array(MISSING))
-        try:
-            return np.asarray(compute.if_else(gaps, None, column).cast("double"))
-        except pyarrow.ArrowInvalid:  # words, currencies, grouped digits
-            return self[name]
+        for gaps in (False, True):
+            if gaps:
+                empty = compute.is_in(compute.utf8_lower(column), value_set=pyarrow.array(MISSING))
+                column = compute.if_else(empty, None, column)
+            with suppress(pyarrow.ArrowInvalid):  # words, currencies, grouped digits
+                return np.asarray(column.cast("double"))
+        return self[name]
 
 
 @dataclass(frozen=True)
@@ -367,7 +370,8 @@ class TextTable:
     def _cells_by_pyarrow(self, text: str) -> list[Any] | None:
         """Columns of texts, or None where pyarrow is missing or cannot read what Python's reader may."""
         spaced = rf'(^|[{re.escape(self.delimiter)}\r\n])[ \t]+"'  # quotes count behind spaces too
-        if self.delimiter not in ",;\t" or self.comments or find_spec("pyarrow") is None or re.search(spaced, text):
+        other = self.comments or self.delimiter not in ",;\t" or ('"' in text and re.search(spaced, text))
+        if other or find_spec("pyarrow") is None:
             return None
         import pyarrow
         from pyarrow import compute
