@@ -3,15 +3,21 @@
     python -m benchmarks.golden [--write] [--only TEXT]
 
 Each fit is compared in its selected rows (equal), coefficients (to 1e-9 of the largest), objective and the number of
-kernel evaluations (no more than stored); processor seconds are printed as a ratio. `--write` stores today's results.
+kernel evaluations (no more than stored); a search in its trials: settings, held-out errors (to 1e-9), the one chosen
+and why. The summaries that ``kompakt auto`` prints on two tables are compared line by line. Processor seconds are
+printed as a ratio. `--write` stores today's results.
 Refined fits are a long descent, in which the last bits grow: their objective is compared to 1e-3.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +28,7 @@ import numpy as np
 from sklearn.datasets import make_classification, make_moons
 
 import kompakt as k
+from kompakt.cli import main as command
 from kompakt.kernels import RBF
 
 STORED = Path(__file__).with_name("golden.json")
@@ -127,12 +134,64 @@ FITS: dict[str, tuple[Data, Callable[[], Any]]] = {
     "LocalSamplingSVC, margins": (binary, lambda: k.LocalSamplingSVC(variant="margin", max_train=100)),
     "FEESVC, defaults": (binary, lambda: k.FEESVC(20)),
     "FEESVR, defaults": (regression, lambda: k.FEESVR(20)),
+    # searches
+    "CompactSVC tuned, refined": (binary, lambda: k.CompactSVC(10, tune=True)),
+    "CompactSVC tuned, auto": (classes, lambda: k.CompactSVC("auto", refine=False, tune=True)),
+    "CompactSVR tuned, huber": (regression, lambda: k.CompactSVR(15, refine=False, tune=True, loss="huber")),
+    "FixedSizeLSSVR tuned, huber": (
+        regression,
+        lambda: k.FixedSizeLSSVR(15, tune=True, selection="renyi", loss="huber"),
+    ),
+    "FixedSizeLSSVC annealed, pairs": (
+        classes,
+        lambda: k.FixedSizeLSSVC(15, tune=k.Annealing(20, 10), selection="renyi", coding="one_vs_one"),
+    ),
+    "SpSVC tuned": (binary, lambda: k.SpSVC("auto", tune=k.GridSearch(C=[0.1, 1.0, 10.0], gamma=[0.1, 1.0, 10.0]))),
+    "SpSVC tuned, 4 classes": (classes, lambda: k.SpSVC(12, tune=k.GridSearch(C=[1.0, 10.0], gamma=[0.1, 1.0]))),
+    "KernelFisher tuned": (binary, lambda: k.KernelFisher(tune=True)),
+    "ProjectedKernelFisher tuned": (classes, lambda: k.ProjectedKernelFisher(20, tune=True)),
+    "FEESVC tuned": (binary, lambda: k.FEESVC(12, tune=k.TwoGrids([-3.0, -1.0], [0.0, 1.0], rule="one_se"), cv=3)),
+    "FEESVR tuned": (regression, lambda: k.FEESVR(8, tune=k.TwoGrids([-1.0, 0.0], [0.0, 1.0]), cv=2)),
     "SpSVC refined": (binary, lambda: k.SpSVC(8, refine=True, **PLAIN)),
 }
 
 
+#: name -> table of the printed summary
+SUMMARIES: dict[str, Data] = {"kompakt auto, classes": binary, "kompakt auto, numbers": regression}
+
+
+def printed(name: str) -> dict[str, Any]:
+    """The summary of ``kompakt auto``, without times, file names and sizes."""
+    X, y = SUMMARIES[name]()
+    began, text = time.process_time(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder:
+        table, model = os.path.join(folder, "table.csv"), os.path.join(folder, "model.kompakt")
+        header = ",".join([*(f"x{number}" for number in range(X.shape[1])), "y"])
+        np.savetxt(table, np.column_stack([X, y]), delimiter=",", header=header, comments="")
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()):
+            command(["auto", table, "--model", model, "--target", "y", "-n", "12", "--seed", "0"])
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    lines = [line for line in lines if not line.startswith(("training", "model"))]
+    return {"summary": lines, "seconds": time.process_time() - began}
+
+
+def trials(estimator: Any) -> dict[str, Any] | None:
+    """What a search tried, in its order, and which one was chosen."""
+    table = getattr(estimator, "cv_results_", None)
+    if table is None:
+        return None
+    return {
+        "settings": [list(params.values()) for params in table["params"]],
+        "errors": table["mean_test_error"].tolist(),
+        "chosen": int(np.argmin(table["rank_test_error"])),
+        "why": estimator.model_.record.why,
+    }
+
+
 def fitted(name: str) -> dict[str, Any]:
     """The facts of one fit."""
+    if name in SUMMARIES:
+        return printed(name)
     data, make = FITS[name]
     X, y = data()
     estimator = make().set_params(random_state=0)
@@ -147,13 +206,19 @@ def fitted(name: str) -> dict[str, Any]:
         "coefficients": np.asarray(estimator.dual_coef_).ravel().tolist() + np.ravel(estimator.intercept_).tolist(),
         "objective": float(getattr(estimator, "objective_", np.nan)),
         "kernel_evaluations": int(getattr(estimator, "n_kernel_evals_", 0)),
+        "trials": trials(estimator),
         "seconds": seconds,
     }
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What a fit does otherwise than before, in words."""
-    found = []
+    if "summary" in old:
+        lines = [f"{b!r} instead of {a!r}" for a, b in zip(old["summary"], new["summary"], strict=False) if a != b]
+        return lines[:1] or ["other lines"] * (len(old["summary"]) != len(new["summary"]))
+    found = _other_trials(old["trials"], new["trials"]) if old["trials"] and new["trials"] else []
+    if bool(old["trials"]) != bool(new["trials"]):
+        found.append("trials are missing" if old["trials"] else "trials that were not there")
     if old["indices"] != new["indices"]:
         found.append("other rows are selected")
     a, b = np.array(old["coefficients"]), np.array(new["coefficients"])
@@ -170,6 +235,20 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found
 
 
+def _other_trials(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What a search does otherwise than before."""
+    a, b = (np.array(trials["settings"], dtype=np.float64) for trials in (old, new))
+    if a.shape != b.shape:
+        return [f"{len(b)} trials instead of {len(a)}"]
+    found = [] if np.allclose(a, b, rtol=1e-9, atol=0, equal_nan=True) else ["other settings are tried"]
+    a, b = np.array(old["errors"]), np.array(new["errors"])
+    if not np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True):
+        found.append(f"held-out errors differ by {np.nanmax(np.abs(a - b)):.1e}")
+    if (old["chosen"], old["why"]) != (new["chosen"], new["why"]):
+        found.append(f"trial {new['chosen']} instead of {old['chosen']}: {new['why']}")
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="store the results of this code")
@@ -178,7 +257,7 @@ def main() -> int:
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     k.CompactSVC(5).fit(*binary())  # compiled functions and imports are loaded before the clock runs
     failed, ratios = 0, []
-    for name in (name for name in FITS if arguments.only in name):
+    for name in (name for name in (*FITS, *SUMMARIES) if arguments.only in name):
         new = fitted(name)
         if arguments.write or name not in stored:
             stored[name] = new

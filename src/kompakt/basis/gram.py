@@ -26,7 +26,6 @@ from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
-from kompakt.validation import require_counts
 
 Array = np.ndarray
 #: what is left of a candidate is rounding below so many units of the last place per candidate

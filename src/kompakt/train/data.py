@@ -51,11 +51,11 @@ from kompakt.data.rows import (
     with_mass,
 )
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
+from kompakt.heldout import resolve_splits
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Data
-from kompakt.validation import resolve_splits
 
 Array = np.ndarray
 
