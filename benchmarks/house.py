@@ -225,8 +225,8 @@ class Modules:
         """Calls of getattr with a default that ask for a parameter which an estimator may not have."""
         import kompakt
 
-        classes = [getattr(kompakt, name) for name in kompakt.__all__]
-        machines = [one for one in classes if isinstance(one, type) and hasattr(one, "get_params")]
+        public: list[Any] = [getattr(kompakt, name) for name in kompakt.__all__]
+        machines = [value for value in public if isinstance(value, type) and hasattr(value, "get_params")]
         names = {name for machine in machines for name in machine._get_param_names()}
         return sum(
             isinstance(node, ast.Call)

@@ -20,6 +20,7 @@ from scipy.linalg import lapack
 
 from kompakt.data import ArrayRows, RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
+from kompakt.heldout import require_counts
 from kompakt.linalg import factorise
 from kompakt.losses import Loss
 from kompakt.run import Run

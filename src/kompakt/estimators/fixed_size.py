@@ -29,7 +29,7 @@ from kompakt.methods.fixed_size import FixedSize, choose_prototypes, fit_fixed_s
 from kompakt.methods.steps import Fitted
 from kompakt.run import Run
 from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
-from kompakt.spec import Basis, Data, Spec
+from kompakt.spec import Basis, Data, Selector, Spec
 
 
 @shared
@@ -48,10 +48,10 @@ class _FixedSize(MachineParameters, KernelMachine):
     loss
         For other losses the width is tuned with least squares, and C by refitting every fold.
     selection
-        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is forward
-        selection in Gram space, with tune=True once before the search, and once after it if that is better. "renyi" swaps
-        prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the criterion is
-        blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
+        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is
+        forward selection in Gram space, with tune=True once before the search, and once after it if that is better.
+        "renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the
+        criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
         the full LS-SVM) are names too.
     tune
         By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact
@@ -74,7 +74,7 @@ class _FixedSize(MachineParameters, KernelMachine):
     def _options(self, data: Data, kernel: Kernel) -> FixedSize:
         auto, any_selection = auto_size(self.n_basis), isinstance(self.selection, str) and self.selection == "auto"
         selector = make_selector("gram" if any_selection else self.selection)
-        rivals = {"gram": selector} if isinstance(selector, GramSelector) else {}
+        rivals: dict[str, Selector] = {"gram": selector} if isinstance(selector, GramSelector) else {}
         if any_selection:
             rivals |= {name: make_selector(name) for name in ("renyi", "random") if kernel.name != "precomputed"}
         return FixedSize(
