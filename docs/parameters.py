@@ -1,4 +1,4 @@
-"""The page of parameters, docs/parameters.md, from the declarations in `kompakt.estimators.params`.
+"""The page of parameters, docs/parameters.md, from the table in `kompakt.estimators.params`.
 
 python docs/parameters.py
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import kompakt
 from kompakt import estimators
-from kompakt.estimators.params import OTHER_DEFAULTS, parameters_of
+from kompakt.estimators.params import OTHER_DEFAULTS
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Parameters
@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
 
 def page() -> str:
     """The text of the page."""
-    classes = {name: parameters_of(getattr(kompakt, name)) for name in estimators.__all__}
+    classes = {name: getattr(kompakt, name)._parameters for name in estimators.__all__}
     every = [known for declared in classes.values() for known in declared.values()]
     options = sorted({option.__name__ for known in every for option in known.options})
     lines = [HEAD.format(options=", ".join(f"`{name}`" for name in (*options, "GramSelector", "RenyiSelector")))]
@@ -44,7 +44,7 @@ def page() -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for owner in dict.fromkeys(("CompactSVC", "CompactSVR", "SpSVC", "FixedSizeLSSVC", *classes)):
         for name, declared in classes[owner].items():
-            rows.setdefault((name, declared.text), []).append(owner)
+            rows.setdefault((name, declared.doc), []).append(owner)
     for (name, text), owners in sorted(rows.items(), key=lambda row: row[0][0].lower()):
         defaults = [shown(classes[owner][name].default) for owner in owners]
         default = max(dict.fromkeys(defaults), key=defaults.count)

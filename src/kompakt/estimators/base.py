@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from types import MethodType
 from typing import Any, ClassVar, Self
 
@@ -15,24 +15,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted
 
 from kompakt.basis.build import Plan
 from kompakt.basis.refine import Refinement
-from kompakt.data import ArrayRows, Source, StreamedRows
-from kompakt.data.checks import naming_rows
+from kompakt.data import ArrayRows, StreamedRows
 from kompakt.data.dask import DaskSource, is_dask
-from kompakt.data.streamed import READ_ROWS
 from kompakt.estimators.params import auto_size, check_parameters
+from kompakt.estimators.predicting import predicted
 from kompakt.estimators.records import record_of
 from kompakt.kernels import Kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.steps import Fitted, LeftOpen
 from kompakt.model import Model
-from kompakt.parallel import block_threads
 from kompakt.run import Run
-from kompakt.spec import Data, Selector, Spec
-from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
+from kompakt.spec import Basis, Data, Selector, Spec
+from kompakt.train.data import LEARNED, prepare, with_columns
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 
 Array = np.ndarray
@@ -41,59 +38,6 @@ logger = logging.getLogger("kompakt")
 #: epsilon of a regression's loss, in standard deviations of the noise: where that is normal, 1.35 loses a twentieth of
 #: the efficiency of least squares (Huber 1964), and 0.6 is best for the insensitive zone (Smola et al. 1998)
 _EPSILON_OF_NOISE = {"huber": 1.35, "epsilon_insensitive": 0.6}
-
-
-def lazily(estimator: Predictor, method: str, X: Any) -> Any:
-    """Predictions for a Dask collection as one of the same kind, computed where its rows are.
-
-    An array gives an array, a DataFrame a Series (a DataFrame for several columns) with its index.
-    """
-    model = estimator.model_
-    if hasattr(X, "columns"):
-        return _of_frame(estimator, model, method, X)
-    if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} expects {model.n_features} features.")
-    if X.numblocks[1] != 1:
-        X = X.rechunk({1: -1})
-    like = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
-    function = partial(_of_block, model, method)
-    if like.ndim == 1:
-        return X.map_blocks(function, dtype=like.dtype, drop_axis=1, meta=like[:0])
-    return X.map_blocks(function, dtype=like.dtype, chunks=(X.chunks[0], (like.shape[1],)), meta=like[:0])
-
-
-def _of_block(model: Model, method: str, X: Any) -> Array:
-    with naming_rows(lambda row: f"row {row} of a partition"):
-        values: Array = getattr(model, method)(X)
-    return values
-
-
-def _of_frame(estimator: Predictor, model: Model, method: str, X: Any) -> Any:
-    import pandas as pd
-
-    names = getattr(estimator, "feature_names_in_", None)
-    found = [str(name) for name in X.columns]
-    if names is not None and found != [str(name) for name in names]:
-        raise ValueError(
-            f"The feature names should match those that were passed during fit: expected {list(names)}, got {found}."
-        )
-    if len(found) != model.n_features:
-        raise ValueError(f"X has {len(found)} columns, but {type(estimator).__name__} expects {model.n_features}.")
-    like = _of_block(model, method, np.zeros((1, model.n_features)))
-    meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
-    if like.ndim == 2:
-        labels = [str(one) for one in (range(like.shape[1]) if model.classes is None else model.classes)]
-        meta = pd.DataFrame(like[:0], columns=labels if len(labels) == like.shape[1] else None)
-    return X.map_partitions(_predicted_frame, model, method, meta, meta=meta)
-
-
-def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
-    kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
-    X = frame.to_numpy(dtype=kind, na_value=np.nan)
-    values = _of_block(model, method, X) if len(frame) else np.asarray(meta)[:0]
-    if values.ndim == 1:
-        return type(meta)(values, index=frame.index, name=meta.name, dtype=meta.dtype)
-    return type(meta)(values, index=frame.index, columns=meta.columns)
 
 
 class offered_if:
@@ -122,51 +66,23 @@ class offered_if:
         return MethodType(self.method, estimator)
 
 
-class Predictor(CallbackSupportMixin, BaseEstimator):
-    """Predictions by a fitted model, for rows in memory, streamed ones and Dask collections."""
-
-    model_: Model
-
-    def _predicted(self, method: str, X: Any) -> Array:
-        """What a method of the fitted model, such as "predict", gives for rows that are checked here."""
-        check_is_fitted(self, "model_")
-        of_model: Callable[[Any], Array] = getattr(self.model_, method)
-        if is_dask(X):
-            lazy: Array = lazily(self, method, X)
-            return lazy
-        with block_threads(getattr(self, "n_jobs", None)):
-            return (
-                self._streamed(of_model, X) if isinstance(X, Source) else of_model(check_rows(self, X, reset=False)[0])
-            )
-
-    def _streamed(self, of_model: Callable[[Any], Array], source: Source) -> Array:
-        """The same of rows that are read some thousand at a time."""
-        known = getattr(self, "feature_names_in_", None)
-        if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
-            raise ValueError(
-                f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
-            )
-        like = of_model(np.zeros((1, self.model_.n_features)))
-        found = np.empty((source.n_rows, *like.shape[1:]), like.dtype)
-        for start in range(0, source.n_rows, 8 * READ_ROWS):
-            stop = min(start + 8 * READ_ROWS, source.n_rows)
-            X = source.read(start, stop).X
-            with naming_rows(lambda row, start=start: source.where(start + row)):  # type: ignore[misc]
-                found[start:stop] = of_model(X)
-        return found
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
-        return tags
-
-
-class KernelMachine(Predictor):
+class KernelMachine(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators: `fit` validates, calls the function of the method, and publishes what it returns."""
 
-    # parameters that most estimators have
+    model_: Model
+    # parameters that estimators have, each those in its constructor
+    kernel: Any
+    gamma: Any
+    degree: int
+    coef0: float
     n_basis: Any
+    selection: Any
+    tune: Any
+    cv: Any
+    validation_fraction: float | None
+    memory_budget: int | None
+    n_jobs: int | None = None
+    random_state: Any
     C: float | None
     loss: Any
     epsilon: Any
@@ -285,6 +201,16 @@ class KernelMachine(Predictor):
             return {"rbf": "grow", "laplacian": "one"}.get(kernel)
         return None
 
+    # -- for `partial_fit`, of the estimators that have it -----------------------------------------------
+
+    def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
+        """The basis, from the first batch."""
+        raise NotImplementedError
+
+    def _in_input_space(self, data: Data, kernel: Kernel) -> bool:
+        """Whether a fit finds the weights of a linear kernel without a basis."""
+        return False
+
     # -- fitted attributes ---------------------------------------------------------------------------
 
     def _publish(self, fitted: Fitted) -> None:
@@ -368,9 +294,19 @@ class KernelMachine(Predictor):
             )
         warnings.warn(f"{type(self).__name__} {text}", ConvergenceWarning, stacklevel=3)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
 
-class ClassPredictor(ClassifierMixin, Predictor):
-    """Prediction side of the classifiers."""
+
+class MachineClassifier(ClassifierMixin, KernelMachine):
+    """Base of the classifiers."""
+
+    _classifier = True
+    coding: Any
+    class_weight: Any
 
     def decision_function(self, X: Any) -> Array:
         """Decision values of the rows.
@@ -384,7 +320,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
             In the order of ``classes_``; the largest wins.
         """
-        return self._predicted("decision_function", X)
+        return predicted(self, "decision_function", X)
 
     def predict(self, X: Any) -> Array:
         """Predicted labels.
@@ -397,14 +333,7 @@ class ClassPredictor(ClassifierMixin, Predictor):
         -------
         ndarray of shape (n_samples,)
         """
-        return self._predicted("predict", X)
-
-
-class MachineClassifier(ClassPredictor, KernelMachine):
-    """Base of the classifiers."""
-
-    _classifier = True
-    coding: Any
+        return predicted(self, "predict", X)
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         return replace(super()._spec(data, kernel), coding=self.coding)
@@ -430,7 +359,7 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._predicted("predict", X)
+        return predicted(self, "predict", X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

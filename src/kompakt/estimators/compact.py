@@ -8,23 +8,19 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.build import Array, Plan, choose
-from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor, offered_if
+from kompakt.estimators.base import KernelMachine, offered_if
 from kompakt.estimators.params import (
-    COST,
+    ANY_GAMMA,
+    NUMBER_LOSS,
     OPEN_SHARE,
     SWITCH,
-    ClassWeightParameters,
-    CodingParameters,
-    MachineParameters,
-    ValidationParameters,
-    WarmStartParameters,
+    TABLE,
     auto_size,
-    estimator,
-    or_none,
+    described,
     parameter,
-    shared,
 )
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
+from kompakt.estimators.predicting import predicted
 from kompakt.estimators.selectors import make_selector
 from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel, make_kernel
@@ -35,43 +31,37 @@ from kompakt.run import Run
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import LEARNED
 
+#: what both say of their parameters
+_SHARED = {
+    "n_basis": TABLE["n_basis"].noted(
+        '"auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.',
+        options={AutoSize: ("tol",)},
+    ),
+    "C": TABLE["C"].noted("None takes the least whose error is within one standard error of the lowest."),
+    "gamma": ANY_GAMMA,
+    "selection": TABLE["selection"].noted(
+        '"gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the '
+        'inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.'
+    ),
+    "validation_fraction": TABLE["validation_fraction"].noted(
+        "Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over "
+        "three folds, below 200 (1,000 in regression) over five. Below 100 rows, and with 0, refinement goes all the "
+        "way."
+    ),
+    "tune": TABLE["tune"].noted(
+        "By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`."
+    ),
+    "cv": TABLE["cv"].noted(
+        'For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and a '
+        'tenth of more; n_basis="auto" holds out one of them.'
+    ),
+}
 
-@shared
-class _Compact(WarmStartParameters, ValidationParameters, MachineParameters, KernelMachine):
-    """What both do: select by any selector, search by cross-validation, refine, choose a size on a path.
 
-    Parameters
-    ----------
-    n_basis
-        "auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.
-    C
-        None takes the least whose error is within one standard error of the lowest.
-    gamma : {"scale", "auto", "learn", "ard", "full", "loo"}, float or array of shape (n_features,)
-        Width of the kernel, one number or one per feature; "scale" is 1 / (n_features * variance of X), "auto" 1 /
-        n_features. With refine=True, "learn" (one width), "ard" (one per feature) and "full" (a linear map A of the
-        inputs, with the kernel exp(-|A (x - c)|^2)) move with the vectors, from "scale" on; "loo" takes one width per
-        feature by leave-one-out on a sample before the vectors move, for sets of a few hundred rows. None means "scale"
-        without refinement. Where a Gaussian kernel is refined, None learns a map if there are 20 rows or more for each
-        of its entries, with fewer rows one width per feature and then, with at most 200 features, a map if held-out
-        rows say that it pays.
-    selection
-        "gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the
-        inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.
-    refine
-        As far as the loss of held-out rows falls.
-    validation_fraction
-        Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over
-        three folds, below 200 (1,000 in regression) over five. Below 100 rows, and with 0, refinement goes all the way.
-    tune
-        By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`.
-    cv
-        For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and a
-        tenth of more; n_basis="auto" holds out one of them.
-    """
+class _Compact(KernelMachine):
+    """What both do: select by any selector, search by cross-validation, refine, choose a size on a path."""
 
-    n_basis: Any = parameter(default=100, options={AutoSize: ("tol",)}, kw_only=False)
-    C: Any = parameter(default=1.0, rule=or_none(COST))
-    refine: Any = True
+    warm_start: bool
     _learned_widths = LEARNED
     _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
 
@@ -118,18 +108,17 @@ def _calibrated(machine: CompactSVC) -> None:
         )
 
 
-@estimator
-class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClassifier, MachineClassifier):
+@described(
+    **_SHARED,
+    calibrate=parameter("bool", "Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.", SWITCH),
+)
+class CompactSVC(_Compact, PartialClassifier):
     """Compact support vector classifier with a chosen number of basis vectors.
 
     Minimises ``1/2 beta' K beta + C sum_i s_i loss_i`` over the weights of `n_basis` basis vectors, with one shared
     basis for all classes.
 
-    Parameters
-    ----------
-    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
-    calibrate : bool
-        Offer `predict_proba` by a sigmoid fitted to outputs of held-out rows.
+    {parameters}
 
     Attributes
     ----------
@@ -155,10 +144,32 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
     (20, True)
     """
 
-    calibrate: bool = parameter(default=False, rule=SWITCH)
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = 1.0, loss: Any = "squared_hinge", epsilon: float | None = None,
+        fit_intercept: bool = True, penalize_intercept: bool = False,
+        coding: Any = "one_vs_rest", class_weight: Any = None,
+        selection: Any = "gram", refine: Any = True, warm_start: bool = False,
+        tune: Any = False, cv: Any = None, validation_fraction: float | None = None, calibrate: bool = False,
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon = C, loss, epsilon
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.coding, self.class_weight = coding, class_weight
+        self.selection, self.refine, self.warm_start = selection, refine, warm_start
+        self.tune, self.cv, self.validation_fraction, self.calibrate = tune, cv, validation_fraction, calibrate
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _options(self, data: Data, kernel: Kernel) -> Compact:
         return replace(super()._options(data, kernel), calibrate=bool(self.calibrate))
+
+    def _needs_all_rows(self) -> str | None:
+        return "calibration needs held-out rows: set calibrate=False" if self.calibrate else super()._needs_all_rows()
 
     @offered_if(_calibrated)
     def predict_proba(self, X: Any) -> Array:
@@ -172,7 +183,7 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         -------
         ndarray of shape (n_samples, n_classes)
         """
-        return self._predicted("predict_proba", X)
+        return predicted(self, "predict_proba", X)
 
     @offered_if(_calibrated)
     def predict_log_proba(self, X: Any) -> Array:
@@ -187,18 +198,20 @@ class CompactSVC(ClassWeightParameters, CodingParameters, _Compact, PartialClass
         ndarray of shape (n_samples, n_classes)
             Finite, also where a probability is too small for float64.
         """
-        return self._predicted("predict_log_proba", X)
+        return predicted(self, "predict_log_proba", X)
 
 
-@estimator
-class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
+@described(
+    **_SHARED,
+    loss=NUMBER_LOSS,
+    quantile=parameter(
+        "float", 'Which quantile the loss "quantile" estimates, between 0 and 1.', OPEN_SHARE
+    ),
+)
+class CompactSVR(_Compact, PartialRegressor):
     """Compact kernel regressor with a chosen number of basis vectors.
 
-    Parameters
-    ----------
-    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
-    quantile : float
-        Which quantile the loss "quantile" estimates, between 0 and 1.
+    {parameters}
 
     Attributes
     ----------
@@ -216,9 +229,24 @@ class CompactSVR(_Compact, PartialRegressor, MachineRegressor):
     1.0
     """
 
-    C: Any = None
-    loss: Any = "least_squares"
-    quantile: float = parameter(default=0.5, rule=OPEN_SHARE)
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = "least_squares", epsilon: float | None = None, quantile: float = 0.5,
+        fit_intercept: bool = True, penalize_intercept: bool = False,
+        selection: Any = "gram", refine: Any = True, warm_start: bool = False,
+        tune: Any = False, cv: Any = None, validation_fraction: float | None = None,
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon, self.quantile = C, loss, epsilon, quantile
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.selection, self.refine, self.warm_start = selection, refine, warm_start
+        self.tune, self.cv, self.validation_fraction = tune, cv, validation_fraction
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _make_loss(self) -> Loss:
         return make_loss(self.loss, classes=False, epsilon=self.epsilon, quantile=self.quantile)

@@ -11,17 +11,15 @@ from sklearn.utils import check_random_state
 from kompakt.basis.fee import SELECTIONS, FEESelector, SemiparametricMachine, Trial, fast_weights
 from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
 from kompakt.estimators.params import (
+    LEARNED_GAMMA,
+    NUMBER_LOSS,
     SWITCH,
-    ClassWeightParameters,
-    CodingParameters,
-    MachineParameters,
-    ValidationParameters,
+    TABLE,
     auto_size,
     check_parameters,
-    estimator,
+    described,
     one_of,
     parameter,
-    shared,
 )
 from kompakt.heldout import AutoSize
 from kompakt.kernels import RBF, Kernel
@@ -36,37 +34,48 @@ from kompakt.train.data import prepare
 Array = np.ndarray
 
 
-@shared
-class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
-    """What classifier and regressor share: choosing a size, growing to it, weights to the end.
+#: what both say of their parameters
+_SHARED = {
+    "n_basis": TABLE["n_basis"].noted(
+        'The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth stops '
+        "20 steps (`n_iter_no_change`) after the lowest error.",
+        options={AutoSize: ("largest", "n_iter_no_change")},
+    ),
+    "gamma": LEARNED_GAMMA,
+    "selection": parameter(
+        '{"fee", "sgma", "gsvc"}',
+        'How basis vectors are chosen: "fee" takes the lowest estimated validation error, "sgma" the largest decrease '
+        'of the representation error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the '
+        "basis.",
+        one_of(*SELECTIONS),
+        {FEESelector: None},
+    ),
+    "validation_fraction": TABLE["validation_fraction"].noted(
+        "They choose vectors and size; the machine at the best step is returned. None holds out 0.2 of more than 2,000 "
+        "rows, and fewer rows are cut into folds. 0, with cv=None: no validation, growth to `n_basis` by the error on "
+        "the training rows."
+    ),
+    "cv": TABLE["cv"].noted(
+        "Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes. None is five folds "
+        "of up to 2,000 rows unless `validation_fraction` is given, as in the paper."
+    ),
+    "refit": parameter(
+        "bool",
+        "Fit the weights of the returned machine to all rows, those held out included; the paper does not.",
+        SWITCH,
+    ),
+    "tune": TABLE["tune"].noted(
+        "By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel only.",
+        options={TwoGrids: None},
+    ),
+    "n_jobs": TABLE["n_jobs"].noted("Processes too, in a search."),
+}
 
-    Parameters
-    ----------
-    n_basis
-        The size itself is chosen by validation (`cv` or `validation_fraction`); "auto" means up to 100. Growth stops
-        20 steps (`n_iter_no_change`) after the lowest error.
-    selection : {"fee", "sgma", "gsvc"}
-        How basis vectors are chosen: "fee" takes the lowest estimated validation error, "sgma" the largest decrease of
-        the representation error of the support vectors (SGMA-SVM), "gsvc" the support vector least like the basis.
-    validation_fraction
-        They choose vectors and size; the machine at the best step is returned. None holds out 0.2 of more than 2,000
-        rows, and fewer rows are cut into folds. 0, with cv=None: no validation, growth to `n_basis` by the error on
-        the training rows.
-    cv
-        Grow on every fold instead, and regrow on all rows to the mean of the folds' best sizes. None is five folds of
-        up to 2,000 rows unless `validation_fraction` is given, as in the paper.
-    refit : bool
-        Fit the weights of the returned machine to all rows, those held out included; the paper does not.
-    tune
-        By the paper's two grids over `cv` (five folds if None), with the size; sets `search_`. Gaussian kernel only.
-    n_jobs
-        Processes too, in a search.
-    """
 
-    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change")}, kw_only=False)
-    selection: Any = parameter(default="fee", rule=one_of(*SELECTIONS), options={FEESelector: None})
-    refit: bool = parameter(default=True, rule=SWITCH)
-    tune: Any = parameter(default=False, options={TwoGrids: None})
+class _FastEstimation(KernelMachine):
+    """What classifier and regressor share: from their parameters to the options of the method."""
+
+    refit: bool
 
     def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
         return fit_fee(data, self._options(data, kernel), run)
@@ -91,8 +100,11 @@ class _FastEstimation(ValidationParameters, MachineParameters, KernelMachine):
         )
 
 
-@estimator
-class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineClassifier):
+@described(
+    **_SHARED,
+    kernel=TABLE["kernel"].noted('With "precomputed" the row nearest to each class mean takes its place.'),
+)
+class FEESVC(_FastEstimation, MachineClassifier):
     """Support vector classifier grown by fast error estimation.
 
     The basis starts from the class means.  At each step a few support vectors are tried as the next basis vector; the
@@ -100,11 +112,7 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     least-squares form kept, and the best joins (Navia-Vazquez and Diaz-Morales 2010).  Growth stops some
     steps after the lowest validation error.
 
-    Parameters
-    ----------
-    kernel
-        With "precomputed" the row nearest to each class mean takes its place.
-    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
+    {parameters}
 
     Attributes
     ----------
@@ -143,7 +151,26 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
     (True, True)
     """
 
-    loss: Any = "hinge"
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = "hinge", epsilon: float | None = None,
+        fit_intercept: bool = True, penalize_intercept: bool = False,
+        coding: Any = "one_vs_rest", class_weight: Any = None,
+        selection: Any = "fee", refine: Any = False,
+        tune: Any = False, cv: Any = None, validation_fraction: float | None = None, refit: bool = True,
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon = C, loss, epsilon
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.coding, self.class_weight = coding, class_weight
+        self.selection, self.refine = selection, refine
+        self.tune, self.cv, self.validation_fraction, self.refit = tune, cv, validation_fraction, refit
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def trace_candidates(
         self, X: Any, y: Any, grid: Any, steps: Sequence[int], sample_weight: Any = None
@@ -199,16 +226,14 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         return traces
 
 
-@estimator
+@described(**_SHARED, loss=NUMBER_LOSS)
 class FEESVR(_FastEstimation, MachineRegressor):
     """Kernel regressor grown by fast error estimation: `FEESVC` with the mean squared error of the validation rows.
 
     The basis starts from the mean of the rows.  With least squares, the default, these weights are constant, so the
     estimate of a candidate's validation error is its validation error.
 
-    Parameters
-    ----------
-    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
+    {parameters}
 
     Attributes
     ----------
@@ -227,4 +252,21 @@ class FEESVR(_FastEstimation, MachineRegressor):
     True
     """
 
-    loss: Any = "least_squares"
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = "least_squares", epsilon: float | None = None,
+        fit_intercept: bool = True, penalize_intercept: bool = False,
+        selection: Any = "fee", refine: Any = False,
+        tune: Any = False, cv: Any = None, validation_fraction: float | None = None, refit: bool = True,
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon = C, loss, epsilon
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.selection, self.refine = selection, refine
+        self.tune, self.cv, self.validation_fraction, self.refit = tune, cv, validation_fraction, refit
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose

@@ -6,22 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kompakt.estimators.base import MachineClassifier
-from kompakt.estimators.params import (
-    POSITIVE,
-    CodingParameters,
-    KernelParameters,
-    MemoryParameters,
-    ProjectionParameters,
-    Rule,
-    RunParameters,
-    SelectionParameters,
-    SizeParameters,
-    TuneParameters,
-    estimator,
-    one_of,
-    parameter,
-    shared,
-)
+from kompakt.estimators.params import GIVEN_SIZE, POSITIVE, SWITCH, TABLE, Rule, described, one_of, parameter
 from kompakt.estimators.selectors import projection_selector
 from kompakt.kernels import Kernel
 from kompakt.methods.fisher import Fisher, fit_fisher
@@ -30,41 +15,47 @@ from kompakt.run import Run
 from kompakt.solve import fisher
 from kompakt.spec import Data
 
-
-@shared
-class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters, KernelParameters, MachineClassifier):
-    """Both discriminants: a basis, the moments of the classes, one small problem per output.
-
-    Parameters
-    ----------
-    reg : "cv", "scale" or float
-        Penalty on the squared multipliers; the C of Franc and Hlavac is 1 / reg. "scale" is 0.01 trace(N) over the
-        number of basis vectors, so that it follows the kernel's values; "cv" takes another share than 0.01, of five
-        from 0.1 to 1e-5, where five folds of at most 800 rows say that it is better by more than a standard error; it
-        is "scale" below 100 rows.
-    bias : {"gaussian", "midpoint", "search"}
-        "gaussian" puts the threshold where the normal densities of the projected classes, each with its own variance,
-        agree; "midpoint" the same with one common variance; "search" minimises the training error.
-    priors : None, "empirical" or array of shape (n_classes,)
-        Prior probabilities of the classes for the threshold; None gives both sides of every output the same, as in the
-        paper. They take the place of class weights, which the discriminant's class-wise means and covariances do not
-        see.
-    tune : bool
-        Whether `reg` and the width of the kernel are chosen by held-out error, every fold fitted without its rows; sets
-        `reg_` and `gamma_`.
-    cv
-        That is 5 folds.
-    """
-
-    reg: Any = parameter(
-        default="cv",
-        rule=Rule(
+#: what both say of their parameters
+_SHARED = {
+    "reg": parameter(
+        '"cv", "scale" or float',
+        'Penalty on the squared multipliers; the C of Franc and Hlavac is 1 / reg. "scale" is 0.01 trace(N) over the '
+        'number of basis vectors, so that it follows the kernel\'s values; "cv" takes another share than 0.01, of five '
+        "from 0.1 to 1e-5, where five folds of at most 800 rows say that it is better by more than a standard error; "
+        'it is "scale" below 100 rows.',
+        Rule(
             "'cv', 'scale' or a positive, finite number (it keeps the problem solvable)",
             lambda value: value in ("cv", "scale") if isinstance(value, str) else POSITIVE.holds(value),
         ),
-    )
-    bias: str = parameter(default="gaussian", rule=one_of(*fisher.BIASES))
-    priors: Any = "empirical"
+    ),
+    "bias": parameter(
+        '{"gaussian", "midpoint", "search"}',
+        '"gaussian" puts the threshold where the normal densities of the projected classes, each with its own '
+        'variance, agree; "midpoint" the same with one common variance; "search" minimises the training error.',
+        one_of(*fisher.BIASES),
+    ),
+    "priors": parameter(
+        'None, "empirical" or array of shape (n_classes,)',
+        "Prior probabilities of the classes for the threshold; None gives both sides of every output the same, as in "
+        "the paper. They take the place of class weights, which the discriminant's class-wise means and covariances do "
+        "not see.",
+    ),
+    "tune": parameter(
+        "bool",
+        "Whether `reg` and the width of the kernel are chosen by held-out error, every fold fitted without its rows; "
+        "sets `reg_` and `gamma_`.",
+        SWITCH,
+    ),
+    "cv": TABLE["cv"].noted("That is 5 folds."),
+}
+
+
+class _Fisher(MachineClassifier):
+    """Both discriminants: a basis, the moments of the classes, one small problem per output."""
+
+    reg: Any
+    bias: str
+    priors: Any
 
     def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
         return fit_fisher(data, self._options(kernel), run)
@@ -84,7 +75,7 @@ class _Fisher(RunParameters, MemoryParameters, TuneParameters, CodingParameters,
         )
 
 
-@estimator
+@described(**_SHARED | {"reg": _SHARED["reg"].noted("A row of weight s counts as s equal rows here too.")})
 class KernelFisher(_Fisher):
     """Kernel Fisher discriminant on all training rows.
 
@@ -92,10 +83,7 @@ class KernelFisher(_Fisher):
     the classes' covariances of kernel values.  Every row is a basis vector (equal rows share one, whose penalty is that
     of all of them), so time grows with n^3 and memory with n^2: `ProjectedKernelFisher` is the compact version.
 
-    Parameters
-    ----------
-    reg
-        A row of weight s counts as s equal rows here too.
+    {parameters}
 
     Attributes
     ----------
@@ -121,18 +109,37 @@ class KernelFisher(_Fisher):
     True
     """
 
+    def __init__(
+        self, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        reg: Any = "cv", bias: str = "gaussian", priors: Any = "empirical",
+        coding: Any = "one_vs_rest",
+        tune: Any = False, cv: Any = None,
+        memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.reg, self.bias, self.priors = reg, bias, priors
+        self.coding = coding
+        self.tune, self.cv = tune, cv
+        self.memory_budget = memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
-@estimator
-class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParameters, _Fisher):
+
+@described(
+    **_SHARED,
+    n_basis=GIVEN_SIZE,
+    selection=TABLE["selection"].noted(
+        '"gram" looks at the labels; "projection" is that of `GreedyProjection` and the paper, with the options '
+        "`max_error`, `pivot` and `first`."
+    ),
+)
+class ProjectedKernelFisher(_Fisher):
     """Kernel Fisher discriminant on few vectors that span the training rows.
 
     Only an m by m problem is solved, whose matrices are summed over row blocks.
 
-    Parameters
-    ----------
-    selection
-        "gram" looks at the labels; "projection" is that of `GreedyProjection` and the paper, with the options
-        `max_error`, `pivot` and `first`.
+    {parameters}
 
     Attributes
     ----------
@@ -160,8 +167,26 @@ class ProjectedKernelFisher(SelectionParameters, ProjectionParameters, SizeParam
     (20, True)
     """
 
-    n_basis: Any = parameter(default=200, kw_only=False)
-    selection: Any = "gram"
+    def __init__(
+        self, n_basis: Any = 200, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        reg: Any = "cv", bias: str = "gaussian", priors: Any = "empirical",
+        coding: Any = "one_vs_rest",
+        selection: Any = "gram",
+        max_error: float = 0.0, pivot: str = "max", first: str = "random",
+        tune: Any = False, cv: Any = None,
+        memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.reg, self.bias, self.priors = reg, bias, priors
+        self.coding = coding
+        self.selection = selection
+        self.max_error, self.pivot, self.first = max_error, pivot, first
+        self.tune, self.cv = tune, cv
+        self.memory_budget = memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _options(self, kernel: Kernel) -> Fisher:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.gram import GramSelector
-from kompakt.estimators.base import KernelMachine, MachineClassifier, MachineRegressor
+from kompakt.estimators.base import KernelMachine
 from kompakt.estimators.params import (
+    LEARNED_GAMMA,
+    NUMBER_LOSS,
     SWITCH,
-    ClassWeightParameters,
-    CodingParameters,
-    MachineParameters,
+    TABLE,
     Rule,
     auto_size,
-    estimator,
+    described,
     one_of,
     parameter,
-    shared,
 )
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
@@ -31,45 +30,51 @@ from kompakt.run import Run
 from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.spec import Basis, Data, Selector, Spec
 
+#: what is said of losses other than least squares
+_OTHER_LOSSES = "For other losses the width is tuned with least squares, and C by refitting every fold."
+#: what both say of their parameters
+_SHARED = {
+    "n_basis": TABLE["n_basis"].noted(
+        '"auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number of '
+        "rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.",
+        options={AutoSize: ("sizes", "rule")},
+    ),
+    "kernel": TABLE["kernel"].noted(
+        "The linear kernel is solved in the input space, without prototypes (up to 2,000 features)."
+    ),
+    "gamma": LEARNED_GAMMA,
+    "C": TABLE["C"].noted(
+        "The paper's regularisation constant gamma; for the absolute error, which has no factor 1/2 here, half of it."
+    ),
+    "selection": TABLE["selection"].noted(
+        '"auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is '
+        "forward selection in Gram space, with tune=True once before the search, and once after it if that is better. "
+        '"renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the '
+        'criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every '
+        "distinct row: the full LS-SVM) are names too.",
+        type=TABLE["selection"].type.replace("{", '{"auto", '),
+    ),
+    "tune": TABLE["tune"].noted(
+        "By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact "
+        "cross-validations at each; `Annealing()` is the paper's search of both.",
+        options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None},
+    ),
+    "cv": TABLE["cv"].noted("That is 10 folds. Each split must train on all rows that it does not validate."),
+    "cv_prototypes": parameter(
+        '{"drop", "anew", "plain"}',
+        "Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded "
+        'by a basis function of its own, so "plain" cross-validation, the paper\'s, reports too small an error. "drop" '
+        'leaves out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold '
+        "among the other rows, at the cost of a selection and of features per fold.",
+        one_of("drop", "anew", "plain"),
+    ),
+}
 
-@shared
-class _FixedSize(MachineParameters, KernelMachine):
-    """What both do: choose prototypes, then search C, width and size by cross-validation on them.
 
-    Parameters
-    ----------
-    n_basis
-        "auto" picks by cross-validation the best of five sizes, doubling up to ten times the root of the number of
-        rows, to all rows, or to 1,000, whichever is least; they are nested and share one set of features.
-    kernel
-        The linear kernel is solved in the input space, without prototypes (up to 2,000 features).
-    C
-        The paper's regularisation constant gamma; for the absolute error, which has no factor 1/2 here, half of it.
-    loss
-        For other losses the width is tuned with least squares, and C by refitting every fold.
-    selection
-        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is
-        forward selection in Gram space, with tune=True once before the search, and once after it if that is better.
-        "renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the
-        criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
-        the full LS-SVM) are names too.
-    tune
-        By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact
-        cross-validations at each; `Annealing()` is the paper's search of both.
-    cv
-        That is 10 folds. Each split must train on all rows that it does not validate.
-    cv_prototypes : {"drop", "anew", "plain"}
-        Prototypes of the folds' machines. They are chosen among all rows, and a row that is a prototype is shielded by
-        a basis function of its own, so "plain" cross-validation, the paper's, reports too small an error. "drop"
-        leaves out the prototypes that are rows of the fold, at no cost; "anew" chooses prototypes for every fold among
-        the other rows, at the cost of a selection and of features per fold.
-    """
+class _FixedSize(KernelMachine):
+    """What both do: choose prototypes, then search C, width and size by cross-validation on them."""
 
-    n_basis: Any = parameter(default=100, options={AutoSize: ("sizes", "rule")}, kw_only=False)
-    loss: Any = "least_squares"
-    selection: Any = "auto"
-    tune: Any = parameter(default=False, options={Annealing: None, GridSearch: ("n_points",), RandomSearch: None})
-    cv_prototypes: str = parameter(default="drop", rule=one_of("drop", "anew", "plain"))
+    cv_prototypes: str
 
     def _options(self, data: Data, kernel: Kernel) -> FixedSize:
         auto, any_selection = auto_size(self.n_basis), isinstance(self.selection, str) and self.selection == "auto"
@@ -102,25 +107,33 @@ class _FixedSize(MachineParameters, KernelMachine):
         return choose_prototypes(data, spec, self._options(data, spec.kernel), run)
 
 
-@estimator
-class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, PartialClassifier, MachineClassifier):
+@described(
+    **_SHARED,
+    loss=TABLE["loss"].noted(_OTHER_LOSSES),
+    fit_intercept=TABLE["fit_intercept"].noted(
+        '"fewest_errors" moves the intercept of each output, once the weights are found, to where the fewest training '
+        "rows are on the wrong side. It helps where classes are very unequal, since least squares puts the boundary "
+        "midway; the search does not know of it, `cv_error_` does.",
+        rule=Rule(
+            "True, False or 'fewest_errors'",
+            lambda value: value == "fewest_errors" if isinstance(value, str) else SWITCH.holds(value),
+        ),
+    ),
+    coding=TABLE["coding"].noted(
+        '"one_vs_rest" and "minimum_output" (the paper\'s, with the fewest outputs and often twice the errors) share '
+        'one factorisation; "one_vs_one" fits each pair of classes on its own rows.'
+    ),
+    shared_basis=parameter(
+        "bool", "Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.", SWITCH
+    ),
+)
+class FixedSizeLSSVC(_FixedSize, PartialClassifier):
     """Fixed-size least-squares support vector classifier.
 
     Few rows, the prototypes, give Nystrom features, on which ridge regression is solved in closed form:
     ``1/2 |w|^2 [+ 1/2 b^2] + C/2 sum_i s_i e_i^2``. Exact cross-validation costs about as much as one fit.
 
-    Parameters
-    ----------
-    coding
-        "one_vs_rest" and "minimum_output" (the paper's, with the fewest outputs and often twice the errors) share one
-        factorisation; "one_vs_one" fits each pair of classes on its own rows.
-    loss : {"squared_hinge", "hinge", "least_squares", "huber"} or Loss
-    shared_basis : bool
-        Whether one-vs-one uses all prototypes in every pair; by default those of the two classes.
-    fit_intercept
-        "fewest_errors" moves the intercept of each output, once the weights are found, to where the fewest training
-        rows are on the wrong side. It helps where classes are very unequal, since least squares puts the boundary
-        midway; the search does not know of it, `cv_error_` does.
+    {parameters}
 
     Attributes
     ----------
@@ -158,14 +171,26 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
     (True, 20)
     """
 
-    shared_basis: bool = parameter(default=False, rule=SWITCH)
-    fit_intercept: Any = parameter(
-        default=True,
-        rule=Rule(
-            "True, False or 'fewest_errors'",
-            lambda value: value == "fewest_errors" if isinstance(value, str) else SWITCH.holds(value),
-        ),
-    )
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = "least_squares", epsilon: float | None = None,
+        fit_intercept: Any = True, penalize_intercept: bool = False,
+        coding: Any = "one_vs_rest", class_weight: Any = None, shared_basis: bool = False,
+        selection: Any = "auto", refine: Any = False,
+        tune: Any = False, cv: Any = None, cv_prototypes: str = "drop",
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon = C, loss, epsilon
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.coding, self.class_weight, self.shared_basis = coding, class_weight, shared_basis
+        self.selection, self.refine = selection, refine
+        self.tune, self.cv, self.cv_prototypes = tune, cv, cv_prototypes
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _options(self, data: Data, kernel: Kernel) -> FixedSize:
         return replace(
@@ -174,16 +199,21 @@ class FixedSizeLSSVC(ClassWeightParameters, CodingParameters, _FixedSize, Partia
             fewest_errors=isinstance(self.fit_intercept, str),
         )
 
+    def _needs_all_rows(self) -> str | None:
+        if isinstance(self.fit_intercept, str):
+            return f"fit_intercept={self.fit_intercept!r} needs all rows at once: set fit_intercept=True"
+        if self.coding == "one_vs_one" and not self.shared_basis:
+            return "pairs of classes with prototypes of their own cannot be updated: set shared_basis=True"
+        return super()._needs_all_rows()
 
-@estimator
-class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
+
+@described(**_SHARED, loss=NUMBER_LOSS.noted(_OTHER_LOSSES))
+class FixedSizeLSSVR(_FixedSize, PartialRegressor):
     """Fixed-size least-squares support vector regression.
 
     As `FixedSizeLSSVC`, for one or several numeric targets.
 
-    Parameters
-    ----------
-    loss : {"least_squares", "huber", "epsilon_insensitive", "absolute", "quantile"} or Loss
+    {parameters}
 
     Attributes
     ----------
@@ -219,3 +249,22 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor, MachineRegressor):
     >>> round(machine.score(X, np.sin(X).ravel()), 2)
     1.0
     """
+
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = "least_squares", epsilon: float | None = None,
+        fit_intercept: bool = True, penalize_intercept: bool = False,
+        selection: Any = "auto", refine: Any = False,
+        tune: Any = False, cv: Any = None, cv_prototypes: str = "drop",
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon = C, loss, epsilon
+        self.fit_intercept, self.penalize_intercept = fit_intercept, penalize_intercept
+        self.selection, self.refine = selection, refine
+        self.tune, self.cv, self.cv_prototypes = tune, cv, cv_prototypes
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose

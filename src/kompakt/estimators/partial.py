@@ -14,11 +14,10 @@ from kompakt.basis.build import Machine
 from kompakt.data import ArrayRows, centre_of
 from kompakt.data.rows import computing_dtype
 from kompakt.design import Design
-from kompakt.estimators.base import Array, KernelMachine, offered_if
+from kompakt.estimators.base import Array, KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
-from kompakt.kernels import Kernel, MappedRBF
+from kompakt.kernels import MappedRBF
 from kompakt.methods.steps import freeze, resolve_width_and_cost
-from kompakt.run import Run
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
@@ -45,125 +44,111 @@ class _Running:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _available(estimator: _Partial) -> bool:
-    """Whether batches can be forgotten; the reason is the message of the AttributeError otherwise."""
-    reason = None
-    loss = estimator.loss if isinstance(estimator.loss, str) else getattr(estimator.loss, "name", None)
-    if getattr(estimator, "refine", False):
-        reason = "the basis must stay as it is: set refine=False"
-    elif estimator.tune or auto_size(estimator.n_basis):
-        reason = "searches need all rows at once: set tune=False and n_basis to a number"
-    elif loss not in _LOSSES:
-        reason = f"the loss must be one of {_LOSSES}; got loss={estimator.loss!r}"
-    elif estimator.kernel == "precomputed":
-        reason = "a precomputed kernel has no rows to add"
-    elif isinstance(getattr(estimator, "class_weight", None), str):
-        reason = f"class_weight={estimator.class_weight!r} needs all rows at once: give a dict of label: weight"
-    elif isinstance(getattr(estimator, "fit_intercept", None), str):
-        reason = f"fit_intercept={estimator.fit_intercept!r} needs all rows at once: set fit_intercept=True"
-    elif getattr(estimator, "calibrate", False):
-        reason = "calibration needs held-out rows: set calibrate=False"
-    elif getattr(estimator, "coding", None) == "one_vs_one" and not getattr(estimator, "shared_basis", True):
-        reason = "pairs of classes with prototypes of their own cannot be updated: set shared_basis=True"
+def _available(machine: PartialClassifier | PartialRegressor) -> None:
+    reason = machine._needs_all_rows()
     if reason is not None:
-        raise AttributeError(f"{type(estimator).__name__} has no partial_fit here: {reason}.")
-    return True
+        raise AttributeError(f"{type(machine).__name__} has no partial_fit here: {reason}.")
 
 
-class _Partial(KernelMachine):
-    """What classifiers and regressors share."""
-
-    _running: _Running
-
-    def _first_basis(self, data: Data, spec: Spec, run: Run) -> Basis:
-        """The basis, from the first batch."""
-        raise NotImplementedError
-
-    def _in_input_space(self, data: Data, kernel: Kernel) -> bool:
-        """Whether a fit finds the weights of a linear kernel without a basis."""
-        return False
-
-    def _update(
-        self, X: Any, targets: Array, weights: Array | None, classes: Array | None, labels: Array | None
-    ) -> None:
-        """Add a validated batch to the sums and solve again."""
-        y = targets if classes is None else None
-        targets = targets.reshape(len(targets), -1)
-        with running(self, X, y) as run:
-            state: _Running | None = copy(getattr(self, "_running", None))  # a batch that fails adds nothing
-            if state is None and hasattr(self, "model_"):
-                state = self._after_fit()
-            if state is None:
-                kernel = resolve_kernel(self, X, weights)
-                flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
-                dense = isinstance(X, np.ndarray)
-                offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
-                rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, X.shape[0]))
-                first = Data(rows, classes=classes, labels=labels)
-                spec, evaluations = resolve_width_and_cost(first, self._spec(first, kernel), self._left_open(), run)
-                basis = self._first_basis(first, spec, run)
-                state = _Running(spec, first.rows.offset, basis, n_kernel_evals=evaluations + basis.n_kernel_evals)
-            if state.theta is not None and state.theta.shape[1] != targets.shape[1]:
-                raise ValueError(
-                    f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
-                    "Give every batch the same outputs."
-                )
-            rows = ArrayRows(X, targets, weights, state.offset, dtype=computing_dtype(X.dtype, X.shape[0]))
-            data = Data(rows, classes=classes, labels=labels, y=y)
-            design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
-            problem = Problem.of(design, state.spec)
-            if state.weights is not None:  # of a fit: where the first Newton step begins
-                start = np.concatenate([design.to_coordinates(state.weights[:-1]), state.weights[-1:]])
-                state.theta, state.weights = start, None
-            exact = state.spec.loss.quadratic
-            sums = batch_sums(problem, None if exact else state.theta)
-            state.sums = sums if state.sums is None else state.sums + sums
-            state.n_batches += 1
-            state.n_rows += data.rows.n_rows
-            state.n_kernel_evals += design.n_kernel_evals
-            solution = minimise_sums(problem, state.sums, state.n_batches)
-            state.theta = solution.coordinates
-            objective = float(np.sum(solution.objective))
-            batch = {"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective}
-            state.history = [*state.history, batch]
-            machine = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
-            run = replace(run, history=list(state.history))
-            self._publish(freeze(data, machine, self._plan(), run, attributes={"n_rows_seen_": state.n_rows}))
-        self._running = state
-
-    def _after_fit(self) -> _Running:
-        """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-        model, kernel, offset, vectors = self.model_, self.model_.kernel, self.model_.offset, self.model_.basis
-        if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
-            kernel, offset = MappedRBF(model.input_map), model.input_shift
-            vectors = np.asarray(model.basis_vectors_)
-        no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
-        spec = self._spec(no_rows, kernel)
-        spec = replace(spec, C=self.C_) if self.C is None else spec
-        if self._in_input_space(no_rows, model.kernel):
-            return _Running(spec, None, Basis(None, np.eye(model.n_features)))
-        vectors = vectors.astype(np.float64)
-        if offset is not None:
-            vectors = vectors - offset
-        weights = np.concatenate([model.weights, model.intercept[None]])
-        return _Running(spec, offset, Basis(None, vectors), weights=weights)
-
-    def _batch(self, X: Any, y: Any, sample_weight: Any, *, numeric: bool) -> tuple[Any, Any, Array | None]:
-        """Validated float64 rows, targets and weights; rows of weight zero are gone."""
-        check_parameters(self)
-        X, y = check_rows(self, X, y, numeric_y=numeric, reset=not hasattr(self, "model_"))
-        X = X.astype(np.float64, copy=False)  # sums over many batches keep what float32 would lose
-        weights = None
-        if sample_weight is not None:
-            weights = checked_weights(sample_weight, X)
-            kept = np.flatnonzero(weights > 0)
-            if not len(kept):
-                raise ValueError("sample_weight is zero for every row of the batch; expected at least one non-zero.")
-            X, y, weights = X[kept], y[kept], weights[kept]
-        return X, y, weights
+def _needs_all_rows(machine: KernelMachine) -> str | None:
+    """Why batches cannot be forgotten, and what to set; None where they can."""
+    loss = machine.loss if isinstance(machine.loss, str) else getattr(machine.loss, "name", None)
+    if machine.refine:
+        return "the basis must stay as it is: set refine=False"
+    if machine.tune or auto_size(machine.n_basis):
+        return "searches need all rows at once: set tune=False and n_basis to a number"
+    if loss not in _LOSSES:
+        return f"the loss must be one of {_LOSSES}; got loss={machine.loss!r}"
+    if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
+        return "a precomputed kernel has no rows to add"
+    return None
 
 
-class PartialClassifier(_Partial):
+def _update(
+    machine: KernelMachine, X: Any, targets: Array, weights: Array | None, classes: Array | None, labels: Array | None
+) -> None:
+    """Add a validated batch to the sums and solve again."""
+    y = targets if classes is None else None
+    targets = targets.reshape(len(targets), -1)
+    with running(machine, X, y) as run:
+        state: _Running | None = copy(getattr(machine, "_running", None))  # a batch that fails adds nothing
+        if state is None and hasattr(machine, "model_"):
+            state = _after_fit(machine)
+        if state is None:
+            kernel = resolve_kernel(machine, X, weights)
+            flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
+            dense = isinstance(X, np.ndarray)
+            offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
+            rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+            first = Data(rows, classes=classes, labels=labels)
+            spec, evaluations = resolve_width_and_cost(first, machine._spec(first, kernel), machine._left_open(), run)
+            basis = machine._first_basis(first, spec, run)
+            state = _Running(spec, first.rows.offset, basis, n_kernel_evals=evaluations + basis.n_kernel_evals)
+        if state.theta is not None and state.theta.shape[1] != targets.shape[1]:
+            raise ValueError(
+                f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
+                "Give every batch the same outputs."
+            )
+        rows = ArrayRows(X, targets, weights, state.offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+        data = Data(rows, classes=classes, labels=labels, y=y)
+        design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
+        problem = Problem.of(design, state.spec)
+        if state.weights is not None:  # of a fit: where the first Newton step begins
+            start = np.concatenate([design.to_coordinates(state.weights[:-1]), state.weights[-1:]])
+            state.theta, state.weights = start, None
+        exact = state.spec.loss.quadratic
+        sums = batch_sums(problem, None if exact else state.theta)
+        state.sums = sums if state.sums is None else state.sums + sums
+        state.n_batches += 1
+        state.n_rows += data.rows.n_rows
+        state.n_kernel_evals += design.n_kernel_evals
+        solution = minimise_sums(problem, state.sums, state.n_batches)
+        state.theta = solution.coordinates
+        objective = float(np.sum(solution.objective))
+        batch = {"phase": "batch", "n_rows": data.rows.n_rows, "objective": objective}
+        state.history = [*state.history, batch]
+        solved = Machine(state.spec, Basis(None, state.basis.vectors), solution, state.n_kernel_evals)
+        run = replace(run, history=list(state.history))
+        machine._publish(freeze(data, solved, machine._plan(), run, attributes={"n_rows_seen_": state.n_rows}))
+    machine._running = state
+
+
+def _after_fit(machine: KernelMachine) -> _Running:
+    """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
+    model, kernel, offset, vectors = machine.model_, machine.model_.kernel, machine.model_.offset, machine.model_.basis
+    if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
+        kernel, offset = MappedRBF(model.input_map), model.input_shift
+        vectors = np.asarray(model.basis_vectors_)
+    no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
+    spec = machine._spec(no_rows, kernel)
+    spec = replace(spec, C=machine.C_) if machine.C is None else spec
+    if machine._in_input_space(no_rows, model.kernel):
+        return _Running(spec, None, Basis(None, np.eye(model.n_features)))
+    vectors = vectors.astype(np.float64)
+    if offset is not None:
+        vectors = vectors - offset
+    weights = np.concatenate([model.weights, model.intercept[None]])
+    return _Running(spec, offset, Basis(None, vectors), weights=weights)
+
+
+def _batch(
+    machine: KernelMachine, X: Any, y: Any, sample_weight: Any, *, numeric: bool
+) -> tuple[Any, Any, Array | None]:
+    """Validated float64 rows, targets and weights; rows of weight zero are gone."""
+    check_parameters(machine)
+    X, y = check_rows(machine, X, y, numeric_y=numeric, reset=not hasattr(machine, "model_"))
+    X = X.astype(np.float64, copy=False)  # sums over many batches keep what float32 would lose
+    weights = None
+    if sample_weight is not None:
+        weights = checked_weights(sample_weight, X)
+        kept = np.flatnonzero(weights > 0)
+        if not len(kept):
+            raise ValueError("sample_weight is zero for every row of the batch; expected at least one non-zero.")
+        X, y, weights = X[kept], y[kept], weights[kept]
+    return X, y, weights
+
+
+class PartialClassifier(MachineClassifier):
     """`partial_fit` of classifiers."""
 
     @offered_if(_available)
@@ -194,31 +179,38 @@ class PartialClassifier(_Partial):
             self._add(X, y, classes, sample_weight)
         return self
 
+    def _needs_all_rows(self) -> str | None:
+        """Why batches cannot be forgotten, and what to set; None where they can."""
+        if isinstance(self.class_weight, str):
+            return f"class_weight={self.class_weight!r} needs all rows at once: give a dict of label: weight"
+        return _needs_all_rows(self)
+
     def _add(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
-        known: Any = getattr(self, "classes_", None)
-        X, y, weights = self._batch(X, y, sample_weight, numeric=False)
+        labels_before: Any = getattr(self, "classes_", None)
+        X, y, weights = _batch(self, X, y, sample_weight, numeric=False)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        if known is None and classes is None:
+        if labels_before is None and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit: all labels that may come.")
-        if classes is not None:
-            if known is not None and not np.array_equal(known, unique_labels(classes)):
-                raise ValueError(
-                    f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}"
-                )
-            known = unique_labels(classes)
-        if len(known) < 2:
-            raise ValueError(f"The number of classes has to be greater than one; got {len(known)} class: {known}.")
-        strange = np.setdiff1d(y, known)
+        all_labels = labels_before if classes is None else unique_labels(classes)
+        if labels_before is not None and not np.array_equal(labels_before, all_labels):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {labels_before!r}"
+            )
+        if len(all_labels) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(all_labels)} class: {all_labels}."
+            )
+        strange = np.setdiff1d(y, all_labels)
         if len(strange):
-            raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
-        labels = np.asarray(np.searchsorted(known, y))
-        factors = class_factors(self.class_weight, known, np.bincount(labels, weights, len(known)))
-        targets, weights = ClassEncoder(known, self.coding, factors).targets(labels, weights)
-        self._update(X, targets, weights, known, labels)
+            raise ValueError(f"y holds labels {strange[:5]} that are not among classes={all_labels}.")
+        labels = np.asarray(np.searchsorted(all_labels, y))
+        factors = class_factors(self.class_weight, all_labels, np.bincount(labels, weights, len(all_labels)))
+        targets, weights = ClassEncoder(all_labels, self.coding, factors).targets(labels, weights)
+        _update(self, X, targets, weights, all_labels, labels)
 
 
-class PartialRegressor(_Partial):
+class PartialRegressor(MachineRegressor):
     """`partial_fit` of regressors."""
 
     @offered_if(_available)
@@ -243,6 +235,10 @@ class PartialRegressor(_Partial):
         self
         """
         with unchanged_on_error(self):
-            X, y, weights = self._batch(X, y, sample_weight, numeric=True)
-            self._update(X, np.asarray(y, dtype=np.float64), weights, None, None)
+            X, y, weights = _batch(self, X, y, sample_weight, numeric=True)
+            _update(self, X, np.asarray(y, dtype=np.float64), weights, None, None)
         return self
+
+    def _needs_all_rows(self) -> str | None:
+        """Why batches cannot be forgotten, and what to set; None where they can."""
+        return _needs_all_rows(self)

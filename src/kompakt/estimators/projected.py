@@ -19,20 +19,12 @@ from kompakt.data.rows import computing_dtype
 from kompakt.estimators.base import MachineClassifier
 from kompakt.estimators.params import (
     COUNT,
+    GIVEN_SIZE,
+    LEARNED_GAMMA,
     SWITCH,
-    ClassWeightParameters,
-    CodingParameters,
-    CostParameters,
-    KernelParameters,
-    MemoryParameters,
-    ProjectionParameters,
-    RefineParameters,
-    RunParameters,
-    SelectionParameters,
-    SizeParameters,
-    StoppingParameters,
+    TABLE,
     check_parameters,
-    estimator,
+    described,
     one_of,
     or_none,
     parameter,
@@ -53,18 +45,21 @@ from kompakt.train.running import CallbackSupportMixin, running, unchanged_on_er
 Array = np.ndarray
 
 
-@estimator
-class GreedyProjection(
-    RunParameters,
-    MemoryParameters,
-    ProjectionParameters,
-    KernelParameters,
-    SizeParameters,
-    CallbackSupportMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+@described(
+    n_basis=GIVEN_SIZE,
+    gamma=parameter(
+        '{"scale", "auto"}, float or array of shape (n_features,)',
+        'Width of the kernel, one number or one per feature; "scale" and None are 1 / (n_features * variance of X), '
+        '"auto" is 1 / n_features.',
+    ),
+    batch=parameter(
+        "int",
+        'With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give the '
+        "same result as one at a time.",
+        or_none(COUNT),
+    ),
+)
+class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Represent rows by their projections on the images of few rows, chosen greedily.
 
     ``transform`` gives coordinates gamma(x) whose dot products approximate the kernel,
@@ -77,14 +72,7 @@ class GreedyProjection(
     where errors decay fast); several times as many where the coordinates exceed `memory_budget` and are computed again
     for every batch of vectors.  `n_kernel_evals_` is the number.
 
-    Parameters
-    ----------
-    gamma : {"scale", "auto"}, float or array of shape (n_features,)
-        Width of the kernel, one number or one per feature; "scale" and None are 1 / (n_features * variance of X),
-        "auto" is 1 / n_features.
-    batch : int
-        With pivot="max", vectors chosen per step among the rows of largest error. None takes as many as give the same
-        result as one at a time.
+    {parameters}
 
     Attributes
     ----------
@@ -110,10 +98,18 @@ class GreedyProjection(
     True
     """
 
-    # the features feed another estimator, which no longer sees the rows: more than a model of its own needs
-    n_basis: Any = parameter(default=200, rule=COUNT, kw_only=False)
-    gamma: Any = "scale"
-    batch: int | None = parameter(default=None, rule=or_none(COUNT))
+    def __init__(
+        self, n_basis: Any = 200, *,
+        kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 0.0,
+        max_error: float = 0.0, pivot: str = "max", first: str = "random", batch: int | None = None,
+        memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.max_error, self.pivot, self.first, self.batch = max_error, pivot, first, batch
+        self.memory_budget = memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
 
@@ -310,21 +306,26 @@ class GreedyProjection(
         return tags
 
 
-@estimator
-class ProjectedSVC(
-    RunParameters,
-    MemoryParameters,
-    StoppingParameters,
-    ClassWeightParameters,
-    CodingParameters,
-    RefineParameters,
-    CostParameters,
-    SelectionParameters,
-    ProjectionParameters,
-    KernelParameters,
-    SizeParameters,
-    MachineClassifier,
-):
+@described(
+    n_basis=GIVEN_SIZE,
+    gamma=LEARNED_GAMMA,
+    C=TABLE["C"].noted("The loss is the hinge."),
+    two_pass=parameter(
+        "bool",
+        "Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are "
+        "then represented best.",
+        SWITCH,
+    ),
+    solver=parameter(
+        '{"primal", "libsvm", "liblinear"}',
+        '"libsvm" is scikit-learn\'s SVC with the linear kernel on the features; "primal" is kompakt\'s own solver of '
+        'the same problem, to more digits and in a time that grows with n only. "liblinear" is scikit-learn\'s '
+        "LinearSVC, which penalises the intercept as well: a slightly different machine.",
+        one_of("primal", "libsvm", "liblinear"),
+    ),
+    max_time=TABLE["max_time"].noted('Of the solvers only "primal" can be stopped.'),
+)
+class ProjectedSVC(MachineClassifier):
     """Support vector classifier trained on a projection of the training rows.
 
     The rows are replaced by their coordinates in the span of `n_basis` chosen ones (`GreedyProjection`), an ordinary
@@ -332,19 +333,7 @@ class ProjectedSVC(
     multipliers, or on the support vectors themselves where they are fewer.  So min(support vectors, basis vectors)
     vectors represent it.
 
-    Parameters
-    ----------
-    two_pass : bool
-        Train, choose the basis anew among the support vectors found, and train again: the vectors that decide are then
-        represented best.
-    C
-        The loss is the hinge.
-    solver : {"primal", "libsvm", "liblinear"}
-        "libsvm" is scikit-learn's SVC with the linear kernel on the features; "primal" is kompakt's own solver of the
-        same problem, to more digits and in a time that grows with n only. "liblinear" is scikit-learn's LinearSVC,
-        which penalises the intercept as well: a slightly different machine.
-    max_time
-        Of the solvers only "primal" can be stopped.
+    {parameters}
 
     Attributes
     ----------
@@ -374,12 +363,27 @@ class ProjectedSVC(
     (True, True)
     """
 
-    n_basis: Any = parameter(default=200, kw_only=False)
-    selection: Any = "projection"
-    two_pass: bool = parameter(default=False, rule=SWITCH)
-    solver: str = parameter(default="primal", rule=one_of("primal", "libsvm", "liblinear"))
-    tol: float = 1e-4
-    max_iter: int = 1_000_000
+    def __init__(
+        self, n_basis: Any = 200, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None,
+        coding: Any = "one_vs_rest", class_weight: Any = None,
+        selection: Any = "projection", refine: Any = False,
+        max_error: float = 0.0, pivot: str = "max", first: str = "random",
+        two_pass: bool = False, solver: str = "primal",
+        tol: float = 0.0001, max_iter: int = 1_000_000, max_time: float | None = None,
+        memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C = C
+        self.coding, self.class_weight = coding, class_weight
+        self.selection, self.refine = selection, refine
+        self.max_error, self.pivot, self.first = max_error, pivot, first
+        self.two_pass, self.solver = two_pass, solver
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
         selector = projection_selector(self.selection, self.max_error, self.pivot, self.first, self.memory_budget)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
 from sklearn.utils.metadata_routing import UNUSED
@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 from kompakt.data import ArrayRows, Source, centre_of
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.rows import computing_dtype
-from kompakt.estimators.base import ClassPredictor
 from kompakt.estimators.compact import CompactSVC
 from kompakt.estimators.params import (
     COUNT,
@@ -28,21 +27,17 @@ from kompakt.estimators.params import (
     POSITIVE,
     SHARE,
     SWITCH,
-    ClassWeightParameters,
-    CostParameters,
-    KernelParameters,
+    TABLE,
+    Parameter,
     Rule,
-    RunParameters,
-    SizeParameters,
-    ValidationParameters,
     auto_or,
     check_parameters,
-    estimator,
+    described,
     one_of,
     or_none,
     parameter,
-    shared,
 )
+from kompakt.estimators.predicting import predicted
 from kompakt.kernels import make_kernel
 from kompakt.methods.cglq import CGLQ, fit_cglq
 from kompakt.methods.local_sampling import LocalSampling, fit_local_sampling
@@ -62,7 +57,7 @@ from kompakt.train.data import (
     resolve_gamma,
     with_columns,
 )
-from kompakt.train.running import running, unfit
+from kompakt.train.running import CallbackSupportMixin, running, unfit
 
 #: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
 #: SVM on them takes less time than a reduction
@@ -76,99 +71,75 @@ _OF_BALLS = (
 _SVC_DEFAULTS = {"kernel": "rbf", "gamma": None, "degree": 3, "coef0": 0.0, "C": None, "class_weight": None}
 
 
-class _Reduced(ClassPredictor):
-    """Prediction side: by the model, or by the machine itself where kompakt has no form for it."""
+#: what both say of their parameters
+_SHARED = {
+    "kernel": parameter(
+        '{"rbf", "poly", "linear", "sigmoid"} or callable',
+        "The kernel of scikit-learn's SVC, by name or as a function of two blocks of rows; \"sigmoid\" without "
+        "`n_basis`.",
+    ),
+    "gamma": parameter(
+        '{"scale", "auto"} or float',
+        'Width of the kernel, of all rows and not of each subsample; "scale" is 1 / (n_features * variance of X), '
+        '"auto" 1 / n_features. None takes the width of a Gaussian kernel from the data, by the leave-one-out error of '
+        "kernel ridge regression on a sample.",
+    ),
+    "estimator": parameter(
+        "classifier",
+        "Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also "
+        "behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.",
+    ),
+    "delta": parameter(
+        'float or "auto"', "Share of the rows in the first subsamples, all together.", auto_or(OPEN_SHARE)
+    ),
+    "stratify": parameter("bool", "Whether each first subsample holds the classes in their shares.", SWITCH),
+    "min_improvement": parameter(
+        "float",
+        "Share of the validation error by which it must fall for the search to go on; None is the method's own.",
+        or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds)),
+    ),
+    "n_iter_no_change": parameter(
+        "int", "Rounds without such a fall after which the search ends; None is the method's own.", or_none(COUNT)
+    ),
+    "validation_fraction": TABLE["validation_fraction"].noted(
+        "They (0.1, at most 5,000) are not trained on; 0 is not possible.",
+        rule=or_none(OPEN_SHARE),
+    ),
+    "n_basis": TABLE["n_basis"].noted(
+        "None trains the exact SVM; a number, a compact machine with as many vectors in its place.",
+        type="int",
+        rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds),
+    ),
+    "compact_estimator": parameter(
+        "kompakt classifier", "That compact machine; None takes `CompactSVC` with the SVM's kernel and C."
+    ),
+    "n_jobs": TABLE["n_jobs"].noted("Over subsamples too; the result does not depend on it."),
+}
 
-    model_: Model | None  # type: ignore[assignment]
+
+class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set."""
+
+    model_: Model | None  # None where kompakt has no form for the machine, which is then asked itself
     estimator_: Any
     support_: Array
-
-    def _predicted(self, method: str, X: Any) -> Array:
-        check_is_fitted(self, "estimator_")
-        if self.model_ is not None:
-            return super()._predicted(method, X)
-        X, _ = check_rows(self, X, reset=False)
-        values: Array = getattr(self.estimator_, method)(X)
-        return values
-
-    def overlap_with(self, full: Any) -> float:
-        """Share of the full problem's support vectors that this machine has as well.
-
-        Parameters
-        ----------
-        full : classifier with `support_`, or array of row numbers
-            Trained on the same rows in the same order.
-
-        Returns
-        -------
-        float
-            Between 0 and 1.
-        """
-        check_is_fitted(self, "estimator_")
-        support = getattr(last_step(full), "support_", full)
-        rows = np.unique(np.asarray(support))
-        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-            raise TypeError(
-                f"overlap_with takes a fitted classifier with support_, or row numbers; got {type(full).__name__}."
-            )
-        if not len(rows):
-            raise ValueError("the full machine has no support vectors; expected at least one.")
-        return float(np.isin(rows, self.support_).mean())
-
-
-@shared
-class ReducedSVC(
-    RunParameters,
-    ValidationParameters,
-    ClassWeightParameters,
-    CostParameters,
-    KernelParameters,
-    SizeParameters,
-    _Reduced,
-):
-    """Base of `LocalSamplingSVC` and `CGLQSVC`: an exact SVM on a reduced training set.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "poly", "linear", "sigmoid"} or callable
-        The kernel of scikit-learn's SVC, by name or as a function of two blocks of rows; "sigmoid" without `n_basis`.
-    gamma : {"scale", "auto"} or float
-        Width of the kernel, of all rows and not of each subsample; "scale" is 1 / (n_features * variance of X), "auto"
-        1 / n_features. None takes the width of a Gaussian kernel from the data, by the leave-one-out error of kernel
-        ridge regression on a sample.
-    estimator : classifier
-        Takes the place of ``SVC(kernel=..., C=...)``: any classifier with `support_` or a decision function, also
-        behind scalers in a `Pipeline`. Neighbours are looked for among the rows as given to `fit`.
-    delta : float or "auto"
-        Share of the rows in the first subsamples, all together.
-    stratify : bool
-        Whether each first subsample holds the classes in their shares.
-    min_improvement : float
-        Share of the validation error by which it must fall for the search to go on; None is the method's own.
-    n_iter_no_change : int
-        Rounds without such a fall after which the search ends; None is the method's own.
-    validation_fraction
-        They (0.1, at most 5,000) are not trained on; 0 is not possible.
-    n_basis
-        None trains the exact SVM; a number, a compact machine with as many vectors in its place.
-    compact_estimator : kompakt classifier
-        That compact machine; None takes `CompactSVC` with the SVM's kernel and C.
-    n_jobs
-        Over subsamples too; the result does not depend on it.
-    """
-
-    estimator: Any = None
-    delta: Any = parameter(default="auto", rule=auto_or(OPEN_SHARE))
-    stratify: bool = parameter(default=False, rule=SWITCH)
-    min_improvement: float | None = parameter(
-        default=None, rule=or_none(Rule("a number from 0 to below 1 (a share of the error)", SHARE.holds))
-    )
-    n_iter_no_change: int | None = parameter(default=None, rule=or_none(COUNT))
-    validation_fraction: float | None = parameter(default=None, rule=or_none(OPEN_SHARE))
-    n_basis: Any = parameter(
-        default=None, rule=Rule("None (an exact SVM) or a whole number of at least 1", or_none(COUNT).holds)
-    )
-    compact_estimator: Any = None
+    _parameters: ClassVar[dict[str, Parameter]]
+    # parameters that both have
+    n_basis: Any
+    kernel: Any
+    gamma: Any
+    degree: int
+    coef0: float
+    C: Any
+    class_weight: Any
+    estimator: Any
+    compact_estimator: Any
+    delta: Any
+    stratify: bool
+    min_improvement: float | None
+    n_iter_no_change: int | None
+    validation_fraction: float | None
+    n_jobs: int | None
 
     __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
 
@@ -202,6 +173,71 @@ class ReducedSVC(
             else:
                 self._fit(X, y, sample_weight, run, keep_columns)
         return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Decision values of the rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, else (n_samples, n_classes)
+            In the order of ``classes_``; the largest wins.
+        """
+        return self._predicted("decision_function", X)
+
+    def predict(self, X: Any) -> Array:
+        """Predicted labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self._predicted("predict", X)
+
+    def _predicted(self, method: str, X: Any) -> Array:
+        """By the model, or by the machine itself where kompakt has no form for it."""
+        check_is_fitted(self, "estimator_")
+        if self.model_ is not None:
+            return predicted(self, method, X)
+        X, _ = check_rows(self, X, reset=False)
+        values: Array = getattr(self.estimator_, method)(X)
+        return values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def overlap_with(self, full: Any) -> float:
+        """Share of the full problem's support vectors that this machine has as well.
+
+        Parameters
+        ----------
+        full : classifier with `support_`, or array of row numbers
+            Trained on the same rows in the same order.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
+        """
+        check_is_fitted(self, "estimator_")
+        support = getattr(last_step(full), "support_", full)
+        rows = np.unique(np.asarray(support))
+        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
+            raise TypeError(
+                f"overlap_with takes a fitted classifier with support_, or row numbers; got {type(full).__name__}."
+            )
+        if not len(rows):
+            raise ValueError("the full machine has no support vectors; expected at least one.")
+        return float(np.isin(rows, self.support_).mean())
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, run: Run, keep: Sequence[str] | None = None) -> None:
         """Reduce rows in memory, and train on what is left."""
@@ -337,7 +373,57 @@ class ReducedSVC(
             self.intercept_ = self.model_.intercept
 
 
-@estimator
+@described(
+    **_SHARED
+    | {
+        "min_improvement": _SHARED["min_improvement"].noted("That is 0: any fall will do."),
+        "n_iter_no_change": _SHARED["n_iter_no_change"].noted(
+            'That is 1 for variant="paper"; otherwise every beta is tried, on few rows.'
+        ),
+    },
+    variant=parameter(
+        '{"auto", "margin", "reweighted", "paper"}',
+        '"margin" draws rows by their margins under a first SVM on random rows: all in or near the margin are equally '
+        "likely, others up to ten times less, and each counts for as many rows as it stands for; it needs no "
+        'subsamples and no beta. "reweighted" draws from balls and trains on at most `max_train` rows, each of which '
+        "counts for n / n_reduced: C weighs the sum of all rows' losses, so without it a reduced machine is more "
+        'regularised than the full one at the same C. "paper" is the procedure as printed, without limits and weights. '
+        '"auto" is "margin", or "reweighted" where a parameter of the balls or of their search is given (`beta`, '
+        "`beta_step`, `max_beta`, `intensity`, `n_subsamples`, `min_subsample_size`, `search_train`, "
+        "`min_improvement`, `n_iter_no_change`, `validation_fraction`) or the estimator has no decision function.",
+        one_of("auto", "margin", "reweighted", "paper"),
+    ),
+    n_subsamples=parameter('int or "auto"', "Number of subsamples.", auto_or(COUNT)),
+    min_subsample_size=parameter(
+        'int or "auto"',
+        'Rows of a subsample at least, which "auto" keeps to; see `kompakt.reduce.plan_subsamples`.',
+        auto_or(COUNT),
+    ),
+    beta=parameter(
+        'float or "auto"',
+        "Radius of the balls in units of the median distance of a support vector to its k-th nearest one, k = floor(ln "
+        'm). "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.',
+        auto_or(Rule("a positive number", POSITIVE.holds)),
+    ),
+    beta_step=parameter("float", 'Step of the search of beta="auto".', POSITIVE),
+    max_beta=parameter("float", 'Largest value that beta="auto" tries.', POSITIVE),
+    intensity=parameter(
+        '{"relative", "literal", "peak", "count", "all"}',
+        "How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to "
+        "nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.",
+        one_of(*sorted(INTENSITY)),
+    ),
+    max_train=parameter(
+        "float or int",
+        "Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly. None "
+        'is 0.15, and 2,000 rows at least; no limit for variant="paper".',
+    ),
+    search_train=parameter(
+        "float or int",
+        "The same while beta is searched; the machine of the beta found is then trained on `max_train` rows. None is "
+        '0.04, and 500 rows at least; no limit for variant="paper".',
+    ),
+)
 class LocalSamplingSVC(ReducedSVC):
     """Support vector classifier trained on few rows, drawn where small SVMs have their support vectors.
 
@@ -347,41 +433,7 @@ class LocalSamplingSVC(ReducedSVC):
     the denser the support vectors lie there.  Up to 5,000 rows are all trained on, by one exact SVM, unless `delta`,
     `beta`, `max_train`, `n_subsamples` or variant="paper" says how to reduce them; fewer than 100 always are.
 
-    Parameters
-    ----------
-    variant : {"auto", "margin", "reweighted", "paper"}
-        "margin" draws rows by their margins under a first SVM on random rows: all in or near the margin are equally
-        likely, others up to ten times less, and each counts for as many rows as it stands for; it needs no subsamples
-        and no beta. "reweighted" draws from balls and trains on at most `max_train` rows, each of which counts for
-        n / n_reduced: C weighs the sum of all rows' losses, so without it a reduced machine is more regularised than
-        the full one at the same C. "paper" is the procedure as printed, without limits and weights. "auto" is
-        "margin", or "reweighted" where a parameter of the balls or of their search is given (`beta`, `beta_step`,
-        `max_beta`, `intensity`, `n_subsamples`, `min_subsample_size`, `search_train`, `min_improvement`,
-        `n_iter_no_change`, `validation_fraction`) or the estimator has no decision function.
-    min_improvement
-        That is 0: any fall will do.
-    n_iter_no_change
-        That is 1 for variant="paper"; otherwise every beta is tried, on few rows.
-    n_subsamples : int or "auto"
-        Number of subsamples.
-    min_subsample_size : int or "auto"
-        Rows of a subsample at least, which "auto" keeps to; see `kompakt.reduce.plan_subsamples`.
-    beta : float or "auto"
-        Radius of the balls in units of the median distance of a support vector to its k-th nearest one, k = floor(ln
-        m). "auto" tries `beta_step`, 2 `beta_step`, ... while the error on held-out rows falls.
-    beta_step : float
-        Step of the search of beta="auto".
-    max_beta : float
-        Largest value that beta="auto" tries.
-    intensity : {"relative", "literal", "peak", "count", "all"}
-        How many rows of a ball are drawn, given its weight eta_j: a fraction min(1, m eta_j), eta_j itself (next to
-        nothing), eta_j over the largest one, eta_j times the number of unused rows, or all of them.
-    max_train : float or int
-        Rows of the reduced set at most, as a share of the rows or as a number; drawn rows are thinned evenly. None is
-        0.15, and 2,000 rows at least; no limit for variant="paper".
-    search_train : float or int
-        The same while beta is searched; the machine of the beta found is then trained on `max_train` rows. None is
-        0.04, and 500 rows at least; no limit for variant="paper".
+    {parameters}
 
     Attributes
     ----------
@@ -422,21 +474,32 @@ class LocalSamplingSVC(ReducedSVC):
     (True, True)
     """
 
-    n_subsamples: Any = parameter(default="auto", rule=auto_or(COUNT))
-    min_subsample_size: Any = parameter(default="auto", rule=auto_or(COUNT))
-    beta: Any = parameter(
-        default="auto",
-        rule=Rule(
-            "'auto' or a positive number",
-            lambda value: value == "auto" if isinstance(value, str) else POSITIVE.holds(value),
-        ),
-    )
-    beta_step: float = parameter(default=0.1, rule=POSITIVE)
-    max_beta: float = parameter(default=1.0, rule=POSITIVE)
-    intensity: str = parameter(default="relative", rule=one_of(*sorted(INTENSITY)))
-    variant: str = parameter(default="auto", rule=one_of("auto", "margin", "reweighted", "paper"))
-    max_train: float | int | None = None
-    search_train: float | int | None = None
+    def __init__(
+        self, *,
+        n_basis: Any = None,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None,
+        class_weight: Any = None,
+        estimator: Any = None, compact_estimator: Any = None, variant: str = "auto",
+        validation_fraction: float | None = None,
+        delta: Any = "auto", n_subsamples: Any = "auto", min_subsample_size: Any = "auto", stratify: bool = False,
+        beta: Any = "auto", beta_step: float = 0.1, max_beta: float = 1.0, intensity: str = "relative",
+        max_train: float | int | None = None, search_train: float | int | None = None,
+        min_improvement: float | None = None, n_iter_no_change: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C = C
+        self.class_weight = class_weight
+        self.estimator, self.compact_estimator, self.variant = estimator, compact_estimator, variant
+        self.validation_fraction = validation_fraction
+        self.delta, self.n_subsamples, self.min_subsample_size = delta, n_subsamples, min_subsample_size
+        self.stratify = stratify
+        self.beta, self.beta_step, self.max_beta, self.intensity = beta, beta_step, max_beta, intensity
+        self.max_train, self.search_train = max_train, search_train
+        self.min_improvement, self.n_iter_no_change = min_improvement, n_iter_no_change
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _check(self) -> None:
         super()._check()
@@ -500,7 +563,20 @@ def _rows_of_share(name: str, value: Any, n: int) -> int | None:
     return int(value) if whole else max(2, int(float(value) * n))
 
 
-@estimator
+@described(
+    **_SHARED
+    | {
+        "delta": _SHARED["delta"].noted('"auto" is at least 1,000 rows here.'),
+        "min_improvement": _SHARED["min_improvement"].noted("That is 0.01."),
+    },
+    n_neighbors=parameter("int", "Neighbours of every support vector that join the next training set.", COUNT),
+    fresh=parameter(
+        "float",
+        "Share of the rows that joins anew in each round; None takes `delta`.",
+        Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds),
+    ),
+    max_rounds=parameter("int", "Rounds at most.", COUNT),
+)
 class CGLQSVC(ReducedSVC):
     """Support vector classifier trained on support vectors of a subsample, their neighbours and fresh rows.
 
@@ -509,18 +585,7 @@ class CGLQSVC(ReducedSVC):
     Quiroz, as described by Barcenas, Gonzalez-Lima and Quiroz).  Up to 5,000 rows are all trained on, by one exact
     SVM, unless `delta` is given; fewer than 100 always are.
 
-    Parameters
-    ----------
-    delta
-        "auto" is at least 1,000 rows here.
-    n_neighbors : int
-        Neighbours of every support vector that join the next training set.
-    fresh : float
-        Share of the rows that joins anew in each round; None takes `delta`.
-    min_improvement
-        That is 0.01.
-    max_rounds : int
-        Rounds at most.
+    {parameters}
 
     Attributes
     ----------
@@ -541,11 +606,29 @@ class CGLQSVC(ReducedSVC):
     (True, True)
     """
 
-    n_neighbors: int = parameter(default=5, rule=COUNT)
-    fresh: float | None = parameter(
-        default=None, rule=Rule("None or a share of the rows from 0 to below 1", or_none(SHARE).holds)
-    )
-    max_rounds: int = parameter(default=10, rule=COUNT)
+    def __init__(
+        self, *,
+        n_basis: Any = None,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None,
+        class_weight: Any = None,
+        estimator: Any = None, compact_estimator: Any = None,
+        validation_fraction: float | None = None,
+        delta: Any = "auto", stratify: bool = False,
+        n_neighbors: int = 5, fresh: float | None = None, max_rounds: int = 10,
+        min_improvement: float | None = None, n_iter_no_change: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C = C
+        self.class_weight = class_weight
+        self.estimator, self.compact_estimator = estimator, compact_estimator
+        self.validation_fraction = validation_fraction
+        self.delta, self.stratify = delta, stratify
+        self.n_neighbors, self.fresh, self.max_rounds = n_neighbors, fresh, max_rounds
+        self.min_improvement, self.n_iter_no_change = min_improvement, n_iter_no_change
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         options = CGLQ(

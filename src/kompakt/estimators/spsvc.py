@@ -8,18 +8,7 @@ from typing import Any
 from kompakt.basis.forward import GrowthSelector
 from kompakt.basis.scores import SELECTIONS
 from kompakt.estimators.base import MachineClassifier
-from kompakt.estimators.params import (
-    SWITCH,
-    ClassWeightParameters,
-    CodingParameters,
-    MachineParameters,
-    ValidationParameters,
-    WarmStartParameters,
-    auto_size,
-    estimator,
-    one_of,
-    parameter,
-)
+from kompakt.estimators.params import LEARNED_GAMMA, SWITCH, TABLE, auto_size, described, one_of, parameter
 from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel, Precomputed, Sum, make_kernel
 from kompakt.losses import Loss, make_loss
@@ -30,46 +19,51 @@ from kompakt.search.strategies import GridSearch
 from kompakt.spec import Data
 
 
-@estimator
-class SpSVC(
-    ClassWeightParameters,
-    CodingParameters,
-    WarmStartParameters,
-    ValidationParameters,
-    MachineParameters,
-    MachineClassifier,
-):
+@described(
+    n_basis=TABLE["n_basis"].noted(
+        '"auto" picks it, up to 100, by cross-validation (`cv`): the smallest size that makes at most one mistake more '
+        "than the best (none more if the best makes fewer than five); or on held-out rows with `validation_fraction`: "
+        "the smallest one of the lowest error. ``AutoSize(tol=0)`` takes the lowest error in both cases, as the paper "
+        "does.",
+        options={AutoSize: ("largest", "n_iter_no_change", "tol")},
+    ),
+    kernel=TABLE["kernel"].noted(
+        "For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`)."
+    ),
+    gamma=LEARNED_GAMMA,
+    C=TABLE["C"].noted("1 / lambda of the paper."),
+    loss=parameter(
+        '{"squared_hinge", "least_squares", "huber"} or Loss',
+        "Loss of a row, by name or as an object of `kompakt.losses`. None means the squared hinge, and least squares "
+        "for kernel matching pursuit.",
+    ),
+    selection=parameter(
+        '{"sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit"}',
+        "How basis vectors are chosen: the rules of `GrowthSelector`, whose options are the paper's.",
+        one_of(*SELECTIONS),
+        {GrowthSelector: None},
+    ),
+    plus_one=parameter(
+        "bool", "Use the kernel 1 + k, which regularises the threshold, in place of an intercept.", SWITCH
+    ),
+    tune=TABLE["tune"].noted(
+        'By a grid, 2^-7, ..., 2^7 for both; the size too if n_basis is "auto".',
+        options={GridSearch: ("C", "gamma")},
+    ),
+    cv=TABLE["cv"].noted("That is 3 folds."),
+    validation_fraction=TABLE["validation_fraction"].noted(
+        "None holds out none. Growth stops when their error has not fallen for 20 vectors (see `AutoSize`), the best "
+        "size is kept, and the weights are fitted to all rows."
+    ),
+    warm_start=TABLE["warm_start"].noted("On the same rows."),
+)
+class SpSVC(MachineClassifier):
     """Support vector classifier whose basis is grown greedily on the primal objective.
 
     Forward selection (Keerthi, Chapelle, DeCoste 2006): at each step a few random rows are tried as the next basis
     vector, the one that lowers the squared-hinge objective most is added, and the weights are re-optimised.
 
-    Parameters
-    ----------
-    n_basis
-        "auto" picks it, up to 100, by cross-validation (`cv`): the smallest size that makes at most one mistake more
-        than the best (none more if the best makes fewer than five); or on held-out rows with `validation_fraction`: the
-        smallest one of the lowest error. ``AutoSize(tol=0)`` takes the lowest error in both cases, as the paper does.
-    kernel
-        For the polynomial kernel of the paper normalise the rows first (scikit-learn's `Normalizer`).
-    C
-        1 / lambda of the paper.
-    loss : {"squared_hinge", "least_squares", "huber"} or Loss
-        Loss of a row, by name or as an object of `kompakt.losses`. None means the squared hinge, and least squares for
-        kernel matching pursuit.
-    selection : {"sp1", "sp2", "hybrid", "random", "cholesky", "gsvc", "bh", "mark", "kmp", "kmp_prefit"}
-        How basis vectors are chosen: the rules of `GrowthSelector`, whose options are the paper's.
-    plus_one : bool
-        Use the kernel 1 + k, which regularises the threshold, in place of an intercept.
-    tune
-        By a grid, 2^-7, ..., 2^7 for both; the size too if n_basis is "auto".
-    cv
-        That is 3 folds.
-    validation_fraction
-        None holds out none. Growth stops when their error has not fallen for 20 vectors (see `AutoSize`), the best
-        size is kept, and the weights are fitted to all rows.
-    warm_start
-        On the same rows.
+    {parameters}
 
     Attributes
     ----------
@@ -107,11 +101,26 @@ class SpSVC(
     (10, True)
     """
 
-    n_basis: Any = parameter(default=100, options={AutoSize: ("largest", "n_iter_no_change", "tol")}, kw_only=False)
-    loss: Any = None
-    selection: Any = parameter(default="sp2", rule=one_of(*SELECTIONS), options={GrowthSelector: None})
-    plus_one: bool = parameter(default=False, rule=SWITCH)
-    tune: Any = parameter(default=False, options={GridSearch: ("C", "gamma")})
+    def __init__(
+        self, n_basis: Any = 100, *,
+        kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
+        C: Any = None, loss: Any = None, epsilon: float | None = None, fit_intercept: bool = True,
+        penalize_intercept: bool = False, plus_one: bool = False,
+        coding: Any = "one_vs_rest", class_weight: Any = None,
+        selection: Any = "sp2", refine: Any = False, warm_start: bool = False,
+        tune: Any = False, cv: Any = None, validation_fraction: float | None = None,
+        tol: float = 1e-8, max_iter: int = 200, max_time: float | None = None, memory_budget: int | None = None,
+        n_jobs: int | None = None, random_state: Any = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.n_basis = n_basis
+        self.kernel, self.gamma, self.degree, self.coef0 = kernel, gamma, degree, coef0
+        self.C, self.loss, self.epsilon, self.fit_intercept = C, loss, epsilon, fit_intercept
+        self.penalize_intercept, self.plus_one = penalize_intercept, plus_one
+        self.coding, self.class_weight = coding, class_weight
+        self.selection, self.refine, self.warm_start = selection, refine, warm_start
+        self.tune, self.cv, self.validation_fraction = tune, cv, validation_fraction
+        self.tol, self.max_iter, self.max_time, self.memory_budget = tol, max_iter, max_time, memory_budget
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     def _train(self, data: Data, kernel: Kernel, run: Run) -> Fitted:
         auto = auto_size(self.n_basis)
