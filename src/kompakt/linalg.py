@@ -124,13 +124,13 @@ def border(factor: Factor, columns: Array, corner: Array, noise: float = 0.0) ->
     """
     m, k = columns.shape
     upper = factor.solve_transposed(columns) if m else np.zeros((0, k))
-    rest = corner - upper.T @ upper
+    complement = corner - upper.T @ upper
     jitter = factor.jitter
-    R22, info = lapack.dpotrf(rest, lower=0, clean=1)
+    R22, info = lapack.dpotrf(complement, lower=0, clean=1)
     if info or np.min(np.diag(R22)) ** 2 < noise:
-        lift = noise + max(0.0, -float(np.min(np.linalg.eigvalsh(0.5 * (rest + rest.T)))))
+        lift = noise + max(0.0, -float(np.min(np.linalg.eigvalsh(0.5 * (complement + complement.T)))))
         lift = max(lift, float(np.finfo(np.float64).tiny))
-        R22, info = lapack.dpotrf(rest + lift * np.eye(k), lower=0, clean=1)
+        R22, info = lapack.dpotrf(complement + lift * np.eye(k), lower=0, clean=1)
         if info:
             raise LinAlgError("the bordered matrix is not positive definite; add jitter or drop the new column.")
         jitter = max(jitter, lift)

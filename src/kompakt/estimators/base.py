@@ -194,8 +194,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
                     "Give a number or 'scale', or set refine=True."
                 )
             if gamma != "learn" and kernel != "rbf":
-                what = "a linear map" if gamma == "full" else "one width per feature"
-                raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+                metric = "a linear map" if gamma == "full" else "one width per feature"
+                raise ValueError(f"gamma={gamma!r} ({metric}) needs kernel='rbf'; got kernel={kernel!r}.")
             return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
         if gamma is None and self.refine and isinstance(kernel, str):
             return {"rbf": "grow", "laplacian": "one"}.get(kernel)
@@ -248,8 +248,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             self.epsilon_ = fitted.spec.loss.epsilon
         if data.classes is not None:
             self.classes_ = data.classes
-        each = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
-        if each and isinstance(data.rows, ArrayRows):
+        weighs_features = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
+        if weighs_features and isinstance(data.rows, ArrayRows):
             self.feature_importances_ = importances(model, data)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
@@ -273,8 +273,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         """Warn and log what a user must know of the fit."""
         solution = fitted.machine.solution
         if fitted.machine.interrupted:
-            what = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
-            warn_interrupted(self, what, stacklevel=4)
+            kept_model = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
+            warn_interrupted(self, kept_model, stacklevel=4)
             return
         if solution.jitter:
             logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
@@ -373,8 +373,8 @@ def importances(model: Model, data: Data) -> Array:
 
     With a map A of the inputs, gamma is the diagonal of A'A.  Of more than 100,000 rows, evenly spaced ones are read.
     """
-    part, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
+    spaced_rows, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
     scaler = StandardScaler(with_mean=False)
-    scaler.fit(data.in_memory.X[part], sample_weight=None if weights is None else weights[part])
+    scaler.fit(data.in_memory.X[spaced_rows], sample_weight=None if weights is None else weights[spaced_rows])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))

@@ -203,7 +203,7 @@ class FEESVC(_FastEstimation, MachineClassifier):
         (4, (10, 5))
         """
         traces: list[tuple[int, Array, int]] = []
-        wanted = {int(step) for step in steps}
+        sizes = {int(step) for step in steps}
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
@@ -212,7 +212,7 @@ class FEESVC(_FastEstimation, MachineClassifier):
             points = points if data.rows.offset is None else points - data.rows.offset
 
             def look(machine: SemiparametricMachine, trial: Trial, winner: int) -> None:
-                if machine.n_basis + 1 not in wanted:
+                if machine.n_basis + 1 not in sizes:
                     return
                 means = machine.first_vectors.vectors[machine.used_vectors]
                 selected = machine.columns.vectors(np.array([*machine.indices, *trial.indices]))

@@ -172,10 +172,10 @@ def _with_options(text: str, options: Options) -> str:
 def _section(parameters: dict[str, Parameter]) -> str:
     """The section "Parameters" of a docstring, without the indentation of its first line."""
     lines = ["Parameters", "    ----------"]
-    for name, known in parameters.items():
-        default = f'"{known.default}"' if isinstance(known.default, str) else repr(known.default)
-        lines.append(f"    {name} : {known.accepts}, default={default}")
-        text = f"{known.doc} {known.note}".strip()
+    for name, entry in parameters.items():
+        default = f'"{entry.default}"' if isinstance(entry.default, str) else repr(entry.default)
+        lines.append(f"    {name} : {entry.accepts}, default={default}")
+        text = f"{entry.doc} {entry.note}".strip()
         lines += textwrap.wrap(text, 119, initial_indent=8 * " ", subsequent_indent=8 * " ", break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -196,8 +196,8 @@ OTHER_DEFAULTS = {
 
 def check_parameters(machine: BaseEstimator) -> None:
     """Apply the constraints of the table to the parameters of an estimator, if it is described by the table."""
-    for name, known in getattr(machine, "_parameters", {}).items():
-        value, rule, options = getattr(machine, name), known.rule, known.options
+    for name, entry in getattr(machine, "_parameters", {}).items():
+        value, rule, options = getattr(machine, name), entry.rule, entry.options
         if type(value) in options:
             _refuse_unused(machine, name, value, options[type(value)])
         elif rule is not None and not rule.holds(value):
@@ -207,10 +207,10 @@ def check_parameters(machine: BaseEstimator) -> None:
 def _refuse_unused(machine: BaseEstimator, name: str, value: Any, used: tuple[str, ...] | None) -> None:
     """Refuse options that an estimator does not look at."""
     for option in fields(value):
-        given = getattr(value, option.name)
-        if used is not None and option.name not in used and given is not option.default and given != option.default:
+        setting = getattr(value, option.name)
+        if used is not None and option.name not in used and setting is not option.default and setting != option.default:
             raise ValueError(
-                f"{type(machine).__name__} does not use {option.name}={given!r} of {name}={type(value).__name__}; it "
+                f"{type(machine).__name__} does not use {option.name}={setting!r} of {name}={type(value).__name__}; it "
                 f"uses {', '.join(used)}."
             )
 

@@ -40,8 +40,8 @@ def _of_source(estimator: Any, of_model: Callable[[Any], Array], source: Source)
         raise ValueError(
             f"{source.name} has the features {list(source.feature_names)}; expected {list(names)}, in this order."
         )
-    like = of_model(np.zeros((1, estimator.model_.n_features)))
-    values = np.empty((source.n_rows, *like.shape[1:]), like.dtype)
+    example = of_model(np.zeros((1, estimator.model_.n_features)))
+    values = np.empty((source.n_rows, *example.shape[1:]), example.dtype)
     for start in range(0, source.n_rows, 8 * READ_ROWS):
         stop = min(start + 8 * READ_ROWS, source.n_rows)
         X = source.read(start, stop).X
@@ -62,11 +62,11 @@ def _of_collection(estimator: Any, method: str, X: Any) -> Any:
         raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} expects {model.n_features} features.")
     if X.numblocks[1] != 1:
         X = X.rechunk({1: -1})
-    like = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
+    example = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
     function = partial(_of_block, model, method)
-    if like.ndim == 1:
-        return X.map_blocks(function, dtype=like.dtype, drop_axis=1, meta=like[:0])
-    return X.map_blocks(function, dtype=like.dtype, chunks=(X.chunks[0], (like.shape[1],)), meta=like[:0])
+    if example.ndim == 1:
+        return X.map_blocks(function, dtype=example.dtype, drop_axis=1, meta=example[:0])
+    return X.map_blocks(function, dtype=example.dtype, chunks=(X.chunks[0], (example.shape[1],)), meta=example[:0])
 
 
 def _of_block(model: Model, method: str, X: Any) -> Array:
@@ -86,11 +86,11 @@ def _of_frame(estimator: Any, model: Model, method: str, X: Any) -> Any:
         )
     if len(columns) != model.n_features:
         raise ValueError(f"X has {len(columns)} columns, but {type(estimator).__name__} expects {model.n_features}.")
-    like = _of_block(model, method, np.zeros((1, model.n_features)))
-    meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
-    if like.ndim == 2:
-        labels = [str(label) for label in (range(like.shape[1]) if model.classes is None else model.classes)]
-        meta = pd.DataFrame(like[:0], columns=labels if len(labels) == like.shape[1] else None)
+    example = _of_block(model, method, np.zeros((1, model.n_features)))
+    meta: Any = pd.Series(example[:0], name=method) if example.ndim == 1 else None
+    if example.ndim == 2:
+        labels = [str(label) for label in (range(example.shape[1]) if model.classes is None else model.classes)]
+        meta = pd.DataFrame(example[:0], columns=labels if len(labels) == example.shape[1] else None)
     return X.map_partitions(_predicted_frame, model, method, meta, meta=meta)
 
 

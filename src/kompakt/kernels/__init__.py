@@ -33,8 +33,8 @@ def make_kernel(kernel: Any, *, gamma: Any = 1.0, coef0: float = 0.0, degree: in
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in NAMES:
-        given = {"gamma": gamma, "coef0": coef0, "degree": degree}
-        return NAMES[kernel](**{key: given[key] for key in given if key in NAMES[kernel].__annotations__})
+        parameters = {"gamma": gamma, "coef0": coef0, "degree": degree}
+        return NAMES[kernel](**{key: parameters[key] for key in parameters if key in NAMES[kernel].__annotations__})
     if callable(kernel):
         return CallableKernel(kernel)
     raise ValueError(
@@ -54,8 +54,8 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
     values = dict(spec)
     name = values.pop("name", None)
     if name in ("sum", "product"):
-        parts = tuple(from_spec(part) for part in values["parts"])
-        return Sum(parts) if name == "sum" else Product(parts)
+        kernels = tuple(from_spec(description) for description in values["parts"])
+        return Sum(kernels) if name == "sum" else Product(kernels)
     if name not in DESCRIBED:
         raise ValueError(
             f"unknown kernel {name!r} in a kernel description; expected one of {sorted(DESCRIBED)}, sum, product."

@@ -40,13 +40,13 @@ def _compile() -> Callable[..., None]:
     import numba
 
     def compiled(
-        real: Any, whole: Any, bias: int, shift: int, lowest: Any, ln2: list[float], taylor: list[float]
+        real: Any, integer: Any, bias: int, shift: int, lowest: Any, ln2: list[float], taylor: list[float]
     ) -> Any:
         # all constants in the type of the block, so that nothing is computed in another one
         rounding = real(1.5 * 2.0**shift)  # adding it rounds to the nearest integer, kept in the low bits
         log2_e, ln2_high, ln2_low = real(1.4426950408889634), real(ln2[0]), real(ln2[1])
         zero, lowest = real(0.0), real(lowest)
-        first, rest = real(taylor[0]), tuple(map(real, taylor[1:]))
+        first, higher = real(taylor[0]), tuple(map(real, taylor[1:]))
 
         # `contract` allows fused multiply-adds and nothing else: results do not depend on vector width.
         @numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
@@ -60,11 +60,11 @@ def _compile() -> Callable[..., None]:
                     k = real(shifted - rounding)
                     r = real(real(x - k * ln2_high) - k * ln2_low)
                     p = first
-                    for coefficient in rest:
+                    for coefficient in higher:
                         p = real(p * r + coefficient)
-                    bits = whole((real(shifted).view(whole) + whole(bias)) << whole(shift))
+                    bits = integer((real(shifted).view(integer) + integer(bias)) << integer(shift))
                     # exactly 0 below: times a polynomial of a far row it must not become a number that counts
-                    block[i, j] = real(p * whole(bits).view(real)) if x != lowest else zero
+                    block[i, j] = real(p * integer(bits).view(real)) if x != lowest else zero
 
         return finish
 

@@ -101,13 +101,13 @@ class Kernel(ABC):
         """Name and parameters as plain values, understood by `from_spec`."""
         return {"name": self.name, **vars(self)}
 
-    def __add__(self, other: Kernel | float) -> Kernel:
-        return Sum((self, other if isinstance(other, Kernel) else Constant(float(other))))
+    def __add__(self, kernel: Kernel | float) -> Kernel:
+        return Sum((self, kernel if isinstance(kernel, Kernel) else Constant(float(kernel))))
 
     __radd__ = __add__
 
-    def __mul__(self, other: Kernel | float) -> Kernel:
-        return Product((self, other if isinstance(other, Kernel) else Constant(float(other))))
+    def __mul__(self, kernel: Kernel | float) -> Kernel:
+        return Product((self, kernel if isinstance(kernel, Kernel) else Constant(float(kernel))))
 
     __rmul__ = __mul__
 
@@ -154,7 +154,7 @@ class _Combined(Kernel):
     combine: ClassVar[np.ufunc]
 
     def __post_init__(self) -> None:
-        if len(self.parts) < 2 or not all(isinstance(part, Kernel) for part in self.parts):
+        if len(self.parts) < 2 or not all(isinstance(kernel, Kernel) for kernel in self.parts):
             raise TypeError(f"a {self.name} of kernels needs at least two kernel objects; got {self.parts!r}.")
 
     def __str__(self) -> str:
@@ -162,54 +162,54 @@ class _Combined(Kernel):
 
     @property
     def shift_invariant(self) -> bool:  # type: ignore[override]
-        return all(part.shift_invariant for part in self.parts)
+        return all(kernel.shift_invariant for kernel in self.parts)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
-        return all(part.differentiable for part in self.parts)
+        return all(kernel.differentiable for kernel in self.parts)
 
     def pre(self, X: Matrix, Z: Array) -> Array:
         return self.block(X, Z)  # the parts keep no common quantity: nothing is left for `finish`
 
     @property
     def theta(self) -> Array:
-        return np.concatenate([part.theta for part in self.parts])
+        return np.concatenate([kernel.theta for kernel in self.parts])
 
     def with_theta(self, theta: Array) -> Kernel:
-        ends = np.cumsum([len(part.theta) for part in self.parts])[:-1]
-        parts = zip(self.parts, np.split(theta, ends), strict=True)
-        return type(self)(tuple(part.with_theta(own) for part, own in parts))
+        ends = np.cumsum([len(kernel.theta) for kernel in self.parts])[:-1]
+        pairs = zip(self.parts, np.split(theta, ends), strict=True)
+        return type(self)(tuple(kernel.with_theta(parameters) for kernel, parameters in pairs))
 
     def scaled(self, factor: float) -> Kernel:
-        parts = tuple(part.scaled(factor) for part in self.parts)
-        return type(self)(parts) if any(map(operator.is_not, parts, self.parts)) else self
+        kernels = tuple(kernel.scaled(factor) for kernel in self.parts)
+        return type(self)(kernels) if any(map(operator.is_not, kernels, self.parts)) else self
 
     def block(self, X: Matrix, Z: Array) -> Array:
         total = self.parts[0].block(X, Z)
-        for part in self.parts[1:]:
-            self.combine(total, part.value if isinstance(part, Constant) else part.block(X, Z), out=total)
+        for kernel in self.parts[1:]:
+            self.combine(total, kernel.value if isinstance(kernel, Constant) else kernel.block(X, Z), out=total)
         return total
 
     def diag(self, X: Matrix) -> Array:
-        return np.asarray(self.combine.reduce([part.diag(X) for part in self.parts]))
+        return np.asarray(self.combine.reduce([kernel.diag(X) for kernel in self.parts]))
 
     def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
-        blocks = [part.block(X, Z) for part in self.parts]
+        blocks = [kernel.block(X, Z) for kernel in self.parts]
         d_basis, d_theta = np.zeros(Z.shape), [np.empty(0)]
-        for own, part in enumerate(self.parts):
-            if isinstance(part, Constant):
+        for place, kernel in enumerate(self.parts):
+            if isinstance(kernel, Constant):
                 continue
             factor = W.copy()
             if isinstance(self, Product):
-                for block in blocks[:own] + blocks[own + 1 :]:
+                for block in blocks[:place] + blocks[place + 1 :]:
                     factor *= block
-            own_basis, own_theta = part.gradients(X, Z, blocks[own], factor)
-            d_basis += own_basis
-            d_theta.append(own_theta)
+            kernel_basis, kernel_theta = kernel.gradients(X, Z, blocks[place], factor)
+            d_basis += kernel_basis
+            d_theta.append(kernel_theta)
         return d_basis, np.concatenate(d_theta)
 
     def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "parts": [part.spec() for part in self.parts]}
+        return {"name": self.name, "parts": [kernel.spec() for kernel in self.parts]}
 
 
 @dataclass(frozen=True)
