@@ -205,7 +205,9 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         assert indices is not None
         self._publish(projection, kernel, X)
         self.basis_indices_: Array | None = indices if kept is None else kept[indices]
-        return projection.features if kept is None else None
+        if kept is not None or projection.features is None:
+            return None
+        return projection.features.astype(_type_of_coordinates(X), copy=False)
 
     def partial_fit(self, X: Any, y: Any = None) -> GreedyProjection:
         """Take in a chunk of rows, keeping the basis at `n_basis` vectors or fewer.
@@ -263,7 +265,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         """
         check_is_fitted(self, "kernel_")
         X, _ = check_rows(self, X, reset=False)
-        dtype = np.float64 if sparse.issparse(X) else X.dtype
+        dtype = _type_of_coordinates(X)
         with block_threads(self.n_jobs):
             return self._as_model().collect(X, lambda F: F.astype(dtype, copy=False))
 
@@ -304,6 +306,11 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         tags.input_tags.pairwise = self.kernel == "precomputed" if isinstance(self.kernel, str) else False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _type_of_coordinates(X: Any) -> Any:
+    """The type of dense rows; distances of sparse ones are formed in float64."""
+    return np.float64 if sparse.issparse(X) else X.dtype
 
 
 @described(
