@@ -80,9 +80,12 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
     tune: Any
     cv: Any
     validation_fraction: float | None
-    memory_budget: int | None
+    # how a fit runs, also of an estimator whose constructor does not ask
+    memory_budget: int | None = None
     n_jobs: int | None = None
-    random_state: Any
+    random_state: Any = None
+    max_time: float | None = None
+    verbose: int = 0
     C: float | None
     loss: Any
     epsilon: Any
@@ -91,8 +94,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
     penalize_intercept: bool
     tol: float
     max_iter: int
-    max_time: float | None
     _classifier: ClassVar[bool]
+    _learned_widths: ClassVar[tuple[str, ...]] = LEARNED[:3]  # values of gamma that refinement learns
+    _drops_matrix_rows: ClassVar[bool] = False  # whether a precomputed matrix may hold rows of weight zero
+    _may_scale: ClassVar[bool] = False  # whether the rows may be scaled by what they are handed to
     #: paths and names of columns are no data of the rows: meta-estimators do not route them
     __metadata_request__fit: ClassVar = {"checkpoint": UNUSED, "keep_columns": UNUSED}
 
@@ -305,8 +310,8 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
     """Base of the classifiers."""
 
     _classifier = True
-    coding: Any
-    class_weight: Any
+    coding: Any = "one_vs_rest"
+    class_weight: Any = None
 
     def decision_function(self, X: Any) -> Array:
         """Decision values of the rows.

@@ -63,7 +63,7 @@ class _Compact(KernelMachine):
 
     warm_start: bool
     _learned_widths = LEARNED
-    _drops_matrix_rows = True  # rows of weight zero may be left out of a precomputed matrix
+    _drops_matrix_rows = True
 
     def _width_is_open(self) -> bool:
         return False  # it is learned

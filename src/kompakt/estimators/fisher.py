@@ -53,6 +53,7 @@ _SHARED = {
 class _Fisher(MachineClassifier):
     """Both discriminants: a basis, the moments of the classes, one small problem per output."""
 
+    _learned_widths = ()
     reg: Any
     bias: str
     priors: Any

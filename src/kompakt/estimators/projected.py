@@ -112,6 +112,9 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
 
     __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
+    max_time = None
+    _learned_widths: ClassVar[tuple[str, ...]] = ()
+    _may_scale = False
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, keep_columns: Sequence[str] | None = None

@@ -140,6 +140,7 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     n_iter_no_change: int | None
     validation_fraction: float | None
     n_jobs: int | None
+    max_time = memory_budget = None
 
     __metadata_request__fit: ClassVar = {"keep_columns": UNUSED}
 
@@ -209,6 +210,10 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         X, _ = check_rows(self, X, reset=False)
         values: Array = getattr(self.estimator_, method)(X)
         return values
+
+    @property
+    def _may_scale(self) -> bool:
+        return self.estimator is not None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -187,9 +187,8 @@ _FAR_SPREADS, _SPREAD_ROWS = 1e3, 10_000
 
 def _warn_of_spreads(estimator: Any, X: Array) -> None:
     """Warn where one feature outweighs another in every distance, and no width per feature was given."""
-    gamma: Any = getattr(estimator, "gamma", None)
-    wraps = getattr(estimator, "estimator", None) is not None  # and may scale by itself
-    if wraps or getattr(estimator, "kernel", None) == "precomputed" or np.ndim(gamma):
+    is_matrix = isinstance(estimator.kernel, str) and estimator.kernel == "precomputed"
+    if is_matrix or np.ndim(estimator.gamma) or estimator._may_scale:
         return
     sample = X[:: max(1, len(X) // _SPREAD_ROWS)].astype(np.float64)
     spread = sample.std(axis=0)
@@ -268,7 +267,7 @@ def prepare(
             raise ValueError(
                 f"kernel='precomputed' needs the square kernel matrix of the data rows; got shape {square.shape}."
             )
-        if kept is not None and not getattr(estimator, "_drops_matrix_rows", False):
+        if kept is not None and not estimator._drops_matrix_rows:
             raise ValueError(
                 "zero sample weights are not possible with kernel='precomputed': drop those rows and columns."
             )
@@ -281,8 +280,8 @@ def prepare(
         classes, labels = np.unique(y, return_inverse=True)
         refuse_one_class(classes)
         mass = class_mass(labels, weights, kept, square.shape[0])
-        factors = class_factors(getattr(estimator, "class_weight", None), classes, mass)
-        encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors)
+        factors = class_factors(estimator.class_weight, classes, mass)
+        encode = ClassEncoder(classes, estimator.coding, factors)
         targets, weights = encode.targets(labels, weights)
         y = None
     else:
@@ -370,8 +369,7 @@ LEARNED = ("learn", "ard", "full", "loo")
 
 def resolve_kernel(estimator: BaseEstimator, X: Any, weights: Array | None, centre: Array | None = None) -> Kernel:
     """The kernel object for the parameters of an estimator; X is a matrix, or rows with their weights."""
-    learned = getattr(estimator, "_learned_widths", LEARNED[:3]) if hasattr(estimator, "refine") else ()
-    gamma = resolve_gamma(estimator.gamma, X, weights, getattr(estimator, "kernel", "rbf"), centre, learned)
+    gamma = resolve_gamma(estimator.gamma, X, weights, estimator.kernel, centre, estimator._learned_widths)
     return make_kernel(estimator.kernel, gamma=gamma, coef0=estimator.coef0, degree=estimator.degree)
 
 
@@ -605,8 +603,8 @@ def prepare_stream(
     n_outputs, columns, mass = source.n_targets, int(weighted), float(sum(fact.weight for fact in facts))
     if classifier:
         classes, mass_of = classes_of(facts)
-        factors = class_factors(getattr(estimator, "class_weight", None), classes, mass_of)
-        encode = ClassEncoder(classes, getattr(estimator, "coding", "one_vs_rest"), factors, weighted)
+        factors = class_factors(estimator.class_weight, classes, mass_of)
+        encode = ClassEncoder(classes, estimator.coding, factors, weighted)
         n_outputs, (columns, mass) = encode.codes.shape[1], encode.total(mass_of)
     dtype = computing_dtype(source.dtype, plain.n_rows)
     reader = replace(plain.reader, encode=encode, offset=offset, dtype=dtype)

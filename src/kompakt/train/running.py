@@ -64,22 +64,21 @@ class InterruptedWarning(UserWarning):
 
 
 @contextmanager
-def running(estimator: BaseEstimator, X: Any, y: Any) -> Iterator[Run]:
+def running(estimator: Any, X: Any, y: Any) -> Iterator[Run]:
     """Around a fit: its threads, log and progress; one that fails leaves the estimator as it was."""
-    max_time = getattr(estimator, "max_time", None)
     depth = getattr(_under_way, "fits", 0)
     with (
         unchanged_on_error(estimator),
         _watching(estimator, X, y) as listener,
-        _verbose_log(getattr(estimator, "verbose", 0)),
-        block_threads(getattr(estimator, "n_jobs", None)),
+        _verbose_log(estimator.verbose),
+        block_threads(estimator.n_jobs),
     ):
         _under_way.fits = depth + 1
         try:
             yield Run(
-                key=int(check_random_state(getattr(estimator, "random_state", None)).randint(2**31 - 1)),
-                deadline=None if max_time is None else time.monotonic() + float(max_time),
-                memory_budget=getattr(estimator, "memory_budget", None),
+                key=int(check_random_state(estimator.random_state).randint(2**31 - 1)),
+                deadline=None if estimator.max_time is None else time.monotonic() + float(estimator.max_time),
+                memory_budget=estimator.memory_budget,
                 listener=listener,
                 interruptible=depth == 0,
             )
