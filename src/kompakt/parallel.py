@@ -44,8 +44,8 @@ class _BlasLimiter:
             import scipy.linalg  # noqa: F401  SciPy ships a BLAS of its own: load it before looking
             from threadpoolctl import ThreadpoolController
 
-            found = ThreadpoolController().select(user_api="blas").lib_controllers
-            self._libraries = [library for library in found if library.num_threads is not None]
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = [library for library in libraries if library.num_threads is not None]
         return self._libraries
 
     def enter(self) -> int:
@@ -140,13 +140,13 @@ def block_threads(n_jobs: int | None = None) -> Iterator[int]:
     2
     """
     outer = getattr(_local, "threads", None)
-    found = _limiter.enter() if outer is None else outer
+    limit = _limiter.enter() if outer is None else outer
     try:
         if getattr(_local, "is_worker", False):
             # A kernel function that calls kompakt again must not wait for the pool that it occupies.
             _local.threads = 1
         elif outer is None or n_jobs is not None:  # else a nested public call keeps what the outer one decided
-            _local.threads = resolve_jobs(n_jobs, found)
+            _local.threads = resolve_jobs(n_jobs, limit)
         yield _local.threads
     finally:
         _local.threads = outer
@@ -190,13 +190,13 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     results: dict[int, tuple[R | None, BaseException | None]] = {}
     cancel, context = threading.Event(), copy_context()  # what NumPy ignores here, it ignores there
     context.run(_cancel.set, cancel)
-    taken = given = 0  # items begun, results handed over
+    taken = handed_over = 0  # items begun, results handed over
 
     def take() -> int | None:
         """The next item, None where there is none or too many results are waiting already."""
         nonlocal taken
         with change:
-            if taken == len(items) or taken - given >= 2 * n_threads or cancel.is_set():
+            if taken == len(items) or taken - handed_over >= 2 * n_threads or cancel.is_set():
                 return None
             taken += 1
             return taken - 1
@@ -220,19 +220,19 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             while len(helpers) < min(n_threads - 1, len(items) - taken - 1):
                 helpers.append(pool.submit(context.copy().run, help_out))
             while number not in results:
-                own = take()
-                if own is None:
+                position = take()
+                if position is None:
                     with change:
                         change.wait_for(lambda: number in results)  # noqa: B023
                     continue
                 _local.threads = 1  # as on the other threads
                 try:
-                    put(own, function(items[own]))
+                    put(position, function(items[position]))
                 finally:
                     _local.threads = n_threads
             with change:
                 result, error = results.pop(number)
-                given += 1
+                handed_over += 1
             if error is not None:
                 raise error
             yield result  # type: ignore[misc]

@@ -55,11 +55,11 @@ def lazily(estimator: Predictor, method: str, X: Any) -> Any:
         raise ValueError(f"X has shape {X.shape}, but {type(estimator).__name__} expects {model.n_features} features.")
     if X.numblocks[1] != 1:
         X = X.rechunk({1: -1})
-    like = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
+    example = _of_block(model, method, np.zeros((1, model.n_features), dtype=X.dtype))
     function = partial(_of_block, model, method)
-    if like.ndim == 1:
-        return X.map_blocks(function, dtype=like.dtype, drop_axis=1, meta=like[:0])
-    return X.map_blocks(function, dtype=like.dtype, chunks=(X.chunks[0], (like.shape[1],)), meta=like[:0])
+    if example.ndim == 1:
+        return X.map_blocks(function, dtype=example.dtype, drop_axis=1, meta=example[:0])
+    return X.map_blocks(function, dtype=example.dtype, chunks=(X.chunks[0], (example.shape[1],)), meta=example[:0])
 
 
 def _of_block(model: Model, method: str, X: Any) -> Array:
@@ -72,23 +72,26 @@ def _of_frame(estimator: Predictor, model: Model, method: str, X: Any) -> Any:
     import pandas as pd
 
     names = getattr(estimator, "feature_names_in_", None)
-    found = [str(name) for name in X.columns]
-    if names is not None and found != [str(name) for name in names]:
+    given_names = [str(name) for name in X.columns]
+    if names is not None and given_names != [str(name) for name in names]:
         raise ValueError(
-            f"The feature names should match those that were passed during fit: expected {list(names)}, got {found}."
+            f"The feature names should match those that were passed during fit: expected {list(names)}, got "
+            f"{given_names}."
         )
-    if len(found) != model.n_features:
-        raise ValueError(f"X has {len(found)} columns, but {type(estimator).__name__} expects {model.n_features}.")
-    like = _of_block(model, method, np.zeros((1, model.n_features)))
-    meta: Any = pd.Series(like[:0], name=method) if like.ndim == 1 else None
-    if like.ndim == 2:
-        labels = [str(one) for one in (range(like.shape[1]) if model.classes is None else model.classes)]
-        meta = pd.DataFrame(like[:0], columns=labels if len(labels) == like.shape[1] else None)
+    if len(given_names) != model.n_features:
+        raise ValueError(
+            f"X has {len(given_names)} columns, but {type(estimator).__name__} expects {model.n_features}."
+        )
+    example = _of_block(model, method, np.zeros((1, model.n_features)))
+    meta: Any = pd.Series(example[:0], name=method) if example.ndim == 1 else None
+    if example.ndim == 2:
+        labels = [str(label) for label in (range(example.shape[1]) if model.classes is None else model.classes)]
+        meta = pd.DataFrame(example[:0], columns=labels if len(labels) == example.shape[1] else None)
     return X.map_partitions(_predicted_frame, model, method, meta, meta=meta)
 
 
 def _predicted_frame(frame: Any, model: Model, method: str, meta: Any) -> Any:
-    kind = np.float32 if all(one == np.float32 for one in frame.dtypes) else np.float64
+    kind = np.float32 if all(dtype == np.float32 for dtype in frame.dtypes) else np.float64
     X = frame.to_numpy(dtype=kind, na_value=np.nan)
     values = _of_block(model, method, X) if len(frame) else np.asarray(meta)[:0]
     if values.ndim == 1:
@@ -141,19 +144,19 @@ class Predictor(CallbackSupportMixin, BaseEstimator):
 
     def _streamed(self, of_model: Callable[[Any], Array], source: Source) -> Array:
         """The same of rows that are read some thousand at a time."""
-        known = getattr(self, "feature_names_in_", None)
-        if known is not None and source.feature_names is not None and list(known) != list(source.feature_names):
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and source.feature_names is not None and list(names) != list(source.feature_names):
             raise ValueError(
-                f"{source.name} has the features {list(source.feature_names)}; expected {list(known)}, in this order."
+                f"{source.name} has the features {list(source.feature_names)}; expected {list(names)}, in this order."
             )
-        like = of_model(np.zeros((1, self.model_.n_features)))
-        found = np.empty((source.n_rows, *like.shape[1:]), like.dtype)
+        example = of_model(np.zeros((1, self.model_.n_features)))
+        values = np.empty((source.n_rows, *example.shape[1:]), example.dtype)
         for start in range(0, source.n_rows, 8 * READ_ROWS):
             stop = min(start + 8 * READ_ROWS, source.n_rows)
             X = source.read(start, stop).X
             with naming_rows(lambda row, start=start: source.where(start + row)):  # type: ignore[misc]
-                found[start:stop] = of_model(X)
-        return found
+                values[start:stop] = of_model(X)
+        return values
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -278,8 +281,8 @@ class KernelMachine(Predictor):
                     "Give a number or 'scale', or set refine=True."
                 )
             if gamma != "learn" and kernel != "rbf":
-                what = "a linear map" if gamma == "full" else "one width per feature"
-                raise ValueError(f"gamma={gamma!r} ({what}) needs kernel='rbf'; got kernel={kernel!r}.")
+                metric = "a linear map" if gamma == "full" else "one width per feature"
+                raise ValueError(f"gamma={gamma!r} ({metric}) needs kernel='rbf'; got kernel={kernel!r}.")
             return {"learn": "one", "ard": "each", "full": "full", "loo": None}[gamma]
         if gamma is None and self.refine and isinstance(kernel, str):
             return {"rbf": "grow", "laplacian": "one"}.get(kernel)
@@ -322,8 +325,8 @@ class KernelMachine(Predictor):
             self.epsilon_ = fitted.spec.loss.epsilon
         if data.classes is not None:
             self.classes_ = data.classes
-        each = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
-        if each and isinstance(data.rows, ArrayRows):
+        has_widths = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
+        if has_widths and isinstance(data.rows, ArrayRows):
             self.feature_importances_ = importances(model, data)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
@@ -347,8 +350,8 @@ class KernelMachine(Predictor):
         """Warn and log what a user must know of the fit."""
         solution = fitted.machine.solution
         if fitted.machine.interrupted:
-            what = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
-            warn_interrupted(self, what, stacklevel=4)
+            message = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
+            warn_interrupted(self, message, stacklevel=4)
             return
         if solution.jitter:
             logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
@@ -444,8 +447,8 @@ def importances(model: Model, data: Data) -> Array:
 
     With a map A of the inputs, gamma is the diagonal of A'A.  Of more than 100,000 rows, evenly spaced ones are read.
     """
-    part, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
+    every, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
     scaler = StandardScaler(with_mean=False)
-    scaler.fit(data.in_memory.X[part], sample_weight=None if weights is None else weights[part])
+    scaler.fit(data.in_memory.X[every], sample_weight=None if weights is None else weights[every])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))

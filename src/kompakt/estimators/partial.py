@@ -195,27 +195,29 @@ class PartialClassifier(_Partial):
         return self
 
     def _add(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
-        known: Any = getattr(self, "classes_", None)
+        labels_known: Any = getattr(self, "classes_", None)
         X, y, weights = self._batch(X, y, sample_weight, numeric=False)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        if known is None and classes is None:
+        if labels_known is None and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit: all labels that may come.")
         if classes is not None:
-            if known is not None and not np.array_equal(known, unique_labels(classes)):
+            if labels_known is not None and not np.array_equal(labels_known, unique_labels(classes)):
                 raise ValueError(
-                    f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}"
+                    f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {labels_known!r}"
                 )
-            known = unique_labels(classes)
-        if len(known) < 2:
-            raise ValueError(f"The number of classes has to be greater than one; got {len(known)} class: {known}.")
-        strange = np.setdiff1d(y, known)
+            labels_known = unique_labels(classes)
+        if len(labels_known) < 2:
+            raise ValueError(
+                f"The number of classes has to be greater than one; got {len(labels_known)} class: {labels_known}."
+            )
+        strange = np.setdiff1d(y, labels_known)
         if len(strange):
-            raise ValueError(f"y holds labels {strange[:5]} that are not among classes={known}.")
-        labels = np.asarray(np.searchsorted(known, y))
-        factors = class_factors(self.class_weight, known, np.bincount(labels, weights, len(known)))
-        targets, weights = ClassEncoder(known, self.coding, factors).targets(labels, weights)
-        self._update(X, targets, weights, known, labels)
+            raise ValueError(f"y holds labels {strange[:5]} that are not among classes={labels_known}.")
+        labels = np.asarray(np.searchsorted(labels_known, y))
+        factors = class_factors(self.class_weight, labels_known, np.bincount(labels, weights, len(labels_known)))
+        targets, weights = ClassEncoder(labels_known, self.coding, factors).targets(labels, weights)
+        self._update(X, targets, weights, labels_known, labels)
 
 
 class PartialRegressor(_Partial):

@@ -204,12 +204,12 @@ class GreedyProjection(
         self._key = run.key
         self._offset = column_means(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
         rows = ArrayRows(X, weights=weights, offset=self._offset, dtype=computing_dtype(X.dtype, X.shape[0]))
-        found = self._selector().project(rows, kernel, int(self.n_basis), run, keep_features=keep_features)
-        indices = found.basis.indices
+        projection = self._selector().project(rows, kernel, int(self.n_basis), run, keep_features=keep_features)
+        indices = projection.basis.indices
         assert indices is not None
-        self._publish(found, kernel, X)
+        self._publish(projection, kernel, X)
         self.basis_indices_: Array | None = indices if kept is None else kept[indices]
-        return found.features if kept is None else None
+        return projection.features if kept is None else None
 
     def partial_fit(self, X: Any, y: Any = None) -> GreedyProjection:
         """Take in a chunk of rows, keeping the basis at `n_basis` vectors or fewer.
@@ -247,12 +247,12 @@ class GreedyProjection(
         rows, selector = ArrayRows(union, offset=self._offset, dtype=dtype), self._selector()
         run, limit = Run(self._key), int(self.n_basis)
         with block_threads(self.n_jobs):
-            given = np.arange(min(len(old), limit))
-            found = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=given)
-            if len(found.se_max) >= limit and found.se_max[-1] >= self.max_error:
-                other = selector.project(rows, self.kernel_, limit, run, keep_features=False)
-                found = other if other.se_max[-1] < found.se_max[-1] else found
-        self._publish(found, self.kernel_, union)
+            old_rows = np.arange(min(len(old), limit))
+            projection = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=old_rows)
+            if len(projection.se_max) >= limit and projection.se_max[-1] >= self.max_error:
+                anew = selector.project(rows, self.kernel_, limit, run, keep_features=False)
+                projection = anew if anew.se_max[-1] < projection.se_max[-1] else projection
+        self._publish(projection, self.kernel_, union)
 
     def transform(self, X: Any) -> Array:
         """Coordinates gamma(x) of the rows in the orthonormal basis of the chosen vectors (eq. 3).
@@ -284,22 +284,22 @@ class GreedyProjection(
     def _selector(self) -> ProjectionSelector:
         return ProjectionSelector(float(self.max_error), self.pivot, self.first, self.batch, self.memory_budget)
 
-    def _publish(self, found: Projection, kernel: Kernel, X: Any) -> None:
+    def _publish(self, projection: Projection, kernel: Kernel, X: Any) -> None:
         """Set the fitted attributes; X are the rows that the vectors were chosen among."""
         self.kernel_ = kernel
         gamma = getattr(kernel, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
         # exactly the user's rows: centring and back may have changed the last bit
-        exact = X[found.basis.indices]
+        exact = X[projection.basis.indices]
         vectors = exact.toarray() if sparse.issparse(exact) else np.array(exact)
         is_matrix = isinstance(kernel, Precomputed)
-        self._basis = found.basis.vectors if is_matrix else vectors
+        self._basis = projection.basis.vectors if is_matrix else vectors
         self.basis_vectors_ = None if is_matrix else vectors
-        self.factor_ = np.asarray(found.basis.factor)
-        self.mse_, self.se_max_ = found.mse, found.se_max
-        self.n_basis_ = found.basis.n_basis
-        self.n_kernel_evals_ = found.basis.n_kernel_evals
+        self.factor_ = np.asarray(projection.basis.factor)
+        self.mse_, self.se_max_ = projection.mse, projection.se_max
+        self.n_basis_ = projection.basis.n_basis
+        self.n_kernel_evals_ = projection.basis.n_kernel_evals
         self._n_features_out = self.n_basis_
 
     def __sklearn_tags__(self) -> Any:

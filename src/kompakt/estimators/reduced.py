@@ -239,21 +239,21 @@ class ReducedSVC(
                     "or a callable."
                 )
             # one width and cost for all subsamples: those of all rows
-            few = len(pool) < len(y)
-            some, kernel = X[pool] if few else X, self.kernel
-            self.gamma_ = resolve_gamma(self.gamma, some, None, kernel) if isinstance(kernel, str) else "scale"
+            left_out = len(pool) < len(y)
+            pool_rows, kernel = X[pool] if left_out else X, self.kernel
+            self.gamma_ = resolve_gamma(self.gamma, pool_rows, None, kernel) if isinstance(kernel, str) else "scale"
             self.C_ = 1.0 if self.C is None else float(self.C)
             width = self.gamma is None and kernel == "rbf"
             if (width or self.C is None) and kernel in ("rbf", "poly", "linear"):
-                dtype = computing_dtype(X.dtype, some.shape[0])
-                rows = ArrayRows(some, None, weights if weights is None else weights[pool], centre, dtype=dtype)
+                dtype = computing_dtype(X.dtype, pool_rows.shape[0])
+                rows = ArrayRows(pool_rows, None, weights if weights is None else weights[pool], centre, dtype=dtype)
                 labels = np.unique(y[pool], return_inverse=True)[1]
                 first = make_kernel(kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0)
                 rows.offset = rows.offset if first.shift_invariant else None
                 data = Data(rows, classes=self.classes_, labels=labels)
-                found = width_and_cost(data, first, None if self.C is None else self.C_, run, width=width)
-                self.C_ = found.C
-                self.gamma_ = getattr(found.kernel, "gamma", self.gamma_)
+                search = width_and_cost(data, first, None if self.C is None else self.C_, run, width=width)
+                self.C_ = search.C
+                self.gamma_ = getattr(search.kernel, "gamma", self.gamma_)
             parameters = {name: getattr(self, name) for name in _SVC_DEFAULTS} | {"gamma": self.gamma_, "C": self.C_}
             return SVC(**parameters, cache_size=500)
         changed = [name for name, default in _SVC_DEFAULTS.items() if getattr(self, name) != default]
@@ -263,9 +263,9 @@ class ReducedSVC(
                 "given. Set them on the estimator."
             )
         svm = clone(self.estimator)
-        given = svm.get_params()
-        seeds = [name for name in given if name == "random_state" or name.endswith("__random_state")]
-        return svm.set_params(**{name: run.key for name in seeds if given[name] is None})
+        parameters = svm.get_params()
+        seeds = [name for name in parameters if name == "random_state" or name.endswith("__random_state")]
+        return svm.set_params(**{name: run.key for name in seeds if parameters[name] is None})
 
     def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         """The reduced training set with the machine trained on it; sets the attributes of the method."""
@@ -292,14 +292,14 @@ class ReducedSVC(
 
     def _compact_machine(self, svm: Any, n_basis: int, key: int) -> Any:
         """The compact machine that takes the place of the exact SVM, behind the same scaling."""
-        given = last_step(svm).get_params()
+        svm_parameters = last_step(svm).get_params()
         if self.compact_estimator is not None:
             compact = clone(self.compact_estimator).set_params(n_basis=n_basis)
         else:
-            kernel = {name: given[name] for name in ("gamma", "degree", "coef0") if name in given}
+            kernel = {name: svm_parameters[name] for name in ("gamma", "degree", "coef0") if name in svm_parameters}
             compact = CompactSVC(
-                n_basis, kernel=given.get("kernel", "linear"), C=given.get("C", 1.0),
-                class_weight=given.get("class_weight"), refine=not callable(given.get("kernel")),
+                n_basis, kernel=svm_parameters.get("kernel", "linear"), C=svm_parameters.get("C", 1.0),
+                class_weight=svm_parameters.get("class_weight"), refine=not callable(svm_parameters.get("kernel")),
                 n_jobs=self.n_jobs, **kernel,
             )  # fmt: skip
         if "random_state" in compact.get_params() and compact.random_state is None:
@@ -446,8 +446,8 @@ class LocalSamplingSVC(ReducedSVC):
             )
 
     def _by_itself(self) -> bool:
-        given = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
-        return super()._by_itself() and not given and self.variant != "paper"
+        said = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
+        return super()._by_itself() and not said and self.variant != "paper"
 
     def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         n_rows = len(problem.y)
@@ -492,12 +492,12 @@ def _rows_of_share(name: str, value: Any, n: int) -> int | None:
     """A number of rows from a share of them, a number, or None."""
     if value is None:
         return None
-    whole = isinstance(value, Integral) and int(value) >= 2
-    if isinstance(value, bool) or not (whole or (isinstance(value, Real) and 0 < float(value) < 1)):
+    is_count = isinstance(value, Integral) and int(value) >= 2
+    if isinstance(value, bool) or not (is_count or (isinstance(value, Real) and 0 < float(value) < 1)):
         raise ValueError(
             f"{name} must be None, a share of the rows between 0 and 1, or a number of at least 2; got {value!r}."
         )
-    return int(value) if whole else max(2, int(float(value) * n))
+    return int(value) if is_count else max(2, int(float(value) * n))
 
 
 @estimator

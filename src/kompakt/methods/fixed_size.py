@@ -246,17 +246,17 @@ def _folds(data: Data, options: FixedSize, run: Run) -> int | Array:
 
 
 def _with_those_of_folds(
-    data: Data, spec: Spec, whole: Basis, folds: int | Array | None, options: FixedSize, run: Run
+    data: Data, spec: Spec, basis: Basis, folds: int | Array | None, options: FixedSize, run: Run
 ) -> Prototypes:
     """The prototypes, with those for every fold, chosen among the rows outside it, where folds have their own."""
-    if options.cv_prototypes != "anew" or whole.indices is None or not isinstance(folds, np.ndarray):
-        return Prototypes(whole)
+    if options.cv_prototypes != "anew" or basis.indices is None or not isinstance(folds, np.ndarray):
+        return Prototypes(basis)
     chosen = []
     for number in range(int(folds.max()) + 1):
         outside = np.flatnonzero(folds != number)
         basis = choose_prototypes(data.subset(outside), spec, options, run)
         chosen.append(replace(basis, indices=None if basis.indices is None else outside[basis.indices]))
-    return Prototypes(whole, chosen)
+    return Prototypes(basis, chosen)
 
 
 def _validation(
@@ -298,14 +298,15 @@ def _tune(
         **({} if options.search is None else options.search.options()),
     )
     search.visit(1.0, np.array([spec.C]), "untuned")  # so that tuning is never worse, as far as the folds can tell
-    found, contenders = replace(spec, kernel=search.kernel, C=search.C), {"": prototypes}
+    tuned_spec, contenders = replace(spec, kernel=search.kernel, C=search.C), {"": prototypes}
     for name, selector in options.rivals.items():
         if run.late or options.in_input_space(spec.kernel, data.rows.n_features):
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of entropy that still rises: the folds judge the prototypes
-            own = replace(options, selector=selector)
-            rival = _with_those_of_folds(data, found, choose_prototypes(data, found, own, run), folds, own, run)
+            rival_options = replace(options, selector=selector)
+            basis = choose_prototypes(data, tuned_spec, rival_options, run)
+            rival = _with_those_of_folds(data, tuned_spec, basis, folds, rival_options, run)
         contenders[name] = rival
         search.compare(replace(fast, parts=_validation(data, spec, rival, folds, options, run).parts).errors, name)
     prototypes = contenders.get(search.trials.best.more["phase"], prototypes)

@@ -64,16 +64,16 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
     """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
     kept = data.kept
     if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
-        cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
+        cv = [tuple(_among(kept, rows) for rows in pair) for pair in cv]
     y = data.labels if data.labels is not None else data.y
     assert y is not None
     return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.in_memory.X)
 
 
-def _among(kept: Array, part: Any) -> Array:
+def _among(kept: Array, rows: Any) -> Array:
     """Positions among the kept rows of rows given by number or by mask."""
-    part = np.asarray(part)
-    return np.asarray(part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)]))
+    rows = np.asarray(rows)
+    return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
 
 
 def check_rows(
@@ -158,17 +158,17 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
             f"columns itself; expected a data frame with {', '.join(map(repr, schema.names[:10]))}, got "
             f"{type(X).__name__}."
         )
-    found = schema.encode(X)
+    features = schema.encode(X)
     strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
     if reset:  # levels that are seen once are "other" by intention
         strange = [text for text in strange if ": not a " in text]
-        for text in schema.mostly_other(schema.counts, len(found)):
+        for text in schema.mostly_other(schema.counts, len(features)):
             warnings.warn(f"{type(estimator).__name__}: {text}", UserWarning, stacklevel=5)
     if strange:
         warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
-    if not found.shape[1]:
+    if not features.shape[1]:
         raise ValueError(f"no column of the data frame can be used: {schema.describe()}")
-    return found
+    return features
 
 
 def _warn_of_unused(estimator: Any, schema: TableSchema) -> None:
@@ -335,9 +335,9 @@ def class_mass(labels: Array, weights: Array | None, kept: Array | None, n_rows:
     Summed by the tasks and the tree of a first pass over streamed rows, so that both give the same bits.
     """
     numbers = np.arange(n_rows) if kept is None else kept
-    parts = [slice(*pair) for pair in np.searchsorted(numbers, task_bounds(n_rows, MOMENT_ROWS))]
+    tasks = [slice(*pair) for pair in np.searchsorted(numbers, task_bounds(n_rows, MOMENT_ROWS))]
     w, n_classes = np.ones(len(labels)) if weights is None else weights, int(labels.max()) + 1
-    return tree_sum((np.bincount(labels[part], w[part], n_classes),) for part in parts)[0]
+    return tree_sum((np.bincount(labels[task], w[task], n_classes),) for task in tasks)[0]
 
 
 def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | None:
@@ -351,11 +351,11 @@ def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | Non
         return np.asarray(mass.sum() / (len(classes) * mass))
     if not isinstance(class_weight, dict):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
-    known = list(classes)
-    unknown = [label for label in class_weight if label not in known]
+    labels = list(classes)
+    unknown = [label for label in class_weight if label not in labels]
     if unknown:
-        raise ValueError(f"class_weight must name labels of y, which are {known}; got {unknown} besides.")
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
+        raise ValueError(f"class_weight must name labels of y, which are {labels}; got {unknown} besides.")
+    factors = np.array([float(class_weight.get(label, 1.0)) for label in labels])
     if np.any(~np.isfinite(factors)) or np.any(factors <= 0) or np.any(factors > LARGEST):
         raise ValueError(
             f"class weights must be positive and at most {LARGEST:.0e}; got {class_weight!r}. Leave a class out of y "
@@ -518,8 +518,8 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Fa
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
     for name, column in (("y", raw.y), ("the weights", raw.w)):
         if column is not None and (bad := missing(column)).any():
-            what = "NaN or infinity" if column.dtype.kind == "f" else "missing values (NaN)"
-            raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
+            fault = "NaN or infinity" if column.dtype.kind == "f" else "missing values (NaN)"
+            raise ValueError(f"Input {name} contains {fault}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
     w = np.ones(len(raw)) if raw.w is None else raw.w
     refuse_extreme_weights(max(1.0, float(w.max(initial=0.0))))  # a part may hold small weights only
     if np.any(w < 0):
@@ -701,8 +701,8 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
     entries = data.stored / max(1, n) * (1.5 if rows.is_sparse else 1.0)
     share = _share(n, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
     if share == 1.0:
-        part = rows.everything()
-        labels = _labels_of(rows, part)
+        sample = rows.everything()
+        labels = _labels_of(rows, sample)
     else:
         of_class = None
         if data.mass_of is not None:
@@ -715,33 +715,33 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
                 return np.full(len(raw), share)
             return np.asarray(of_class[encode.labels(raw)])
 
-        part = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
-        logger.info("the search sees a sample of %d of %d rows", part.n_rows, n)
-        labels = _labels_of(rows, part)
-        stands_for = np.full(part.n_rows, n / part.n_rows) if of_class is None else 1.0 / of_class[labels]
-        part.weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
-    numbers, part.numbers = part.numbers, None
+        sample = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
+        logger.info("the search sees a sample of %d of %d rows", sample.n_rows, n)
+        labels = _labels_of(rows, sample)
+        stands_for = np.full(sample.n_rows, n / sample.n_rows) if of_class is None else 1.0 / of_class[labels]
+        sample.weights = stands_for if sample.weights is None else (sample.weights.T * stands_for).T
+    numbers, sample.numbers = sample.numbers, None
     y = None
     if labels is None:
-        assert part.targets is not None
-        y = part.targets[:, 0] if data.single else part.targets
-    whole = part.n_rows == n
-    kept = data.kept if whole else numbers if data.kept is None else data.kept[numbers]
-    return replace(data, rows=part, kept=kept, labels=labels, y=y, origin=data, whole=whole)
+        assert sample.targets is not None
+        y = sample.targets[:, 0] if data.single else sample.targets
+    all_rows = sample.n_rows == n
+    kept = data.kept if all_rows else numbers if data.kept is None else data.kept[numbers]
+    return replace(data, rows=sample, kept=kept, labels=labels, y=y, origin=data, whole=all_rows)
 
 
 def by_content(data: Data, count: int, run: Run) -> Data:
     """Streamed rows whose content has one of the `count` smallest hashes, in memory: what arrays of them would give."""
     rows = data.rows
     assert isinstance(rows, StreamedRows)
-    part = data.subset(rows.smallest(run.key, count, repeated=True))
-    return replace(part, labels=_labels_of(rows, part.in_memory))
+    sample = data.subset(rows.smallest(run.key, count, repeated=True))
+    return replace(sample, labels=_labels_of(rows, sample.in_memory))
 
 
-def _labels_of(rows: StreamedRows, part: ArrayRows) -> Array | None:
+def _labels_of(rows: StreamedRows, sample: ArrayRows) -> Array | None:
     """Class numbers of some of the rows in memory; None where there are no classes."""
     encode = rows.reader.encode
-    return encode.labels(Raw(part.X, part.y)) if isinstance(encode, ClassEncoder) else None
+    return encode.labels(Raw(sample.X, sample.y)) if isinstance(encode, ClassEncoder) else None
 
 
 def labelled_rows(data: Data) -> StreamedRows:
@@ -783,17 +783,17 @@ def fit_on_sample(
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
     share = _share(source.n_rows, run.budget / (24 * max(entries, 1.0)))
     if share == 1.0:
-        part = rows.everything()
+        sample = rows.everything()
     else:
         key = np.random.RandomState(0).randint(2**31 - 1)
-        part = rows.sample(lambda raw: np.full(len(raw), share), key)
-        logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, part.n_rows, source.n_rows)
-    numbers = part.numbers
+        sample = rows.sample(lambda raw: np.full(len(raw), share), key)
+        logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, sample.n_rows, source.n_rows)
+    numbers = sample.numbers
     assert numbers is not None
-    estimator._fit(part.X, part.y if needs_target else None, part.w, run)
+    estimator._fit(sample.X, sample.y if needs_target else None, sample.w, run)
     set_features(estimator, source.n_features, source.feature_names)
     estimator.n_passes_ = rows.passes.count
     for name in ("training_indices_", "support_", "initial_support_", "basis_indices_"):
-        found = getattr(estimator, name, None)
-        if found is not None:
-            setattr(estimator, name, numbers[found])
+        row_numbers = getattr(estimator, name, None)
+        if row_numbers is not None:
+            setattr(estimator, name, numbers[row_numbers])
