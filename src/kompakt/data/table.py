@@ -51,12 +51,12 @@ _TARGET_NAMES = (
 OTHER = "other"
 _FOLDED = f'rare in training or new, taken as "{OTHER}"'
 _WITH_INDICATOR = ", and an indicator column"
-_INDEX = "it has no name, as the row names or row numbers of a data frame"
+INDEX = "it has no name, as the row names or row numbers of a data frame"
 _CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 _ALL_DIFFERENT = "all values are different, as of an identifier"
 _NEARLY_ALL_DIFFERENT = "nearly all values are different, as of an identifier"
 _STAMPS = "times within one hour, as of an export"
-_IDENTIFIERS = frozenset({_INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _STAMPS})
+_IDENTIFIERS = frozenset({INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _STAMPS})
 #: names that pandas gives to an index, wherever it stands, and to columns without a name
 _PANDAS_INDEX = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__")
 _NO_NAME = re.compile(r"\s*|Unnamed: \d+(\.\d+)?")
@@ -425,7 +425,7 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
         if np.any(values != np.round(values)):
             return None
     if index:
-        return _INDEX
+        return INDEX
     n_rows, n_distinct = len(present), len(set(present.tolist()))
     if isinstance(column, Date):
         seconds = seconds_of(present, column.form)
@@ -447,7 +447,7 @@ def _may_be_fractions(cells: Array, sign: str) -> bool:
     return all(isinstance(cell, str) and sign in cell and number_of(cell, sign) is not None for cell in cells)
 
 
-def _index_columns(names: Sequence[str]) -> set[str]:
+def index_columns(names: Sequence[str]) -> set[str]:
     """Names of the columns that are the index of a data frame: the first ones without a name, and pandas' names."""
     leading = list(takewhile(_NO_NAME.fullmatch, names))
     return {*leading, *filter(_PANDAS_INDEX.fullmatch, names)}
@@ -469,7 +469,7 @@ def needs_schema(X: Any) -> bool:
     """Whether X is a data frame with words, dates or gaps, or with its index as a column, and not of numbers alone."""
     if isinstance(X, Mapping) or not is_table(X):
         return False
-    if _index_columns([str(name) for name in getattr(X, "column_names", X.columns)]):
+    if index_columns([str(name) for name in getattr(X, "column_names", X.columns)]):
         return True
     if hasattr(X, "iloc") and all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):  # pandas
         return bool(X.isna().to_numpy().any())
@@ -633,7 +633,7 @@ class TableSchema:
         cells, kept, also = columns_of(table), frozenset(keep), frozenset(self.missing)
         if absent := sorted(kept - set(cells)):
             raise TableError(f"the table has no column {absent[0]!r} to keep; it has {', '.join(map(repr, cells))}.")
-        index = _index_columns(list(cells))
+        index = index_columns(list(cells))
         columns: list[Column] = []
         for column in self.columns:
             why = None
