@@ -23,7 +23,7 @@ _ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".li
 def inspect(options: Namespace, console: Console) -> None:
     """``kompakt inspect MODEL``: what is inside; reading it runs no code."""
     path, model = options.model, load_model(options.model)
-    classes, names = (None if found is None else found.tolist() for found in (model.classes, model.feature_names))
+    classes, names = (None if values is None else values.tolist() for values in (model.classes, model.feature_names))
     if not is_model(path):
         facts: dict[str, Any] = {
             "file": path, "format": "LIBSVM text model", "kind": model.kind, "kernel": str(model.kernel),
@@ -52,12 +52,15 @@ def inspect(options: Namespace, console: Console) -> None:
             ("features", names),
             ("table", None if model.schema is None else f"{len(model.schema.names)} columns, as below"),
             ("coding", model.coding if len(classes or ()) > 2 else None),
-            ("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"),
+            ("inputs", ", ".join(step for name, step in stored.items() if name in arrays) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
             *((str(name), value) for name, value in model.meta.items()),
             *(model.record.lines() if model.record is not None else ()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
-            *(("column", f"{one.name}: {one.describe()}") for one in (model.schema.columns if model.schema else ())),
+            *(
+                ("column", f"{column.name}: {column.describe()}")
+                for column in (model.schema.columns if model.schema else ())
+            ),
         ]
     console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
 
@@ -70,7 +73,9 @@ def _largest_first(sizes: dict[str, int]) -> str:
 def _short(value: Any) -> str:
     if not isinstance(value, list | tuple):
         return str(value)
-    shown = [repr(one) if isinstance(one, str) and ("," in one or one != one.strip()) else str(one) for one in value]
+    shown = [
+        repr(item) if isinstance(item, str) and ("," in item or item != item.strip()) else str(item) for item in value
+    ]
     return ", ".join(shown[:12]) + (f", ... ({len(value)} in all)" if len(value) > 12 else "")
 
 
@@ -130,9 +135,9 @@ def compress(options: Namespace, console: Console) -> None:
         "from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "agreement_rows": n_rows,
         "model": options.out, "storage": None if smaller.storage is None else smaller.storage.dtype,
     }  # fmt: skip
-    what = "equal labels" if model.kind == "classifier" else "agreement"
+    measure = "equal labels" if model.kind == "classifier" else "agreement"
     kept = "" if smaller.storage is None else f" as {smaller.storage.dtype}"
-    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}{kept}; {what} {100 * agreement:.4g} %"
+    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}{kept}; {measure} {100 * agreement:.4g} %"
     console.result(facts, f"{text} on {n_rows:,} rows held out; {options.out}")
 
 
@@ -149,8 +154,8 @@ def report(options: Namespace, console: Console) -> None:
     table.check(raw.X, impute=model.input_fill is not None)
     table.warn_of_other_cells(console)
     assert raw.y is not None
-    known = ~missing_targets(raw.y)
-    X, y = dense_if_small(raw.X)[known], comparable(raw.y[known], model.classes)
+    has_target = ~missing_targets(raw.y)
+    X, y = dense_if_small(raw.X)[has_target], comparable(raw.y[has_target], model.classes)
     about = {"title": options.title, "command": options.command_line, "model_path": options.model}
     page = kompakt.report(model, X, y, options.out, **about)
     size = os.path.getsize(page)

@@ -74,8 +74,8 @@ def train(options: Namespace, console: Console) -> int:
         return _cross_validate(options, console, table, task, X, y)
     training = _train(options, console, table, task, X, y)
     if task == "classify":
-        measures, some = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
-        measures.add(y[some], training.model.predict(X[some]))
+        measures, sample = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
+        measures.add(y[sample], training.model.predict(X[sample]))
         measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
     return _finish(options, console, training)
 
@@ -154,8 +154,8 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
     if not rare.any():
         return X, y
     names = ", ".join(f"{label!s} ({count})" for label, count in zip(labels[rare][:10], counts[rare][:10], strict=True))
-    more = ", ..." if rare.sum() > 10 else ""
-    text = f"{rare.sum()} classes have fewer than {least} rows, too few to learn: {names}{more}"
+    ellipsis = ", ..." if rare.sum() > 10 else ""
+    text = f"{rare.sum()} classes have fewer than {least} rows, too few to learn: {names}{ellipsis}"
     flag = "; -s regress if the target is a quantity" if y.dtype.kind in "iuf" else ""
     if np.sum(~rare) < 2:
         if options.command != "auto" and not options.tune:
@@ -185,8 +185,8 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
     _, y = table.training_rows(options, console, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
         step = max(1, -(-table.n_rows // _MEDIAN_ROWS))
-        parts = enumerate(table.parts(Run(), impute=True))
-        sample = np.concatenate([raw.X[-number * PART_ROWS % step :: step] for number, raw in parts])
+        blocks = enumerate(table.parts(Run(), impute=True))
+        sample = np.concatenate([raw.X[-number * PART_ROWS % step :: step] for number, raw in blocks])
         imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample)
         source, steps = ImputedSource(source, imputer.statistics_), [("impute", imputer)]
     task = task_of(y, options.task)
@@ -229,13 +229,13 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
             raise UsageError("-w balanced finds the weights of all classes; give no other -w with it.")
         parameters["class_weight"] = "balanced"
     elif options.class_weight:
-        known = {str(label): label for label in np.unique(y).tolist()}
-        known |= {f"{label:g}": label for label in known.values() if isinstance(label, float)}
+        labels = {str(label): label for label in np.unique(y).tolist()}
+        labels |= {f"{label:g}": label for label in labels.values() if isinstance(label, float)}
         weights = parameters["class_weight"] = {}
         for name, weight in options.class_weight:
-            label = known.get(name, known.get(name.lstrip("+")))
+            label = labels.get(name, labels.get(name.lstrip("+")))
             if label is None:
-                raise UsageError(f"-w{name}: the target has no label {name!r}; it has {', '.join(list(known)[:20])}.")
+                raise UsageError(f"-w{name}: the target has no label {name!r}; it has {', '.join(list(labels)[:20])}.")
             weights[label] = weight
     return CompactSVC(calibrate=bool(options.probability), **parameters)
 
@@ -341,10 +341,10 @@ def _finish(options: Namespace, console: Console, training: Training, test: tupl
         lines.append(("search", f"C {board[0]['C']:g}{width}: validation error {board[0]['error']:.4g}"))
         lines.append(("", record.why))
         for number, row in enumerate(board, start=1):
-            parts = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
+            settings = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
             lines.append(
-                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(parts)}".rstrip())
+                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
             )
         lines += [("", remark) for remark in facts["remarks"]]
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))

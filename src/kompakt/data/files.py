@@ -9,6 +9,7 @@ import math
 import os
 import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -24,7 +25,7 @@ from scipy import sparse
 
 from kompakt.data.checks import as_strings
 from kompakt.data.streamed import ChunkedSource, Raw, locate, pieces
-from kompakt.data.table import TableSchema, number_of
+from kompakt.data.table import INDEX, TableSchema, index_columns, number_of
 from kompakt.data.text import TextTable
 
 #: bytes of a file that are decoded at a time, about
@@ -711,7 +712,15 @@ class TableColumns:
         self.weights = [] if weight is None else [find(weight, "weight")]
         taken = {*self.targets, *self.weights}
         if columns is None:
-            self.features = [name for name in names if name not in taken]
+            index = index_columns(names) - taken
+            if index:
+                warnings.warn(
+                    f"{what}: column(s) {', '.join(map(repr, sorted(index)))} left out: {INDEX}. columns=[...] keeps "
+                    "what it names.",
+                    UserWarning,
+                    stacklevel=5,
+                )
+            self.features = [name for name in names if name not in taken | index]
         else:
             self.features = [find(name, "columns") for name in columns]
             twice = sorted(taken & set(self.features))

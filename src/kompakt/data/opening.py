@@ -54,7 +54,7 @@ def open_rows(
     weight : column name or number, array or path of a .npy file, optional
         Sample weights.
     columns : list of names or numbers, optional
-        Features; None means all columns but target and weight.
+        Features; None means all columns but target, weight and the index of a data frame, which has no name.
     scale : bool, default=False
         Standardise the features (mean 0, variance 1; sparse rows are scaled only).  The scaling is found in the first
         passes of ``fit`` and stored in the model, which then takes rows in their own units.

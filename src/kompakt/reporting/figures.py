@@ -81,8 +81,8 @@ def draw_figures(
         # a regressor's fit measures its own loss, in other units than the errors here
         figures["errors"], places = _errors(measured, None if regression else size_errors, regression)
         if regression:
-            figures["residuals"], more = _residuals(subject, measured)
-            places |= more
+            figures["residuals"], residual_places = _residuals(subject, measured)
+            places |= residual_places
             figure, ax = _new()
             ax.hist(subject.y[:, 0], bins=24, color=colour(0), rwidth=0.95)
             ax.set(xlabel="target", ylabel="rows")
@@ -92,19 +92,19 @@ def draw_figures(
             figure, ax = _new()
             SizePathDisplay(size_errors.sizes, size_errors.errors, model.n_basis_).plot(ax=ax)
             ax.set(ylabel="mean loss", ylim=(0.0, None))
-            said = "Loss recorded during the fit against the number of vectors"
-            figures["losses"] = inline_svg(figure, "losses", said)
+            description = "Loss recorded during the fit against the number of vectors"
+            figures["losses"] = inline_svg(figure, "losses", description)
         if search is not None:
             figures["search"] = _search(search)
         if any("validation_curve" in record for record in getattr(subject.estimator, "history_", None) or ()):
             figure, ax = _new()
             ConvergenceDisplay.from_estimator(subject.estimator, ax=ax)
             ax.set_title("")
-            said = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
-            figures["convergence"] = inline_svg(figure, "convergence-figure", said)
+            description = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
+            figures["convergence"] = inline_svg(figure, "convergence-figure", description)
         figures["calibration"] = _calibration(reliability, subject)
         if by_class is not None and by_class.roc:
-            names = [shortened(one, 16) for one in subject.classes]
+            names = [shortened(class_name, 16) for class_name in subject.classes]
             for name, curves, areas, axes in (
                 ("roc", by_class.roc, by_class.roc_area, ("false alarms (% of the other rows)", "recall (%)")),
                 ("precision", by_class.precision_recall, by_class.average_precision, ("recall (%)", "precision (%)")),
@@ -142,18 +142,18 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
             parent.remove(child)
     renamed: dict[str, str] = {}  # identities that the drawing refers to; all others go
 
-    def new_name(found: re.Match[str]) -> str:
-        return "#" + renamed.setdefault(found[1], f"{name}-{len(renamed)}")
+    def new_name(match: re.Match[str]) -> str:
+        return "#" + renamed.setdefault(match[1], f"{name}-{len(renamed)}")
 
     for element in root.iter():
         for key, value in element.items():
             if key == "style":
                 value = re.sub("font-family: [^;]*;? ?", "", value)  # the page's own
-                value = re.sub("#[0-9a-f]{6}", lambda found: _PAGE_COLOURS.get(found[0], found[0]), value)
+                value = re.sub("#[0-9a-f]{6}", lambda match: _PAGE_COLOURS.get(match[0], match[0]), value)
             elif key in ("href", "clip-path"):
                 value = re.sub(r"#([\w.-]+)", new_name, "".join(value.split()))
             elif key in ("d", "x", "y"):
-                value = re.sub(r"-?\d+\.\d+", lambda found: f"{round(float(found[0]), 2):g}", value)
+                value = re.sub(r"-?\d+\.\d+", lambda match: f"{round(float(match[0]), 2):g}", value)
             element.set(key, value)
     by_identity = {}
     for element in root.iter():
@@ -163,7 +163,7 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
             element.set("id", renamed.get(identity, identity))
     for artist, titles, ranks in marks:
         group = by_identity[artist.get_gid()]
-        defined = {element for part in group.iter("defs") for element in part.iter()}
+        defined = {element for definitions in group.iter("defs") for element in definitions.iter()}
         drawn = [e for e in group.iter() if e.tag in ("use", "path", "image", "text") and e not in defined]
         for element, rank in zip(drawn, () if ranks is None else ranks, strict=False):
             element.attrib |= {"class": "vector", "data-rank": str(rank)}
@@ -186,8 +186,8 @@ def _new(height: float = 3.5) -> tuple[Figure, Any]:
 def _places(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
     """Where points are on a drawing that was written, by the names that the script knows: x and y after a prefix."""
     across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
-    found = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
-    return {prefix + name: np.round(values, 1).reshape(x.shape).tolist() for name, values in found.items()}
+    coordinates = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
+    return {prefix + name: np.round(values, 1).reshape(x.shape).tolist() for name, values in coordinates.items()}
 
 
 def _log_axis(ax: Any, which: str, values: Array) -> None:
@@ -246,9 +246,9 @@ def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[s
 
 def _search(search: Search) -> Markup:
     figure, ax = _new()
-    known = np.isfinite(search.error)
-    low, high = float(search.error[known].min()), float(search.error[known].max())
-    error = np.where(known, search.error, high)
+    finite = np.isfinite(search.error)
+    low, high = float(search.error[finite].min()), float(search.error[finite].max())
+    error = np.where(finite, search.error, high)
     titles = [
         f"C = {number(c)}, gamma = {number(g) if np.isfinite(g) else 'not searched'}: error {number(e)}"
         for c, g, e in zip(search.C, search.gamma, search.error, strict=True)
@@ -286,21 +286,23 @@ def _curves(
     return inline_svg(figure, f"{name}-figure", f"{labels[1]} against {labels[0]}")
 
 
-def _calibration(found: Reliability, subject: Subject) -> Markup:
+def _calibration(reliability: Reliability, subject: Subject) -> Markup:
     figure, ax = _new()
-    fx = 100.0 if found.kind == "probability" else 1.0
-    fy = 1.0 if found.kind == "value" else 100.0
-    x, y, low, high = fx * found.said, fy * found.came, fy * found.low, fy * found.high
-    if found.kind == "value":
+    fx = 100.0 if reliability.kind == "probability" else 1.0
+    fy = 1.0 if reliability.kind == "value" else 100.0
+    x, y, low, high = fx * reliability.said, fy * reliability.came, fy * reliability.low, fy * reliability.high
+    if reliability.kind == "value":
         labels = "mean prediction", "mean target"
         ends = [float(min(x.min(), low.min())), float(max(x.max(), high.max()))]
     else:
-        came = f"rows of class {shortened(subject.classes[1], 24)} (%)" if found.binary else "right predictions (%)"
-        lead = "decision value" if found.binary else "lead of the predicted class"
-        labels = ("probability said (%)" if found.kind == "probability" else lead), came
+        came = (
+            f"rows of class {shortened(subject.classes[1], 24)} (%)" if reliability.binary else "right predictions (%)"
+        )
+        lead = "decision value" if reliability.binary else "lead of the predicted class"
+        labels = ("probability said (%)" if reliability.kind == "probability" else lead), came
         ends = [0.0, 100.0]
         ax.set_ylim(-2.0, 102.0)
-    if found.kind != "score":
+    if reliability.kind != "score":
         ax.plot(ends, ends, "--", color=_SOFT, linewidth=1)
     ax.vlines(x, low, high, color=colour(0), linewidth=1, alpha=0.7)
     ax.plot(x, y, color=colour(0))
@@ -316,33 +318,36 @@ def _vectors(
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
     model = subject.model
     kind, shape = resolve_kind("auto", shape, vectors, subject.X)
-    most, height, said = _KINDS[kind]
-    shown, axes = order[:most], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
+    limit, height, said = _KINDS[kind]
+    shown, axes = order[:limit], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
     sides, classes = sides_of(model)
     sides = sides[shown]
     names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
     facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown), "n_axes": len(axes)}
-    known: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
+    settings: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
     if kind == "scatter":
         rows = dense(subject.X[:_MOST_ROWS])
         finite = np.isfinite(rows).all(axis=1)
         labels = subject.y[:_MOST_ROWS][finite] if subject.classes else None
-        known |= {"model": model, "X": rows[finite], "labels": labels}
+        settings |= {"model": model, "X": rows[finite], "labels": labels}
         facts["n_rows"] = int(finite.sum())
     elif kind == "images":
         columns = np.ceil(np.sqrt(len(shown)))
         height *= np.ceil(len(shown) / columns) / columns
     else:
-        known["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
-        known["relevance"] = -np.arange(len(axes))  # they are in order
+        settings["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
+        settings["relevance"] = -np.arange(len(axes))  # they are in order
         height += 0.26 * len(axes)
     figure, ax = _new(height)
-    known["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
-    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **known).plot(ax=ax)
+    settings["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
+    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **settings).plot(ax=ax)
     for side in ("left", "center"):
         ax.set_title("", loc=side)
-    marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, display.members_, strict=True)]
+    marks = [
+        (a, [titles[k] for k in members], members)
+        for a, members in zip(display.artists_, display.members_, strict=True)
+    ]
     if kind == "images":
         marks += [(name, [], [k]) for k, name in enumerate(ax.texts)]
     legend = ax.get_legend()
