@@ -80,7 +80,7 @@ class Bar:
                 counted = next((task for task in tasks if task.work or task.n_steps), None)
                 if counted is not drawn:  # another task: its time begins
                     progress.remove_task(row)
-                    row = progress.add_task(self.title, total=counted and (counted.work or counted.n_steps))
+                    row = progress.add_task(self.title, total=(counted.work or counted.n_steps) if counted else None)
                     drawn = counted
                 names = f"{self.title}: {' > '.join(map(str, tasks))}" if tasks else self.title
                 progress.update(row, description=names, completed=counted.done if counted else 0.0, refresh=True)
