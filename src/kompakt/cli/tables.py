@@ -80,7 +80,7 @@ class RowFile:
         """The columns of the first rows of a table, empty without rows."""
         return next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
 
-    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Mapping[str, Array]]:
+    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
         """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""
         if self.text is not None:
             yield from self.text.blocks()
