@@ -152,10 +152,10 @@ def problem(X: np.ndarray, labels: np.ndarray, method: str) -> tuple[Any, Any, A
     """Data, what is minimised, how to grow, and five folds."""
     from kompakt.basis.fee import FeePlan
     from kompakt.data import ArrayRows
+    from kompakt.heldout import resolve_splits
     from kompakt.kernels import RBF
     from kompakt.losses import Hinge
     from kompakt.spec import Data, Spec
-    from kompakt.validation import resolve_splits
 
     data = Data(ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None]), labels=labels)
     splits = resolve_splits(5, labels, classifier=True, random_state=0)
@@ -166,8 +166,8 @@ def exact_search(X: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """The same two grids for scikit-learn's SVC, one process."""
     from sklearn.svm import SVC
 
+    from kompakt.heldout import resolve_splits
     from kompakt.search.fee import C_EXPONENTS, FINE, SIGMA_EXPONENTS
-    from kompakt.validation import resolve_splits
 
     began = time.process_time()
     splits = resolve_splits(5, labels, classifier=True, random_state=0)

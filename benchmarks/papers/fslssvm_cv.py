@@ -26,10 +26,10 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 
 from kompakt.data import ArrayRows
 from kompakt.design import Design
+from kompakt.heldout import shuffled_folds
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 from kompakt.search import cross_validated_path
-from kompakt.validation import shuffled_folds
 
 FOLDS = (5, 10, 20, 30, 40, 50)
 # seconds of the paper: set -> vectors -> (simple, optimised) for each number of folds

@@ -117,8 +117,8 @@ def exact_machine(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.n
 def one_split(name: str, split: int, n_seeds: int, exact: bool) -> dict[str, float]:
     """Test error and size on one split of the greedy machine (means over draws), or of the exact one."""
     from kompakt import SpSVC
+    from kompakt.heldout import resolve_splits
     from kompakt.parallel import block_threads
-    from kompakt.validation import resolve_splits
 
     data = load_data(f"ida_{name}")
     train = data["train_idx"][split].astype(int)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kompakt.export import to_libsvm as to_libsvm
     from kompakt.export import to_numpy as to_numpy
     from kompakt.export import to_onnx as to_onnx
+    from kompakt.heldout import AutoSize as AutoSize
     from kompakt.io import load as load
     from kompakt.io import save as save
     from kompakt.model import Model as Model
@@ -49,14 +50,13 @@ if TYPE_CHECKING:
     from kompakt.search.strategies import Annealing as Annealing
     from kompakt.search.strategies import GridSearch as GridSearch
     from kompakt.search.strategies import RandomSearch as RandomSearch
-    from kompakt.validation import AutoSize as AutoSize
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a new name is added here and under TYPE_CHECKING above.
 _HOME = {
     "Annealing": "kompakt.search.strategies",
-    "AutoSize": "kompakt.validation",
+    "AutoSize": "kompakt.heldout",
     "CGLQSVC": "kompakt.estimators.reduced",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",

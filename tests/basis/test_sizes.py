@@ -11,13 +11,13 @@ from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import Growth, GrowthPlan, training_weights
 from kompakt.basis.sizes import best_point, fold_errors, grow_batch, size_errors, stream_of, tune_grid
 from kompakt.data import ArrayRows
+from kompakt.heldout import resolve_splits
 from kompakt.kernels import RBF
 from kompakt.losses import HuberHinge, LeastSquares, SquaredHinge
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.solve import line_search
 from kompakt.spec import Data, Spec
-from kompakt.validation import resolve_splits
 
 
 class Problem:

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from kompakt import FEESVC, FEESVR, AutoSize, FEESelector, GridSearch, TwoGrids
-from kompakt.validation import holdout
+from kompakt.heldout import holdout
 
 
 @pytest.fixture(scope="module")

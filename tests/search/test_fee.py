@@ -16,13 +16,13 @@ from kompakt.basis.fee import (
 from kompakt.basis.forward import CandidateStream
 from kompakt.data import ArrayRows, hash_rows
 from kompakt.datasets import make_checkerboard
+from kompakt.heldout import resolve_splits
 from kompakt.kernels import RBF
 from kompakt.losses import Hinge
 from kompakt.run import Run
 from kompakt.search import fee
 from kompakt.search.fee import choose_point, one_se_limit, search_fee
 from kompakt.spec import Data, Spec
-from kompakt.validation import resolve_splits
 
 
 @pytest.fixture(scope="module")

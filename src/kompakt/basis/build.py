@@ -22,11 +22,11 @@ from kompakt.basis.refine import Refined, Watch, best_seen, mean_curve, principa
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
+from kompakt.heldout import Split, holdout, mean_and_error, shuffled_folds
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.validation import Split, holdout, mean_and_error, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")

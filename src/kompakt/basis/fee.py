@@ -28,12 +28,12 @@ from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, training_
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import WholeRows
 from kompakt.data import ArrayRows, column_means
+from kompakt.heldout import Split, require_counts
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.validation import Split, require_counts
 
 Array = np.ndarray
 

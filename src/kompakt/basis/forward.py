@@ -16,11 +16,11 @@ from kompakt.basis.columns import KernelColumns, row_weights
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
 from kompakt.data import ArrayRows, hash_rows
+from kompakt.heldout import require_counts
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, SquaredHinge
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
-from kompakt.validation import require_counts
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")

@@ -19,12 +19,12 @@ import numpy as np
 
 from kompakt.data import RowBlock, Rows, smallest_distinct, steady
 from kompakt.design import Design, weighted_gram
+from kompakt.heldout import require_counts
 from kompakt.losses import Loss
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Basis, Data, Spec
-from kompakt.validation import require_counts
 
 Array = np.ndarray
 #: share of a candidate's diagonal below which what is left of it is rounding: its score would depend on row order

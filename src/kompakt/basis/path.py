@@ -13,10 +13,10 @@ import numpy as np
 
 from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light
 from kompakt.basis.refine import refine
+from kompakt.heldout import SizeChoice, pick_size
 from kompakt.kernels import Kernel
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.validation import SizeChoice, pick_size
 
 logger = logging.getLogger("kompakt")
 

@@ -25,6 +25,7 @@ from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
+from kompakt.heldout import require_counts
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise, multiply_upper
 from kompakt.losses import Loss
@@ -33,7 +34,6 @@ from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.newton import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
-from kompakt.validation import require_counts
 
 Array = np.ndarray
 

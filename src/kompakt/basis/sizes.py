@@ -17,11 +17,11 @@ from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels, r
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights
 from kompakt.basis.growing import GrowingMachine
 from kompakt.data import ArrayRows, hash_rows
+from kompakt.heldout import Split
 from kompakt.kernels import Kernel
 from kompakt.parallel import ordered_map
 from kompakt.solve.line_search import minimise_along
 from kompakt.spec import Data, Spec
-from kompakt.validation import Split
 
 Array = np.ndarray
 

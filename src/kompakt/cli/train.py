@@ -23,13 +23,13 @@ from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataErr
 from kompakt.cli.predict import Measures, write_predictions
 from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
+from kompakt.heldout import holdout
 from kompakt.io import save
 from kompakt.io.fitted import model_of
 from kompakt.model import Model
 from kompakt.record import TrainingRecord
 from kompakt.run import Run
 from kompakt.train.running import InterruptedWarning
-from kompakt.validation import holdout
 
 Array = np.ndarray
 Compact = CompactSVC | CompactSVR

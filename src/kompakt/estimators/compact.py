@@ -25,6 +25,7 @@ from kompakt.estimators.params import (
 )
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
+from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.compact import Compact, fit_compact
@@ -32,7 +33,6 @@ from kompakt.methods.steps import Fitted
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import LEARNED
-from kompakt.validation import AutoSize
 
 
 @shared

@@ -23,6 +23,7 @@ from kompakt.estimators.params import (
     parameter,
     shared,
 )
+from kompakt.heldout import AutoSize
 from kompakt.kernels import RBF, Kernel
 from kompakt.methods.fee import FEE, fit_fee
 from kompakt.methods.steps import Fitted
@@ -31,7 +32,6 @@ from kompakt.run import Run
 from kompakt.search.fee import TwoGrids
 from kompakt.spec import Data
 from kompakt.train.data import prepare
-from kompakt.validation import AutoSize
 
 Array = np.ndarray
 

@@ -22,13 +22,13 @@ from kompakt.estimators.params import (
 )
 from kompakt.estimators.partial import PartialClassifier, PartialRegressor
 from kompakt.estimators.selectors import make_selector
+from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel
 from kompakt.methods.fixed_size import FixedSize, choose_prototypes, fit_fixed_size
 from kompakt.methods.steps import Fitted
 from kompakt.run import Run
 from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.spec import Basis, Data, Spec
-from kompakt.validation import AutoSize
 
 
 @shared

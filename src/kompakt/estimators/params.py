@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from kompakt.basis.refine import Refinement
+from kompakt.heldout import AutoSize
 from kompakt.train.data import LARGEST
-from kompakt.validation import AutoSize
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound="type[Parameters]")

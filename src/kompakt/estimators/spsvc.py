@@ -20,6 +20,7 @@ from kompakt.estimators.params import (
     one_of,
     parameter,
 )
+from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel, Precomputed, Sum, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.spsvm import EarlierGrowth, Grid, SpSVM, fit_spsvm
@@ -27,7 +28,6 @@ from kompakt.methods.steps import Fitted
 from kompakt.run import Run
 from kompakt.search.strategies import GridSearch
 from kompakt.spec import Data
-from kompakt.validation import AutoSize
 
 
 @estimator

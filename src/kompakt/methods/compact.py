@@ -11,6 +11,7 @@ import numpy as np
 
 from kompakt.basis.build import Plan, choose, weigh
 from kompakt.basis.path import SizePath, size_path
+from kompakt.heldout import Split, holdout, shuffled_folds
 from kompakt.kernels import RBF, Kernel
 from kompakt.methods.steps import (
     Fitted,
@@ -27,7 +28,6 @@ from kompakt.search.compact import Tuned, is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Data, Spec
 from kompakt.train.data import in_memory, splits_of
-from kompakt.validation import Split, holdout, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")

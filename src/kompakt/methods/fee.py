@@ -12,6 +12,7 @@ from kompakt.basis.fee import FeeGrowth, FeePlan, FEESelector, Observer, Semipar
 from kompakt.basis.forward import CandidateStream, Record
 from kompakt.data import hash_rows
 from kompakt.design import Design
+from kompakt.heldout import holdout
 from kompakt.kernels import RBF
 from kompakt.methods.steps import (
     Fitted,
@@ -27,7 +28,6 @@ from kompakt.search.fee import C_EXPONENTS, SIGMA_EXPONENTS, FeeSearch, TwoGrids
 from kompakt.solve import Problem, solve
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory, splits_of
-from kompakt.validation import holdout
 
 Array = np.ndarray
 

@@ -12,6 +12,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.codings import get_coding
 from kompakt.data import Rows
 from kompakt.design import Design
+from kompakt.heldout import Split, shuffled_folds
 from kompakt.kernels import Kernel
 from kompakt.methods.steps import Fitted, LeftOpen, freeze, refuse_what_cannot_work, resolve_width_and_cost
 from kompakt.run import Run
@@ -20,7 +21,6 @@ from kompakt.search.widths import SAMPLE_ROWS
 from kompakt.solve import fisher
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import in_memory, labelled_rows, splits_of
-from kompakt.validation import Split, shuffled_folds
 
 Array = np.ndarray
 

@@ -14,6 +14,7 @@ from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
 from kompakt.codings import class_pairs
 from kompakt.design import Design
+from kompakt.heldout import AutoSize, fold_of_row, pick_size, shuffled_folds
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.methods.steps import (
@@ -40,7 +41,6 @@ from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.solve import Solution
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import in_memory, splits_of
-from kompakt.validation import AutoSize, fold_of_row, pick_size, shuffled_folds
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -340,7 +340,8 @@ def _choose_size(
     logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
     run.note("size", n_basis=choice.size)
     spec = replace(spec, C=float(costs[best_cost[choice.index]]))
-    return Sizing(spec, prototypes.take_first(choice.size), path, choice.why, validation.n_kernel_evals)
+    why = f"{choice.why} C {spec.C:.4g} is the best for it."
+    return Sizing(spec, prototypes.take_first(choice.size), path, why, validation.n_kernel_evals)
 
 
 def _held_out_outputs(

@@ -11,11 +11,11 @@ from sklearn.base import clone
 from sklearn.svm import SVC, NuSVC
 from sklearn.utils.validation import has_fit_parameter
 
+from kompakt.heldout import holdout
 from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
 from kompakt.reduce.local_sampling import ReducedSet, last_step, support_positions
-from kompakt.validation import holdout
 
 Array = np.ndarray
 

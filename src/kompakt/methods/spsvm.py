@@ -12,6 +12,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, GrowthSelector, Monitor, Record, finish
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
+from kompakt.heldout import AutoSize, SizeChoice, Split, Trials, holdout, pick_size
 from kompakt.kernels import Kernel
 from kompakt.methods.steps import (
     Fitted,
@@ -23,10 +24,8 @@ from kompakt.methods.steps import (
     solve_on_all_rows,
 )
 from kompakt.run import Run
-from kompakt.search.trials import Trials
 from kompakt.spec import Basis, Data, Spec
 from kompakt.train.data import in_memory, splits_of
-from kompakt.validation import AutoSize, SizeChoice, Split, holdout, pick_size
 
 Array = np.ndarray
 

@@ -11,11 +11,11 @@ from kompakt.basis.build import Array, Machine, Plan, descended, on_all_rows, re
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
+from kompakt.heldout import Trials
 from kompakt.kernels import RBF, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.search.compact import name_as_fitted
-from kompakt.search.trials import Trials
 from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import by_content

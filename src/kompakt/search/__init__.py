@@ -1,8 +1,8 @@
 """Searches over parameters and sizes, and fast cross-validation."""
 
+from kompakt.heldout import Trial, Trials
 from kompakt.search.ridge_cv import cheapest_method, cross_validated_path
 from kompakt.search.strategies import Space, search
-from kompakt.search.trials import Trial, Trials
 
 __all__ = [
     "Space",

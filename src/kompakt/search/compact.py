@@ -24,10 +24,10 @@ from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import smooth
 from kompakt.design import Design, FeatureDesign
+from kompakt.heldout import Trials
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import Loss
 from kompakt.run import Run
-from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, solve
 from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data, Spec

@@ -18,11 +18,10 @@ from kompakt.basis.columns import SharedKernels
 from kompakt.basis.fee import FeePlan, grow_on
 from kompakt.basis.forward import CandidateStream
 from kompakt.data import hash_rows
+from kompakt.heldout import Split, Trials
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads, current_threads
-from kompakt.search.trials import Trials
 from kompakt.spec import Data, Spec
-from kompakt.validation import Split
 
 Array = np.ndarray
 

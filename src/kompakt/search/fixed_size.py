@@ -21,16 +21,15 @@ from kompakt.basis.build import solved
 from kompakt.codings import class_pairs
 from kompakt.data import ArrayRows, RowBlock, Rows
 from kompakt.design import Design, FeatureDesign, choose_block_rows, values_of
+from kompakt.heldout import Trials, fold_means, shuffled_folds
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.search.ridge_cv import cross_validated_path
 from kompakt.search.strategies import Space, search
-from kompakt.search.trials import Trials
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.spec import Basis, Data, Spec
-from kompakt.validation import fold_means, shuffled_folds
 
 Array = np.ndarray
 _COPIES = 3  # of the features that the fast cross-validation holds at once

@@ -18,8 +18,8 @@ from scipy.spatial.distance import cdist
 from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import check_random_state
 
+from kompakt.heldout import Trials
 from kompakt.run import Run
-from kompakt.search.trials import Trials
 
 FloatArray = NDArray[np.float64]
 Evaluate = Callable[[dict[str, float]], float]

@@ -43,11 +43,11 @@ from kompakt.data import (
 from kompakt.data.checks import missing, refuse_non_finite, summed_entries
 from kompakt.data.rows import MOMENT_ROWS, centre_from, centre_sums, sum_blocks, task_bounds, with_mass
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
+from kompakt.heldout import resolve_splits
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Data
-from kompakt.validation import resolve_splits
 
 Array = np.ndarray
 

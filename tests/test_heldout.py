@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import LeaveOneOut, ShuffleSplit, StratifiedKFold
 
-from kompakt.validation import fold_means, fold_of_row, holdout, pick_size, resolve_splits, shuffled_folds
+from kompakt.heldout import fold_means, fold_of_row, holdout, pick_size, resolve_splits, shuffled_folds
 
 
 def test_folds_of_classes_are_stratified_and_deterministic():
