@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, train_test_split
 from sklearn.utils import check_random_state
+
+from kompakt.data import row_weights
+from kompakt.spec import Data, Spec
 
 IntArray: TypeAlias = NDArray[np.intp]
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -329,6 +332,122 @@ def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> F
     sums = np.add.reduceat(row_losses[..., order] * weights[order], starts, axis=-1)
     totals = np.add.reduceat(weights[order], starts)
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Measures outputs on rows that were not trained on; nothing else in the package does.
+
+    Parameters
+    ----------
+    spec : Spec
+        Whose outputs are measured: its loss, and how outputs become classes.
+    targets : ndarray of shape (n, L)
+    weights : ndarray of shape (n,)
+    labels : ndarray of shape (n,), optional
+        Class indices; None where the targets are numbers.
+    measure : callable, optional
+        The error of numbers per element, from targets and outputs; None is the loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.heldout import Scorer
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.spec import Data, Spec
+    >>> data = Data(ArrayRows(np.eye(2), np.array([[-1.0], [1.0]])), labels=np.array([0, 1]))
+    >>> score = Scorer.of(data, Spec(RBF(1.0), n_classes=2)).score(np.array([[0.5], [2.0]]))
+    >>> score.error, round(score.standard_error, 3)
+    (0.5, 0.354)
+    """
+
+    spec: Spec
+    targets: FloatArray
+    weights: FloatArray
+    labels: IntArray | None = None
+    measure: Callable[[Any, Any], Any] | None = None
+
+    @classmethod
+    def of(cls, data: Data, spec: Spec, rows: Any = slice(None), measure: Any = None) -> Scorer:
+        """For some rows of the data."""
+        labels = None if data.labels is None else data.labels[rows]
+        return cls(spec, data.targets[rows], row_weights(data.rows)[rows], labels, measure)
+
+    def row_errors(self, outputs: Any) -> Any:
+        """1 for a wrong label, or the mean error of the numbers of every row, (..., n) from (..., n, L)."""
+        if self.labels is None:
+            return np.mean((self.measure or self.spec.loss.value)(self.targets, outputs), axis=-1)
+        if self.targets.shape[1] == 1:
+            wrong = (outputs[..., 0] > 0) != (self.labels > 0)
+        else:
+            wrong = self.spec.decode(outputs.reshape(-1, outputs.shape[-1])).reshape(outputs.shape[:-1]) != self.labels
+        return wrong.astype(np.float64, order="C")  # sums of equal rows are equal, whatever the outputs' layout
+
+    def row_losses(self, outputs: Any) -> Any:
+        """Mean loss of every row over the outputs that it takes part in, (..., n)."""
+        losses = self.spec.loss.value(self.targets, outputs)
+        if self.labels is None or self.targets.shape[1] == 1:
+            return np.mean(losses, axis=-1)
+        taking_part = self.targets != 0
+        return np.sum(taking_part * losses, axis=-1) / np.maximum(1, np.sum(taking_part, axis=-1))
+
+    def mean(self, values: FloatArray) -> Any:
+        """Weighted mean of the rows' values, (...) from (..., n)."""
+        return np.average(values, axis=-1, weights=self.weights)
+
+    def score(self, outputs: Any) -> Score:
+        """Errors and losses of one machine."""
+        return Score(self.row_errors(outputs), self.row_losses(outputs), self.weights, outputs)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a machine does on rows that it was not trained on, row by row."""
+
+    row_errors: FloatArray  # (n,)
+    row_losses: FloatArray  # (n,)
+    weights: FloatArray  # (n,)
+    outputs: FloatArray  # (n, L)
+
+    @property
+    def error(self) -> float:
+        """Weighted mean of the rows' errors."""
+        return mean_and_error(self.row_errors, self.weights)[0]
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of that mean."""
+        return mean_and_error(self.row_errors, self.weights)[1]
+
+    @property
+    def loss(self) -> float:
+        """Weighted mean of the rows' losses."""
+        return mean_and_error(self.row_losses, self.weights)[0]
+
+
+def no_worse(values: FloatArray, than: FloatArray, weights: FloatArray | None = None, errors: float = 1.0) -> bool:
+    """Whether the mean of the rows' values is, within so many standard errors of the difference, no higher.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.heldout import no_worse
+    >>> before = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> no_worse(before + [0.3, -0.2, 0.1, -0.1], before), no_worse(before + 0.1, before)
+    (True, False)
+    """
+    with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
+        mean, error = mean_and_error(values - than, weights)
+    return mean <= errors * error < np.inf
+
+
+def pooled(fold_errors: Any, masses: Any, axis: int = -1) -> Any:
+    """Errors of folds pooled over their held-out rows, whose weights are `masses`, not averaged over folds.
+
+    Folds of unequal size would break ties between machines that make the same number of mistakes.
+    """
+    return np.average(fold_errors, axis=axis, weights=masses)
 
 
 def mean_and_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:

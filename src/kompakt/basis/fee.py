@@ -23,11 +23,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.columns import KernelColumns, row_weights
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, training_weights
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import WholeRows
-from kompakt.data import ArrayRows, column_means
+from kompakt.data import ArrayRows, column_means, row_weights
 from kompakt.heldout import Split, require_counts
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear

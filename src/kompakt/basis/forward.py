@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns, row_weights
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
-from kompakt.data import ArrayRows, hash_rows
+from kompakt.data import ArrayRows, hash_rows, row_weights
 from kompakt.heldout import require_counts
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, SquaredHinge

@@ -576,3 +576,9 @@ def _content_sums(block: RowBlock) -> Sums:
         hashes = hash_rows(matrix, 1) ^ place
         sums.append(np.sum((hashes[:, None] >> shifts) & np.uint64(0xFFFF), axis=0).astype(np.float64))
     return tuple(sums)
+
+
+def row_weights(rows: Rows) -> Array:
+    """Weight of every row, (n,); where each output has its own, 0 for rows that it does not see, the largest."""
+    given = rows.weights
+    return np.ones(rows.n_rows) if given is None else given if given.ndim == 1 else np.max(given, axis=1)

@@ -357,7 +357,8 @@ def _choose_size(
     logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
     run.note("size", n_basis=choice.size)
     spec = replace(spec, C=float(costs[best_cost[choice.index]]))
-    return Sizing(spec, prototypes.take_first(choice.size), path, choice.why, validation.n_kernel_evals)
+    why = f"{choice.why} C {spec.C:.4g} is the best for it."
+    return Sizing(spec, prototypes.take_first(choice.size), path, why, validation.n_kernel_evals)
 
 
 def _held_out_outputs(
