@@ -48,11 +48,11 @@ class _FixedSize(MachineParameters, KernelMachine):
     loss
         For other losses the width is tuned with least squares, and C by refitting every fold.
     selection
-        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is forward
-        selection in Gram space, with tune=True once before the search, and once after it if that is better. "renyi" swaps
-        prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the criterion is
-        blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every distinct row:
-        the full LS-SVM) are names too.
+        "auto" is "gram"; with tune=True cross-validation chooses between "gram", "renyi" and "random". "gram" is
+        forward selection in Gram space, with tune=True once before the search, and once after it if that is better.
+        "renyi" swaps prototypes to raise the quadratic Renyi entropy of the inputs, with wider bandwidths where the
+        criterion is blind (`RenyiSelector()` is the plain one of the paper); "random", "projection" and "all" (every
+        distinct row: the full LS-SVM) are names too.
     tune
         By cross-validated error; sets `cv_results_`. True searches the width and reads C off a path of exact
         cross-validations at each; `Annealing()` is the paper's search of both.
