@@ -718,8 +718,8 @@ class TableColumns:
             index = index_columns(names) - other_roles
             if index:
                 warnings.warn(
-                    f"{table_name}: column(s) {', '.join(map(repr, sorted(index)))} left out: {INDEX}. columns=[...] keeps "
-                    "what it names.",
+                    f"{table_name}: column(s) {', '.join(map(repr, sorted(index)))} left out: {INDEX}. columns=[...] "
+                    "keeps what it names.",
                     UserWarning,
                     stacklevel=5,
                 )
