@@ -118,17 +118,17 @@ def shuffled_folds(
     return fold
 
 
-def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any = None, X: Any = None) -> list[Split]:
+def resolve_splits(cv: Any, y: ArrayLike, *, stratify: bool, random_state: Any = None, X: Any = None) -> list[Split]:
     """Turn whatever a user may give as `cv` into a list of checked (train, validation) row numbers.
 
     Parameters
     ----------
     cv : int, splitter or iterable of (train, validation)
-        Number of folds (shuffled; stratified for a classifier), an object with a `split` method, or the
+        Number of folds (shuffled; stratified for a stratify), an object with a `split` method, or the
         splits themselves as row numbers or boolean masks.
     y : array of shape (n,) or (n, n_outputs)
         Labels or targets.
-    classifier : bool
+    stratify : bool
         Whether y holds classes.
     random_state : int, RandomState or None
         Shuffles the rows when `cv` is a number.
@@ -144,7 +144,7 @@ def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any
     --------
     >>> import numpy as np
     >>> from kompakt.heldout import resolve_splits
-    >>> splits = resolve_splits(3, np.repeat([0, 1], 6), classifier=True, random_state=0)
+    >>> splits = resolve_splits(3, np.repeat([0, 1], 6), stratify=True, random_state=0)
     >>> [len(validation) for train, validation in splits]
     [4, 4, 4]
     """
@@ -155,11 +155,11 @@ def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any
     if isinstance(cv, (int, np.integer)):
         if not 2 <= cv <= n:
             raise ValueError(f"cv must lie between 2 and the number of rows, {n}, got {cv}.")
-        if classifier:
+        if stratify:
             _check_classes(
                 target, int(cv), f"cv={cv} folds need at least {cv} rows of each class", "Use fewer folds, merge"
             )
-        cv = (StratifiedKFold if classifier else KFold)(int(cv), shuffle=True, random_state=random_state)
+        cv = (StratifiedKFold if stratify else KFold)(int(cv), shuffle=True, random_state=random_state)
     try:
         pairs = [(train, held) for train, held in check_cv(cv).split(np.empty((n, 0)) if X is None else X, target)]
     except (TypeError, ValueError) as error:
@@ -212,8 +212,8 @@ def _checked_rows(rows: Any, n: int, what: str) -> IntArray:
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
-def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: Any = None) -> Split:
-    """Split off a share of the rows for validation, the same share of every class for a classifier.
+def holdout(y: ArrayLike, fraction: float, *, stratify: bool, random_state: Any = None) -> Split:
+    """Split off a share of the rows for validation, the same share of every class for a stratify.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
         Labels or targets.
     fraction : float
         Share of the rows for validation, between 0 and 1.
-    classifier : bool
+    stratify : bool
         Whether y holds classes.
     random_state : int, RandomState or None
         Seed of the split.
@@ -235,7 +235,7 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     --------
     >>> import numpy as np
     >>> from kompakt.heldout import holdout
-    >>> train, validation = holdout(np.repeat([0, 1], 10), 0.2, classifier=True, random_state=0)
+    >>> train, validation = holdout(np.repeat([0, 1], 10), 0.2, stratify=True, random_state=0)
     >>> len(train), len(validation)
     (16, 4)
     """
@@ -246,14 +246,14 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     n_held = int(np.ceil(fraction * n))
     if n_held >= n:
         raise ValueError(f"Holding out {fraction:g} of n_samples = {n} rows leaves none to train on; use more rows.")
-    if classifier:
+    if stratify:
         n_classes = _check_classes(target, 2, "A stratified hold-out needs at least 2 rows of each class", "Merge")
         if min(n_held, n - n_held) < n_classes:
             raise ValueError(
                 f"Holding out {fraction:g} of {n} rows gives {n - n_held} training and {n_held} validation rows, "
                 f"but each part must hold all {n_classes} classes; change the share held out."
             )
-    stratify = target if classifier else None
+    stratify = target if stratify else None
     train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=stratify)
     return np.sort(train), np.sort(held)
 

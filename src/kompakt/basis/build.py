@@ -612,7 +612,7 @@ def hold_out(data: Data, plan: Plan, run: Run) -> Split | None:
         if np.min(counts) < 2 or np.ceil(fraction * n_rows) < len(counts):  # both parts must hold every class
             return None
     target = np.zeros(n_rows) if labels is None else labels
-    return holdout(target, fraction, classifier=labels is not None, random_state=run.key % 2**31)
+    return holdout(target, fraction, stratify=labels is not None, random_state=run.key % 2**31)
 
 
 def _total(solution: Solution) -> float:

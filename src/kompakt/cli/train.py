@@ -140,7 +140,7 @@ def split(y: Array, task: str, share: float, seed: int) -> tuple[Array, Array]:
     codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
     n_held = int(np.ceil(share * len(y)))
     stratified = task == "classify" and min(n_held, len(y) - n_held) > codes.max()  # each part has a row of each class
-    return holdout(codes, share, classifier=stratified, random_state=seed)
+    return holdout(codes, share, stratify=stratified, random_state=seed)
 
 
 def without_rare_classes(options: Namespace, console: Console, task: str, X: Any, y: Array) -> tuple[Any, Array]:

@@ -34,6 +34,7 @@ from kompakt.run import Run
 from kompakt.spec import Data, Selector, Spec
 from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
+from kompakt.train.task import Classes, Numbers, Task
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -179,7 +180,6 @@ class KernelMachine(Predictor):
     tol: float
     max_iter: int
     max_time: float | None
-    _classifier: ClassVar[bool]
     #: paths and names of columns are no data of the rows: meta-estimators do not route them
     __metadata_request__fit: ClassVar = {"checkpoint": UNUSED, "keep_columns": UNUSED}
 
@@ -219,7 +219,7 @@ class KernelMachine(Predictor):
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier, keep=keep_columns)
+            data, kernel = prepare(self, X, y, sample_weight, run, task=self._task(), keep=keep_columns)
             with resumed(self, checkpoint, data, run) as run:
                 fitted = self._train(data, kernel, run)
             self._publish(fitted)
@@ -233,8 +233,12 @@ class KernelMachine(Predictor):
         """Call the function of the method, with the options that the parameters stand for."""
         raise NotImplementedError
 
+    def _task(self) -> Task:
+        """What targets mean."""
+        raise NotImplementedError
+
     def _make_loss(self) -> Loss:
-        return make_loss(self.loss, classes=self._classifier, epsilon=self.epsilon)
+        return make_loss(self.loss, classes=not self._task().numeric, epsilon=self.epsilon)
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         """What the parameters say is minimised."""
@@ -406,8 +410,11 @@ class ClassPredictor(ClassifierMixin, Predictor):
 class MachineClassifier(ClassPredictor, KernelMachine):
     """Base of the classifiers."""
 
-    _classifier = True
     coding: Any
+    class_weight: Any = None  # a parameter of those that weigh classes
+
+    def _task(self) -> Task:
+        return Classes(self.coding, self.class_weight)
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         return replace(super()._spec(data, kernel), coding=self.coding)
@@ -416,7 +423,8 @@ class MachineClassifier(ClassPredictor, KernelMachine):
 class MachineRegressor(RegressorMixin, KernelMachine):
     """Prediction side of the regressors."""
 
-    _classifier = False
+    def _task(self) -> Task:
+        return Numbers()
 
     def _left_open(self) -> LeftOpen:
         named = isinstance(self.loss, str) and self.epsilon is None

@@ -180,7 +180,7 @@ class FEESVC(ClassWeightParameters, CodingParameters, _FastEstimation, MachineCl
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
+            data, kernel = prepare(self, X, y, sample_weight, run, task=self._task())
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
 

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 
 from kompakt.basis.refine import Refinement
 from kompakt.heldout import AutoSize
-from kompakt.train.data import LARGEST
+from kompakt.train.task import LARGEST
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound="type[Parameters]")

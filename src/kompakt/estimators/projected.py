@@ -141,7 +141,7 @@ class GreedyProjection(
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
+                fit_on_sample(self, X, y, sample_weight, run, task=None)
             else:
                 self._fit(X, y, sample_weight, run, keep_columns)
         return self

@@ -58,11 +58,11 @@ from kompakt.train.data import (
     check_rows,
     checked_weights,
     fit_on_sample,
-    refuse_one_class,
     resolve_gamma,
     with_columns,
 )
 from kompakt.train.running import running, unfit
+from kompakt.train.task import Classes, refuse_one_class
 
 #: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
 #: SVM on them takes less time than a reduction
@@ -198,7 +198,7 @@ class ReducedSVC(
         self._check()
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                fit_on_sample(self, X, y, sample_weight, run, classifier=True)
+                fit_on_sample(self, X, y, sample_weight, run, Classes())
             else:
                 self._fit(X, y, sample_weight, run, keep_columns)
         return self

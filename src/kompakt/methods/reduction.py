@@ -52,7 +52,7 @@ class ReductionProblem:
             raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
         share = min(float(fraction), MOST_HELD_OUT / len(candidates))
         share = max(share, (len(classes) + 1) / len(candidates))
-        _, chosen = holdout(y[candidates], share, classifier=True, random_state=key)
+        _, chosen = holdout(y[candidates], share, stratify=True, random_state=key)
         held_out = candidates[chosen]
         self.pool = np.setdiff1d(self.pool, held_out)
         return held_out

@@ -145,7 +145,7 @@ def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run)
     all_weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
     weights, held_out = all_weights, None
     if options.validation_fraction:
-        train, held_out = holdout(data.labels, options.validation_fraction, classifier=True, random_state=run.key)
+        train, held_out = holdout(data.labels, options.validation_fraction, stratify=True, random_state=run.key)
         weights = all_weights.copy()
         weights[held_out] = 0.0
         stream = stream.within(train)
