@@ -193,7 +193,7 @@ class DenseNewton:
             # the step, or its best multiple where it does not lower the objective enough (step 4 of the method), and
             # where its length is a guess because no row has curvature
             good = self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)
-            self._exact[left] = good & [not self._flat(problem) for problem in left]
+            self._exact[left] = good & [not self._flat(int(problem)) for problem in left]
             poor = np.flatnonzero(~self._exact[left])
             if len(poor):
                 self._shorten(left, theta, f, step, poor)
@@ -331,8 +331,8 @@ class DenseNewton:
             self._refresh(everything)
             self.slopes -= self.curvatures * self.f
             self.f[:] = 0.0
-            gradient = self._times(everything, self.slopes)
-            self._move(everything, np.stack([self._direction(problem, gradient[problem]) for problem in everything]))
+            gradients = enumerate(self._times(everything, self.slopes))
+            self._move(everything, np.stack([self._direction(problem, gradient) for problem, gradient in gradients]))
         self.n_iter += steps
         if not self._exact.all():
             self._terms = self._value = None

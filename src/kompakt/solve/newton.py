@@ -586,8 +586,9 @@ def _shorter(
     best = np.argmin(values[:, which], axis=0)
     search = (best == 0) | (best == len(_TRIALS) - 1)
     trials = np.tile(_FIRST_STEPS, (len(slope), 1))
-    options = {"inner": _INNER_STEPS, "tol": 1e-10, "max_calls": _LINE_PASSES}
-    return np.where(search, guarded_roots(slopes, np.where(search, slope, 0.0), trials, **options), _TRIALS[best])
+    start = np.where(search, slope, 0.0)
+    roots = guarded_roots(slopes, start, trials, inner=_INNER_STEPS, tol=1e-10, max_calls=_LINE_PASSES)
+    return np.where(search, roots, _TRIALS[best])
 
 
 def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, along: Array, steps: Array) -> tuple[Array, ...]:
