@@ -31,6 +31,11 @@ class Ramps(NamedTuple):
     base: Array  # (L, 2)
     ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
 
+    @property
+    def bends_once(self) -> bool:
+        """Whether a row's curvature tells the piece of the loss that it lies on."""
+        return self.ramps.shape[1] == 1 and bool(np.all(self.ramps[:, 0, 1] == np.inf))
+
 
 class Loss(ABC):
     """Base class of the losses; instances are immutable."""

@@ -450,7 +450,7 @@ class SemiparametricMachine(GrowingMachine):
                 break
         # the factor of the weights that produced the machine, as eq. (10) asks
         self._fits.append(fit)
-        self._value = None
+        self._terms = self._value = None
         return settled
 
 

@@ -30,7 +30,7 @@ from kompakt.linalg import Factor, factorise, multiply_upper
 from kompakt.losses import Loss
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
-from kompakt.solve.newton import is_small
+from kompakt.solve.dense import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
 

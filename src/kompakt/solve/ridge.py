@@ -52,7 +52,7 @@ class RidgePath:
 
     def penalty(self, amount: float) -> Array:
         """The diagonal (p,) of the penalty of an amount."""
-        return (amount / self.unit) * self.penalties
+        return np.asarray((amount / self.unit) * self.penalties)
 
     def normal(self, amount: float) -> Array:
         """The diagonal (p,) of the normal matrix of an amount; its inverse solves the ridge regression."""
