@@ -218,7 +218,7 @@ for title, gap in [
 ]:  # fmt: skip
     text = table(SIZE, ("income", with_gaps(lambda p: p.income, gap)), ("city", with_gaps(lambda p: p.city, gap, 9)))
     kinds = {**MIXED_KINDS, "income": NUMBER}
-    case(text, kinds, "income  number; gaps become", "with a missing-value indicator", "city    3 levels", name=f"gaps by {title}")
+    case(text, kinds, "income  number; gaps", "missing-value indicator", "city    3 levels", name=f"gaps by {title}")
 case(
     table(SIZE, ("income", with_gaps(lambda p: p.income, "-999"))), {"size": NUMBER, "income": NUMBER},
     "with a missing-value indicator", name="gaps by a code", flags=("--na", "-999"),
