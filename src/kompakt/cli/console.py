@@ -98,12 +98,7 @@ def visible(value: Any) -> str:
     >>> visible("blue"), visible("a" + chr(27) + "[31mb")
     ('blue', 'a\\x1b[31mb')
     """
-    text = str(value)
-    return (
-        text
-        if text.isprintable()
-        else "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-    )
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(value))
 
 
 def two_columns(rows: list[tuple[str, Any]]) -> str:

@@ -182,20 +182,20 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     add("-s", "--save", metavar="RANGE", help="save the ranges here")
     add("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
 
-    about = "Write a model in another form, and check that it answers alike."
+    about = "Export a model to another format, and check that its predictions agree."
     add = command("export", "models:export", about, "model", "out", options=[data])
     add("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
     add("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
     add("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
     add("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
 
-    command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")
+    command("inspect", "models:inspect", "Show what a model file contains; reading it runs no code.", "model")
 
-    about = "Fewer vectors, or numbers of fewer bits, for a model of kompakt or LIBSVM."
+    about = "Reduce a model of kompakt or LIBSVM to fewer vectors, or round its numbers to fewer bits."
     add = command("compress", "models:compress", about, "model", "out", options=[data, seed])
     add("-n", "--n-basis", type=int, help="number of vectors")
     add("--loss", type=float, help="share of the predictions that may change, such as 0.01")
-    add("--storage", choices=["int8", "float16", "auto"], help="round vectors and weights to so many bits")
+    add("--storage", choices=["int8", "float16", "auto"], help="round vectors and weights to this type")
     add("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
 
     about = "Write a page about a model, measured on a file of rows."
@@ -207,7 +207,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     add = command("bench", "demo:bench", about, options=[data, task, seed, preparation])
     add("data", metavar="DATA", nargs="?", help="default: a generated set")
     add("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
-    add("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
+    add("--exact-rows", type=int, default=10_000, help="largest number of rows to train the exact SVM on (10000)")
 
     add = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
     add("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
@@ -217,10 +217,10 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 def _shared_options() -> list[_Parser]:
     """Options that several commands have: of output, data, task, seed, model (with the former two) and preparation."""
     output, data, task, seed = (_Parser(add_help=False) for _ in range(4))
-    output.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
+    output.add_argument("-q", "--quiet", action="store_true", help="print no remarks, and no result unless requested")
     output.add_argument("--json", action="store_true", help="the result as one JSON object")
-    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
-    keep = "columns to train on though they look like identifiers, a,b,c"
+    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: decided by the target")
+    keep = "columns to use even if they look like identifiers, a,b,c"
     task.add_argument("--keep", metavar="COLUMN", action="append", default=[], help=keep)
     seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
 
@@ -230,9 +230,9 @@ def _shared_options() -> list[_Parser]:
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=header)
-    add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
-    add("--na", metavar="TEXT", action="append", default=[], help="means a missing value too; may be repeated")
-    add("--decimal", choices=[".", ","], help="the decimal sign; default: by the numbers of the table")
+    add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="format of the file; default: detected")
+    add("--na", metavar="TEXT", action="append", default=[], help="another text for a missing value; repeatable")
+    add("--decimal", choices=[".", ","], help="the decimal sign; default: detected")
     add(
         "--strict", action="store_true", help="refuse columns and cells that cannot be used instead of leaving them out"
     )
@@ -248,7 +248,7 @@ def _shared_options() -> list[_Parser]:
     add("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
     add("-c", "--C", dest="C", type=_positive, help="cost of the losses (1)")
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
-    add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
+    add("-e", "--tol", type=_positive, help="relative gradient norm at which the solver stops (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
     weight = "weight of a class, LIBSVM's -wi too; balanced: all classes have the same sum of weights"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
@@ -256,8 +256,8 @@ def _shared_options() -> list[_Parser]:
     add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
     add("--jobs", type=int, help="threads")
     add("--max-time", type=_positive, help="seconds after which training stops")
-    add("--max-iter", type=int, help="iterations of the solver at most")
-    add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
+    add("--max-iter", type=int, help="maximum number of solver iterations")
+    add("--verbose", action="count", default=0, help="log the main steps; given twice: all steps")
 
     scaling = _Parser(add_help=False)
     about = "preparation (stored in the model, applied by predict and by every export)"
@@ -265,7 +265,11 @@ def _shared_options() -> list[_Parser]:
     add("--scale", action=argparse.BooleanOptionalAction, default=True, help="standardise the features (default)")
     preparation = _Parser(add_help=False, parents=[scaling])
     add = preparation.add_argument_group("gaps").add_argument
-    add("--impute", choices=["median"], help="gaps become medians, and no column tells of them; also for npy and npz")
+    add(
+        "--impute",
+        choices=["median"],
+        help="replace missing values by medians, without indicators; also for npy and npz",
+    )
     return [output, data, task, seed, model, scaling, preparation]
 
 

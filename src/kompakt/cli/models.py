@@ -11,7 +11,7 @@ import numpy as np
 
 import kompakt
 from kompakt.cli.console import Console, UsageError, two_columns
-from kompakt.cli.predict import comparable, load_model
+from kompakt.cli.predict import labels_like, load_model
 from kompakt.cli.tables import check_output, dense_if_small, is_model, open_table, target_file
 from kompakt.data.table import missing_targets
 from kompakt.io import read_header
@@ -62,7 +62,7 @@ def inspect(options: Namespace, console: Console) -> None:
                 for column in (model.schema.columns if model.schema else ())
             ),
         ]
-    console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
+    console.result(facts, two_columns([(name, _shortened_list(value)) for name, value in lines if value is not None]))
 
 
 def _largest_first(sizes: dict[str, int]) -> str:
@@ -70,7 +70,7 @@ def _largest_first(sizes: dict[str, int]) -> str:
     return ", ".join(f"{name} {sizes[name]:,}" for name in names)
 
 
-def _short(value: Any) -> str:
+def _shortened_list(value: Any) -> str:
     if not isinstance(value, list | tuple):
         return str(value)
     shown = [
@@ -83,7 +83,7 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"cannot tell the format from {options.out!r}; say --to onnx, c, libsvm or numpy.")
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, libsvm or numpy.")
     if options.dtype is not None and to not in ("onnx", "c"):
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":
@@ -120,7 +120,7 @@ def _rows_for(options: Namespace, console: Console, path: str, model: Model) -> 
 def compress(options: Namespace, console: Console) -> None:
     """``kompakt compress MODEL OUT``."""
     if options.n_basis is None and options.loss is None and options.storage is None:
-        raise UsageError("say how far: -n VECTORS, --loss SHARE (such as 0.01), or both; or --storage, to round.")
+        raise UsageError("give -n VECTORS, --loss SHARE (such as 0.01) or both, or --storage to round the numbers.")
     check_output(options.out, options.model, options.rows)
     model = load_model(options.model)
     rows = None if options.rows is None else _rows_for(options, console, options.rows, model)
@@ -152,10 +152,10 @@ def report(options: Namespace, console: Console) -> None:
         raise UsageError(f"{options.data} has no target to measure against; name its column with --target.")
     raw = table.read()
     table.check(raw.X, impute=model.input_fill is not None)
-    table.warn_of_other_cells(console)
+    table.warn_of_unseen_cells(console)
     assert raw.y is not None
     has_target = ~missing_targets(raw.y)
-    X, y = dense_if_small(raw.X)[has_target], comparable(raw.y[has_target], model.classes)
+    X, y = dense_if_small(raw.X)[has_target], labels_like(raw.y[has_target], model.classes)
     about = {"title": options.title, "command": options.command_line, "model_path": options.model}
     page = kompakt.report(model, X, y, options.out, **about)
     size = os.path.getsize(page)

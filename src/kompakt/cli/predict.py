@@ -66,7 +66,7 @@ def predict(options: Namespace, console: Console) -> None:
         probability = bool(options.probability)
         settings = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
         measures = write_predictions(model, blocks, out, style, **settings, beside=beside, line=table.line)
-    table.warn_of_other_cells(console)
+    table.warn_of_unseen_cells(console)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
     if measures.n or measures.n_unknown:
@@ -227,7 +227,7 @@ class Measures:
             self.total += float(np.sum(t))
             self.total_squares += float(np.sum(t**2))
             return
-        labels = comparable(truth, self.classes)
+        labels = labels_like(truth, self.classes)
         self.n += truth.size
         self.n_right += int(np.sum(labels == predicted))
         if self.classes is not None:
@@ -293,7 +293,7 @@ class Measures:
         console.warn(f"{text}; {n_most_frequent:,} of {self.n:,} are {str(label)!r}{remedy}")
 
 
-def comparable(truth: Array, classes: Array | None) -> Array:
+def labels_like(truth: Array, classes: Array | None) -> Array:
     """Targets of a file in the type of the model's labels: a column of numbers may stand for words and the reverse."""
     if classes is None:
         return truth

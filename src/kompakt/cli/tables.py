@@ -357,7 +357,7 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def spool(self, scale: bool, *, impute: bool) -> int:
+    def encode_to_file(self, scale: bool, *, impute: bool) -> int:
         """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
 
         Rows without a target are left out; their number is returned.
@@ -404,7 +404,7 @@ class Table:
         self.check(X, impute=options.impute is not None)
         strange = [f"column {text}: {count:,} cell(s)" for text, count in self.counts.items() if ": not a " in text]
         if strange and options.strict:
-            raise DataError(f"{self.path}, {strange[0]}. Mend them, name them with --na, or run without --strict.")
+            raise DataError(f"{self.path}, {strange[0]}. Correct them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
         if self.reader is not None:
@@ -444,7 +444,7 @@ class Table:
         line = next(islice(self.file.rows(), row, None), None)
         return f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
 
-    def warn_of_other_cells(self, console: Console) -> None:
+    def warn_of_unseen_cells(self, console: Console) -> None:
         """Tell what the rows contained that training did not."""
         for text, count in self.counts.items():
             console.warn(f"column {text}: {count:,} cell(s)")
@@ -467,7 +467,7 @@ def open_table(
     """
     file = recognise(path, header=options.header, format=options.format)
     if file.format not in ("csv", "parquet"):
-        return _open_numbers(options, file, model, scale)
+        return _table_without_names(options, file, model, scale)
     if file.format == "csv" and options.header is None:
         if file.header:
             console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
@@ -477,12 +477,14 @@ def open_table(
         return _table_to_train_on(options, console, file, scale=scale, numbers=numbers)
     if model.schema is not None:
         return _table_for_schema(options, console, file, model, model.schema)
-    target = _known_target(options, file, model)
+    target = _target_for_model(options, file, model)
     features = _feature_columns(options, file, target, model)
     if len(features) != model.n_features:
         raise _wrong_width(path, len(features), model)
     reader = _with_decimal(options, console, file, TableSchema.of_numbers(features, tuple(options.na)))
-    return _table_of(options, file, target, reader, None, scale=scale)
+    return _table_of(
+        file, target, reader, None, decimal=_decimal_of_target(options, file, target, reader.missing), scale=scale
+    )
 
 
 def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, scale: bool, numbers: bool) -> Table:
@@ -492,29 +494,30 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
         raise DataError(f"{file.path} has a header and no rows.")
     schema = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
     target = _target_column(options, console, file, first, schema)
+    decimal = options.decimal or _decimal_of(schema, target)
     features = _feature_columns(options, file, target, None)
     schema = replace(schema, columns=tuple(column for column in schema.columns if column.name in features))
     schema = schema.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
     numeric = all(isinstance(column, Number) for column in schema.columns)
     coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
     impute = options.impute is not None
-    float_labels = _written_with_point(first[target])
+    to_table: dict[str, Any] = {"scale": scale, "float_labels": _written_with_point(first[target]), "decimal": decimal}
     if numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features)):
         reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
-        return _table_of(options, file, target, reader, None, scale=scale, float_labels=float_labels)
+        return _table_of(file, target, reader, None, **to_table)
     if impute:
         schema = schema.without_indicators()
-    _tell_schema(options, console, file.path, schema)
-    return _table_of(options, file, target, schema, schema, scale=scale, float_labels=float_labels)
+    _report_columns(options, console, file.path, schema)
+    return _table_of(file, target, schema, schema, **to_table)
 
 
 def _table_of(
-    options: Namespace,
     file: RowFile,
     target: str | None,
     reader: TableSchema,
     schema: TableSchema | None,
     *,
+    decimal: str | None,
     scale: bool = False,
     float_labels: bool = False,
 ) -> Table:
@@ -523,11 +526,10 @@ def _table_of(
     if schema is None and file.format == "parquet":
         source = file.source(target=target, columns=list(names), scale=scale)
         return Table(file, source, target, names, float_labels=float_labels)
-    decimal = _decimal_of_target(options, file, target, reader.missing)
     return Table(file, None, target, names, reader, schema, reader.missing, decimal, float_labels)
 
 
-def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
+def _table_without_names(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
     """A file of numbers without names of columns."""
     target, path = options.target, file.path
     settings: dict[str, Any] = {}
@@ -563,17 +565,17 @@ def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
 
 def _table_for_schema(options: Namespace, console: Console, file: RowFile, model: Model, schema: TableSchema) -> Table:
     """A table whose columns a model knows."""
-    target = _known_target(options, file, model)
+    target = _target_for_model(options, file, model)
     names = [name for name in file.names if name != target]
     by_place = not file.header and len(names) == len(schema.names) and all(name.isdigit() for name in schema.names)
     if by_place and names != schema.names and file.text is not None:  # a file without header, and without the target
         text = replace(file.text, names=tuple(schema.names))
         file = replace(file, names=text.names, text=text)
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
-    _refuse_absent(file, used)
+    _require_columns(file, used)
     missing = (*schema.missing, *options.na)
     reader = _with_decimal(options, console, file, replace(schema, missing=missing))
-    return _table_of(options, file, target, reader, schema)
+    return _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
 
 
 def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
@@ -602,15 +604,20 @@ def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: T
 
 def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
     """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
-    said: str | None = options.decimal
-    first = None if said or target is None else file.head(PART_ROWS)
-    if not first:
-        return said
-    columns = TableSchema.infer(first, missing=missing).columns
-    return next((column.decimal for column in columns if column.name == target and isinstance(column, Number)), None)
+    sign: str | None = options.decimal
+    if sign is not None or target is None:
+        return sign
+    return _decimal_of(TableSchema.with_identifiers(file.head(PART_ROWS), missing=missing), target)
 
 
-def _refuse_absent(file: RowFile, required: list[str]) -> None:
+def _decimal_of(schema: TableSchema, name: str) -> str | None:
+    """The decimal sign of a column; None where it holds no numbers."""
+    return next(
+        (column.decimal for column in schema.columns if column.name == name and isinstance(column, Number)), None
+    )
+
+
+def _require_columns(file: RowFile, required: list[str]) -> None:
     absent = [name for name in required if name not in file.names]
     if absent:
         raise DataError(
@@ -619,7 +626,7 @@ def _refuse_absent(file: RowFile, required: list[str]) -> None:
         )
 
 
-def _known_target(options: Namespace, file: RowFile, model: Model) -> str | None:
+def _target_for_model(options: Namespace, file: RowFile, model: Model) -> str | None:
     """The target of a file for a model, where it has one."""
     if options.target is not None:
         return _column(file, options.target, "--target")
@@ -668,7 +675,7 @@ def _is_plain(cells: Array, impute: bool) -> bool:
 _EMPTY = frozenset({"", "NA", "NaN", "nan", "NULL", "null", "n/a", "N/A"})
 
 
-def _tell_schema(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
+def _report_columns(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
     """Print what the columns are taken for; warn of those that are left out, or refuse them."""
     unused = [column for column in schema.columns if isinstance(column, Unused)]
     if unused and options.strict:
@@ -695,7 +702,7 @@ def _feature_columns(options: Namespace, file: RowFile, target: str | None, mode
         model_names = tuple(str(name) for name in model.feature_names)
         numbered = all(name.isdigit() for name in model_names)
         if not numbered or (len(file.names) != model.n_features and set(model_names) <= set(file.names)):
-            _refuse_absent(file, list(model_names))
+            _require_columns(file, list(model_names))
             return model_names
     left_out = _columns_of_flag(options, file, "ignore")
     if target is not None and target in left_out:

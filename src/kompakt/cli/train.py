@@ -66,7 +66,7 @@ def train(options: Namespace, console: Console) -> int:
     if is_large and options.folds is not None:
         raise UsageError(f"{table.path} is larger than --memory; cross-validation needs the rows in memory.")
     if is_large:
-        return _finish(options, console, _train_streamed(options, console, table))
+        return _save_and_report(options, console, _train_streamed(options, console, table))
     X, y = table.training_rows(options, console)
     task = task_of(y, options.task)
     X, y = without_rare_classes(options, console, task, X, y)
@@ -77,7 +77,7 @@ def train(options: Namespace, console: Console) -> int:
         measures, sample = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
         measures.add(y[sample], training.model.predict(X[sample]))
         measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
-    return _finish(options, console, training)
+    return _save_and_report(options, console, training)
 
 
 def auto(options: Namespace, console: Console) -> int:
@@ -111,7 +111,7 @@ def auto(options: Namespace, console: Console) -> int:
         training = _train(options, console, table, task, X, y)
         test_table = open_table(options, console, options.test, model=training.model)
         rows, where = test_table.read(), options.test
-        test_table.warn_of_other_cells(console)
+        test_table.warn_of_unseen_cells(console)
         if rows.y is None:
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
@@ -119,7 +119,7 @@ def auto(options: Namespace, console: Console) -> int:
         measures = write_predictions(training.model, [rows], options.predictions)
     measures.warn_of_unknown_labels(console)
     measures.warn_of_a_constant(console, "test rows", weighted=bool(options.class_weight))
-    return _finish(options, console, training, (where, measures))
+    return _save_and_report(options, console, training, (where, measures))
 
 
 # -- training ----------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None and (n_lacking := table.spool(options.scale, impute=options.impute is not None)):
+    if table.source is None and (n_lacking := table.encode_to_file(options.scale, impute=options.impute is not None)):
         console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None
@@ -311,12 +311,14 @@ def _leaderboard(record: TrainingRecord) -> list[dict[str, Any]]:
     best.pop(record.tried[0].model, None)
     names: dict[str, None] = dict.fromkeys(("C", "gamma", "epsilon"))
     return [
-        {"model": one.model, "error": one.error, "spread": one.deviation, **names, **one.setting}
-        for one in (record.tried[0], *sorted(best.values(), key=lambda candidate: candidate.error))
+        {"model": tried.model, "error": tried.error, "spread": tried.deviation, **names, **tried.setting}
+        for tried in (record.tried[0], *sorted(best.values(), key=lambda candidate: candidate.error))
     ]
 
 
-def _finish(options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None) -> int:
+def _save_and_report(
+    options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None
+) -> int:
     """Save the model and tell what it is."""
     model, estimator = training.model, training.estimator
     n_rows = model.meta["rows"]

@@ -50,7 +50,7 @@ _TARGET_NAMES = (
 )
 OTHER = "other"
 _FOLDED = f'rare in training or new, taken as "{OTHER}"'
-_WITH_INDICATOR = ", and an indicator column"
+_WITH_INDICATOR = ", with a missing-value indicator"
 INDEX = "it has no name, as the row names or row numbers of a data frame"
 _CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 _ALL_DIFFERENT = "all values are different, as of an identifier"
@@ -143,7 +143,7 @@ def _numbers(cells: Array, decimal: str) -> Array:
     return np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
 
 
-def _moment(text: str, form: str) -> float | None:
+def _seconds_of_text(text: str, form: str) -> float | None:
     """Seconds since 1970 of a date in a given form; times with a zone are in UTC."""
     text = text.strip()
     zone = _ZONE.search(text) if ":" in text else None
@@ -170,23 +170,24 @@ def seconds_of(cells: Array, form: str) -> Array:
             elif hasattr(cell, "year"):  # a date without time
                 by_cell[cell] = datetime(cell.year, cell.month, cell.day, tzinfo=UTC).timestamp()
             else:
-                moment = _moment(str(cell), form)
+                moment = _seconds_of_text(str(cell), form)
                 by_cell[cell] = np.nan if moment is None else moment
     return np.array([by_cell[cell] for cell in cells], dtype=np.float64)
 
 
-def _text(cell: object) -> str:
+def _stripped(cell: object) -> str:
     return str(cell).strip()
 
 
-def _count(counts: Counter[str], text: str, cells: Array) -> None:
+def _count_unseen(counts: Counter[str], text: str, cells: Array) -> None:
     """Count cells that training did not have, under a text with the first of them as an example."""
     if len(cells):
         text += " (such as "
-        counts[next((entry for entry in counts if entry.startswith(text)), f"{text}{_text(cells[0])!r})")] += len(cells)
+        entry = next((entry for entry in counts if entry.startswith(text)), f"{text}{_stripped(cells[0])!r})")
+        counts[entry] += len(cells)
 
 
-def _filled(
+def _parse_and_fill(
     column: Number | Date,
     cells: Array,
     gaps: Array,
@@ -198,7 +199,7 @@ def _filled(
     values = np.full(len(cells), np.nan)
     values[~gaps] = parse(cells[~gaps], style)
     absent = np.isnan(values)
-    _count(counts, f"{column.name}: not a {column.kind}, taken as missing", cells[absent & ~gaps])
+    _count_unseen(counts, f"{column.name}: not a {column.kind}, taken as missing", cells[absent & ~gaps])
     values[absent] = column.fill
     return values, absent
 
@@ -218,7 +219,7 @@ class Number:
         return [self.name] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        values, absent = _filled(self, cells, gaps, _numbers, self.decimal, counts)
+        values, absent = _parse_and_fill(self, cells, gaps, _numbers, self.decimal, counts)
         return np.column_stack([values, absent]) if self.indicator else values[:, None]
 
     def describe(self) -> str:
@@ -246,10 +247,10 @@ class Category:
         n_levels = len(self.levels)
         place = {level: number for number, level in enumerate(self.levels)}
         codes = np.full(len(cells), place.get(self.fill, n_levels))
-        codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
+        codes[~gaps] = [place.get(_stripped(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
         folded = _FOLDED if self.other else "other levels than training's"
-        _count(counts, f"{self.name}: {folded}", cells[codes == n_levels])
+        _count_unseen(counts, f"{self.name}: {folded}", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
     def describe(self) -> str:
@@ -279,7 +280,7 @@ class Date:
         return [f"{self.name} {part_name}" for part_name in part_names] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        seconds, absent = _filled(self, cells, gaps, seconds_of, self.form, counts)
+        seconds, absent = _parse_and_fill(self, cells, gaps, seconds_of, self.form, counts)
         days = np.floor(seconds / _DAY)
         moments = days.astype("datetime64[D]")
         months = moments.astype("datetime64[M]").astype(np.int64)
@@ -335,15 +336,15 @@ def _decimal_of(cells: Sequence[object], decimals: str) -> tuple[str, float]:
 
 def _date_form(cells: Sequence[object]) -> tuple[str, float]:
     """The form under which most cells are dates, and their share."""
-    sample = [_text(cell) for cell in cells]
+    sample = [_stripped(cell) for cell in cells]
     looks = [text for text in sample if _LOOKS_LIKE_DATE.match(text)]
     if len(looks) < MOSTLY * len(sample):
         return "", 0.0
     best_form, best_share = "", 0.0
     for form in _DATE_FORMS:
         share = 0.0
-        if _moment(looks[0], form) is not None or _moment(looks[-1], form) is not None:
-            share = sum(_moment(text, form) is not None for text in looks) / len(sample)
+        if _seconds_of_text(looks[0], form) is not None or _seconds_of_text(looks[-1], form) is not None:
+            share = sum(_seconds_of_text(text, form) is not None for text in looks) / len(sample)
         if share > best_share:
             best_form, best_share = form, share
     return best_form, best_share
@@ -352,10 +353,10 @@ def _date_form(cells: Sequence[object]) -> tuple[str, float]:
 def is_date(text: str) -> bool:
     """Whether a text is a date in one of the known forms."""
     looks = _LOOKS_LIKE_DATE.match(text.strip()) is not None
-    return looks and any(_moment(text, form) is not None for form in _DATE_FORMS)
+    return looks and any(_seconds_of_text(text, form) is not None for form in _DATE_FORMS)
 
 
-def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
+def _infer_column(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     """What a column is; `decimals` are the decimal signs that its numbers may have, the likelier first."""
     present, n_rows = cells[~gaps], len(cells)
     if not len(present):
@@ -367,24 +368,24 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     except TypeError:  # lists and the like
         return Unused(name, f"cells of type {type(present[0]).__name__}, which are no single values")
     if len(distinct) == 1 and not indicator:
-        return Unused(name, f"constant ({_text(distinct[0])})")
+        return Unused(name, f"constant ({_stripped(distinct[0])})")
     if kind == "M" or hasattr(distinct[0], "year"):
         seconds = seconds_of(present, "")
         clock = " %H:%M:%S" * bool(np.any(seconds % _DAY)) + ".%f" * bool(np.any(seconds % 1))
-        return _date(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
+        return _date_column(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
     if kind not in "fiub":
         # at most some thousand different cells decide; the others are met, and counted, when they are encoded
         looked = distinct[:5000]
         form, share = _date_form(looked)
         if share >= MOSTLY:
-            return _date(name, present, form, indicator)
+            return _date_column(name, present, form, indicator)
         words = all(isinstance(cell, bool | np.bool_) for cell in looked)
         sign, share = (".", 0.0) if words else _decimal_of(looked, decimals)
         if share >= MOSTLY:
-            return _number(name, present, sign, n_rows)
+            return _number_column(name, present, sign, n_rows)
     elif kind != "b":
-        return _number(name, present, ".", n_rows)
-    counts = Counter(_text(cell) for cell in present)
+        return _number_column(name, present, ".", n_rows)
+    counts = Counter(_stripped(cell) for cell in present)
     frequent = [level for level, count in counts.most_common() if count >= LEAST_COUNT][:MOST_LEVELS]
     frequent = frequent or list(counts)[:MOST_LEVELS]
     if len(counts) == 1 and not indicator:
@@ -393,7 +394,7 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     return Category(name, levels, frequent[0], len(counts) > len(levels), indicator)
 
 
-def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
+def _number_column(name: str, present: Array, decimal: str, n_rows: int) -> Column:
     values = _numbers(present, decimal)
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -404,7 +405,7 @@ def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
     return Number(name, float(np.median(finite)), indicator, decimal)
 
 
-def _date(name: str, present: Array, form: str, indicator: bool) -> Column:
+def _date_column(name: str, present: Array, form: str, indicator: bool) -> Column:
     seconds = seconds_of(present, form)
     seconds = seconds[np.isfinite(seconds)]
     if seconds.min() == seconds.max() and not indicator:
@@ -429,10 +430,12 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
             return None
     if index:
         return INDEX
-    n_rows, n_distinct = len(present), len(set(present.tolist()))
+    n_rows = len(present)
     if isinstance(column, Date):
-        seconds = seconds_of(present, column.form)
-        return _STAMPS if n_rows > IDENTIFIER_ROWS and np.nanmax(seconds) - np.nanmin(seconds) < _HOUR else None
+        sample = present[:: 1 + n_rows // 1000]  # dates are slow to read, and nearly all columns of them span more
+        within = n_rows > IDENTIFIER_ROWS and all(_span(dates, column.form) < _HOUR for dates in (sample, present))
+        return _STAMPS if within else None
+    n_distinct = len(set(present.tolist()))
     if isinstance(column, Number):
         if n_distinct == len(cells) >= FEW_ROWS and values.max() - values.min() == n_distinct - 1:
             return _CONSECUTIVE
@@ -443,6 +446,12 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
     if n_rows > IDENTIFIER_ROWS and n_distinct >= IDENTIFIER_SHARE * n_rows:
         return _NEARLY_ALL_DIFFERENT
     return None
+
+
+def _span(dates: Array, form: str) -> float:
+    """Seconds from the first to the last date."""
+    seconds = seconds_of(dates, form)
+    return float(np.nanmax(seconds) - np.nanmin(seconds))
 
 
 def _may_be_fractions(cells: Array, sign: str) -> bool:
@@ -476,10 +485,10 @@ def needs_schema(X: Any) -> bool:
         return True
     if hasattr(X, "iloc") and all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):  # pandas
         return bool(X.isna().to_numpy().any())
-    return any(_is_gapped_or_text(_plain(column)) for column in _columns(X))
+    return any(_has_gaps_or_text(_as_array(column)) for column in _columns(X))
 
 
-def _is_gapped_or_text(cells: Array) -> bool:
+def _has_gaps_or_text(cells: Array) -> bool:
     if cells.dtype.kind in "iub":
         return False
     try:
@@ -495,7 +504,7 @@ def columns_of(table: Any) -> dict[str, Array]:
     if len(set(names)) != len(names):
         double = next(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"two columns have the name {double!r}; column names must differ.")
-    return {name: _plain(column) for name, column in zip(names, _columns(table), strict=True)}
+    return {name: _as_array(column) for name, column in zip(names, _columns(table), strict=True)}
 
 
 def _columns(table: Any) -> list[Any]:
@@ -507,7 +516,7 @@ def _columns(table: Any) -> list[Any]:
     return list(table.get_columns() if hasattr(table, "get_columns") else table.columns)  # polars, pyarrow
 
 
-def _plain(column: Any) -> Array:
+def _as_array(column: Any) -> Array:
     """A column as an array of numbers, of dates, or of Python objects with None for missing."""
     if isinstance(column, list | tuple):
         cells = np.empty(len(column), dtype=object)
@@ -530,15 +539,15 @@ def _plain(column: Any) -> Array:
     return values.astype(object)
 
 
-def _decimal_said(column: Column, cells: Array, gaps: Array) -> str | None:
+def _unambiguous_sign(column: Column, cells: Array, gaps: Array) -> str | None:
     """The decimal sign of a column of text with some number that can be read with this sign only."""
     if not isinstance(column, Number) or cells.dtype.kind != "O":
         return None
     sample = list(dict.fromkeys(cells[~gaps].tolist()))[:1000]
-    return column.decimal if _is_clear(sample, column.decimal) else None
+    return column.decimal if _has_unambiguous_number(sample, column.decimal) else None
 
 
-def _is_clear(cells: Iterable[object], decimal: str) -> bool:
+def _has_unambiguous_number(cells: Iterable[object], decimal: str) -> bool:
     """Whether some text is a number with this decimal sign only."""
     other_sign = "," if decimal == "." else "."
     texts = (cell for cell in cells if isinstance(cell, str))
@@ -610,10 +619,10 @@ class TableSchema:
         also = frozenset(missing)
         columns = {name: (cells, _gaps(cells, also)) for name, cells in columns_of(table).items()}
         decimals = decimal or ".,"
-        inferred = [_infer(name, *column, decimals) for name, column in columns.items()]
-        signs = {_decimal_said(column, *columns[column.name]) for column in inferred}
+        inferred = [_infer_column(name, *column, decimals) for name, column in columns.items()]
+        signs = {_unambiguous_sign(column, *columns[column.name]) for column in inferred}
         if signs - {None} == {","}:  # none speaks for the point: 1.234 is then a number of thousands in all columns
-            inferred = [_infer(name, *column, ",.") for name, column in columns.items()]
+            inferred = [_infer_column(name, *column, ",.") for name, column in columns.items()]
         return cls(tuple(inferred), tuple(missing))
 
     def without_identifiers(self, table: Any, keep: Iterable[str] = ()) -> TableSchema:
@@ -655,7 +664,7 @@ class TableSchema:
         return cls(tuple(Number(name, np.nan) for name in names), missing)
 
     def without_indicators(self) -> TableSchema:
-        """The schema whose features tell nothing of gaps."""
+        """The schema without missing-value indicators."""
         columns = (
             column if isinstance(column, Unused) else replace(column, indicator=False) for column in self.columns
         )
@@ -696,7 +705,7 @@ class TableSchema:
         for column in self.columns if decimal is None else ():
             if isinstance(column, Number) and (looked := texts.get(column.name)):
                 sign, share = _decimal_of(looked, ".," if column.decimal == "." else ",.")
-                if share >= MOSTLY and _is_clear(looked, sign):
+                if share >= MOSTLY and _has_unambiguous_number(looked, sign):
                     sign_of[column.name] = sign
                     said[column.decimal].add(sign)
         columns: list[Column] = []
@@ -708,11 +717,11 @@ class TableSchema:
                 looked = texts.get(new.name, [])
                 strange = [cell for cell in looked if number_of(cell, new.decimal) is None]
                 # a few words may stand for missing values, as they did in training
-                enough = len(looked) >= FEW_ROWS or any(map(str.isdigit, _text(strange[0] if strange else "")))
+                enough = len(looked) >= FEW_ROWS or any(map(str.isdigit, _stripped(strange[0] if strange else "")))
                 if enough and len(strange) > MOSTLY * len(looked):
                     raise TableError(
                         f"column {new.name!r} holds numbers in the training table, but hardly any here: "
-                        f"{_text(strange[0])!r} is none with the decimal sign {new.decimal!r}."
+                        f"{_stripped(strange[0])!r} is none with the decimal sign {new.decimal!r}."
                     )
             columns.append(new)
         return replace(self, columns=tuple(columns))
@@ -880,7 +889,7 @@ def target_values(cells: Array, *, missing: Iterable[str] = (), decimal: str | N
             values[~gaps] = _numbers(cells[~gaps], sign)
             if not np.any(np.isnan(values) & ~gaps) or is_regression(values):
                 return values
-    labels = np.array([_text(cell) for cell in cells], dtype=str)
+    labels = np.array([_stripped(cell) for cell in cells], dtype=str)
     labels[gaps] = ""
     if {label.lower() for label in np.unique(labels[~gaps])} <= {"true", "false"}:
         labels = np.char.lower(labels)
@@ -909,10 +918,10 @@ def is_regression(target: Array) -> bool:
     values, counts = np.unique(target[np.isfinite(target)], return_counts=True)
     if np.any(values != np.round(values)) or len(values) > max(FEW_CLASSES, CLASS_SHARE * len(target)):
         return True
-    return len(values) > SURELY_CLASSES and bool(counts.min() < ALIKE * counts.max()) and _fall_away(counts)
+    return len(values) > SURELY_CLASSES and bool(counts.min() < ALIKE * counts.max()) and _fall_from_mode(counts)
 
 
-def _fall_away(counts: Array) -> bool:
+def _fall_from_mode(counts: Array) -> bool:
     """Whether frequencies fall away from the largest one, on both sides.
 
     The test is the share of the variance of their logarithms that the best fit of this shape leaves. One of 20 sets of

@@ -32,7 +32,7 @@ from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Selector, Spec
-from kompakt.train.data import LEARNED, check_rows, prepare, with_columns
+from kompakt.train.data import LEARNED, check_columns_to_keep, check_rows, prepare, with_columns
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
 from kompakt.train.task import Classes, Numbers, Task
 
@@ -217,6 +217,7 @@ class KernelMachine(Predictor):
         """
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             check_parameters(self)
             data, kernel = prepare(self, X, y, sample_weight, run, task=self._task(), keep=keep_columns)

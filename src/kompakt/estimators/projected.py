@@ -47,7 +47,7 @@ from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
+from kompakt.train.data import check_columns_to_keep, check_rows, checked_weights, fit_on_sample, resolve_kernel
 from kompakt.train.running import CallbackSupportMixin, running, unchanged_on_error, unfit
 
 Array = np.ndarray
@@ -139,6 +139,7 @@ class GreedyProjection(
         """
         if is_dask(X):
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             if isinstance(X, Source):
                 fit_on_sample(self, X, y, sample_weight, run, task=None)
@@ -163,6 +164,7 @@ class GreedyProjection(
         -------
         ndarray of shape (n_samples, n_basis_)
         """
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             features = self._fit(X, y, sample_weight, run, keep_columns, keep_features=True)
         return self.transform(X) if features is None else features

@@ -55,6 +55,7 @@ from kompakt.search.widths import width_and_cost
 from kompakt.spec import Data
 from kompakt.train.data import (
     Array,
+    check_columns_to_keep,
     check_rows,
     checked_weights,
     fit_on_sample,
@@ -196,6 +197,7 @@ class ReducedSVC(
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         self._check()
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             if isinstance(X, Source):
                 fit_on_sample(self, X, y, sample_weight, run, Classes())

@@ -79,39 +79,39 @@ def draw_figures(
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figures: dict[str, Any] = {}
         # a regressor's fit measures its own loss, in other units than the errors here
-        figures["errors"], places = _errors(measured, None if regression else size_errors, regression)
+        figures["errors"], places = _error_curve(measured, None if regression else size_errors, regression)
         if regression:
-            figures["residuals"], residual_places = _residuals(subject, measured)
+            figures["residuals"], residual_places = _residual_plot(subject, measured)
             places |= residual_places
-            figure, ax = _new()
+            figure, ax = _new_figure()
             ax.hist(subject.y[:, 0], bins=24, color=colour(0), rwidth=0.95)
             ax.set(xlabel="target", ylabel="rows")
             ax.grid(axis="x", visible=False)
             figures["target"] = inline_svg(figure, "target", "Histogram of the target values")
         if regression and size_errors is not None:
-            figure, ax = _new()
+            figure, ax = _new_figure()
             SizePathDisplay(size_errors.sizes, size_errors.errors, model.n_basis_).plot(ax=ax)
             ax.set(ylabel="mean loss", ylim=(0.0, None))
             description = "Loss recorded during the fit against the number of vectors"
             figures["losses"] = inline_svg(figure, "losses", description)
         if search is not None:
-            figures["search"] = _search(search)
+            figures["search"] = _search_map(search)
         if any("validation_curve" in record for record in getattr(subject.estimator, "history_", None) or ()):
-            figure, ax = _new()
+            figure, ax = _new_figure()
             ConvergenceDisplay.from_estimator(subject.estimator, ax=ax)
             ax.set_title("")
             description = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
             figures["convergence"] = inline_svg(figure, "convergence-figure", description)
-        figures["calibration"] = _calibration(reliability, subject)
+        figures["calibration"] = _calibration_plot(reliability, subject)
         if by_class is not None and by_class.roc:
             names = [shortened(class_name, 16) for class_name in subject.classes]
             for name, curves, areas, axes in (
                 ("roc", by_class.roc, by_class.roc_area, ("false alarms (% of the other rows)", "recall (%)")),
                 ("precision", by_class.precision_recall, by_class.average_precision, ("recall (%)", "precision (%)")),
             ):
-                figures[name] = _curves(name, curves, areas, names, axes)
+                figures[name] = _class_curves(name, curves, areas, names, axes)
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
-            figures["vectors"] = _vectors(subject, model.basis_vectors_, order, relevant, image_shape)
+            figures["vectors"] = _vector_plot(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
 
 
@@ -177,13 +177,13 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _new(height: float = 3.5) -> tuple[Figure, Any]:
+def _new_figure(height: float = 3.5) -> tuple[Figure, Any]:
     """A figure in whose units (points) the places on it are too."""
     figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
     return figure, figure.subplots()
 
 
-def _places(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
+def _positions(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
     """Where points are on a drawing that was written, by the names that the script knows: x and y after a prefix."""
     across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
     coordinates = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
@@ -199,8 +199,10 @@ def _log_axis(ax: Any, which: str, values: Array) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def _errors(measured: Measurements, recorded: SizeErrors | None, regression: bool) -> tuple[Markup, dict[str, Any]]:
-    figure, ax = _new()
+def _error_curve(
+    measured: Measurements, recorded: SizeErrors | None, regression: bool
+) -> tuple[Markup, dict[str, Any]]:
+    figure, ax = _new_figure()
     factor = 1.0 if regression else 100.0
     sizes, values = np.array(measured.sizes, dtype=float), factor * measured.errors
     label = "root mean squared error" if regression else "error (%)"
@@ -224,14 +226,14 @@ def _errors(measured: Measurements, recorded: SizeErrors | None, regression: boo
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylim(bottom=0.0)
     titles = [f"{number(int(size))} vectors: {number(value)}" for size, value in zip(sizes, values, strict=True)]
-    said = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
-    return inline_svg(figure, "errors", said, [(dots, titles, None)]), _places(ax, "", sizes, values)
+    description = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
+    return inline_svg(figure, "errors", description, [(dots, titles, None)]), _positions(ax, "", sizes, values)
 
 
-def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
+def _residual_plot(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
     """Residuals against predictions of the rows drawn, at every size."""
     assert measured.predictions is not None
-    figure, ax = _new()
+    figure, ax = _new_figure()
     residuals = subject.y[measured.drawn, 0] - measured.predictions
     low, high = np.quantile(measured.predictions, [0.002, 0.998])
     edge = float(np.quantile(np.abs(residuals), 0.995)) or 1.0
@@ -241,11 +243,11 @@ def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[s
     ax.set(xlim=(low - pad, high + pad), ylim=(-1.05 * edge, 1.05 * edge))
     ax.axhline(0.0, color=_SOFT, linestyle="--", linewidth=1)
     ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
-    return inline_svg(figure, "residuals-figure", "Residuals against predictions"), _places(ax, "r", x, y)
+    return inline_svg(figure, "residuals-figure", "Residuals against predictions"), _positions(ax, "r", x, y)
 
 
-def _search(search: Search) -> Markup:
-    figure, ax = _new()
+def _search_map(search: Search) -> Markup:
+    figure, ax = _new_figure()
     finite = np.isfinite(search.error)
     low, high = float(search.error[finite].min()), float(search.error[finite].max())
     error = np.where(finite, search.error, high)
@@ -271,14 +273,14 @@ def _search(search: Search) -> Markup:
         _log_axis(ax, "y", search.gamma)
         if high > low:
             figure.colorbar(dots, label="error").ax.collections[0].set_rasterized(True)  # one image, not 256 paths
-    said = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
-    return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
+    description = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
+    return inline_svg(figure, "search-figure", description, [(dots, [titles[k] for k in order], None)])
 
 
-def _curves(
+def _class_curves(
     name: str, curves: dict[int, tuple[Array, Array]], areas: Array, classes: list[str], labels: tuple[str, str]
 ) -> Markup:
-    figure, ax = _new()
+    figure, ax = _new_figure()
     for number_, (k, (x, y)) in enumerate(curves.items()):
         ax.plot(100 * x, 100 * y, color=colour(number_), label=f"{classes[k]}: area {areas[k]:.3f}")
     ax.set(xlabel=labels[0], ylabel=labels[1], xlim=(-2, 102), ylim=(-2, 102))
@@ -286,20 +288,20 @@ def _curves(
     return inline_svg(figure, f"{name}-figure", f"{labels[1]} against {labels[0]}")
 
 
-def _calibration(reliability: Reliability, subject: Subject) -> Markup:
-    figure, ax = _new()
+def _calibration_plot(reliability: Reliability, subject: Subject) -> Markup:
+    figure, ax = _new_figure()
     fx = 100.0 if reliability.kind == "probability" else 1.0
     fy = 1.0 if reliability.kind == "value" else 100.0
-    x, y, low, high = fx * reliability.said, fy * reliability.came, fy * reliability.low, fy * reliability.high
+    x, y, low, high = fx * reliability.predicted, fy * reliability.observed, fy * reliability.low, fy * reliability.high
     if reliability.kind == "value":
         labels = "mean prediction", "mean target"
         ends = [float(min(x.min(), low.min())), float(max(x.max(), high.max()))]
     else:
-        came = (
+        observed = (
             f"rows of class {shortened(subject.classes[1], 24)} (%)" if reliability.binary else "right predictions (%)"
         )
         lead = "decision value" if reliability.binary else "lead of the predicted class"
-        labels = ("probability said (%)" if reliability.kind == "probability" else lead), came
+        labels = ("probability said (%)" if reliability.kind == "probability" else lead), observed
         ends = [0.0, 100.0]
         ax.set_ylim(-2.0, 102.0)
     if reliability.kind != "score":
@@ -312,13 +314,13 @@ def _calibration(reliability: Reliability, subject: Subject) -> Markup:
     return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
 
 
-def _vectors(
+def _vector_plot(
     subject: Subject, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
     model = subject.model
     kind, shape = resolve_kind("auto", shape, vectors, subject.X)
-    limit, height, said = _KINDS[kind]
+    limit, height, description = _KINDS[kind]
     shown, axes = order[:limit], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
     sides, classes = sides_of(model)
     sides = sides[shown]
@@ -339,7 +341,7 @@ def _vectors(
         settings["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
         settings["relevance"] = -np.arange(len(axes))  # they are in order
         height += 0.26 * len(axes)
-    figure, ax = _new(height)
+    figure, ax = _new_figure(height)
     settings["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
     display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **settings).plot(ax=ax)
     for side in ("left", "center"):
@@ -353,4 +355,4 @@ def _vectors(
     legend = ax.get_legend()
     if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
         legend.remove()
-    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {said}", marks), **facts}
+    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {description}", marks), **facts}

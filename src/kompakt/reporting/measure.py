@@ -85,7 +85,7 @@ def subject_of(source: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject
         raise ValueError(f"X has {X.shape[0]} rows and y {len(y)}; expected one target per row.")
     classes: list[str] = []
     if model.kind == "regressor":
-        y = _values(model, y)
+        y = _target_values(model, y)
         counts = np.zeros(0, dtype=np.intp)
     else:
         y, classes = _class_numbers(model, y, notes)
@@ -134,7 +134,7 @@ def _feature_names(model: Model, estimator: Any, X: Any) -> list[str]:
     return [f"feature {number}" for number in range(model.n_features)]
 
 
-def _values(model: Model, y: Array) -> Array:
+def _target_values(model: Model, y: Array) -> Array:
     """Targets of a regressor, one column per output."""
     values = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if values.shape[1] != model.weights.shape[1]:
@@ -183,10 +183,10 @@ def relevance_of(subject: Subject) -> Array | None:
     None where the kernel has one gamma for all features.
     """
     gamma = subject.model.widths
-    return None if np.ndim(gamma) == 0 else np.asarray(np.abs(gamma) * _spread_seen(subject) ** 2)
+    return None if np.ndim(gamma) == 0 else np.asarray(np.abs(gamma) * _scaled_spread(subject) ** 2)
 
 
-def _spread_seen(subject: Subject) -> Array:
+def _scaled_spread(subject: Subject) -> Array:
     """Standard deviation of every feature as the model scales it, before it maps the features."""
     model = subject.model
     # without the shift, which changes no variance and would make sparse rows dense
@@ -203,7 +203,7 @@ def directions_of(subject: Subject, n_directions: int = 3) -> list[tuple[float, 
     """
     if subject.model.input_map is None:
         return []
-    _, singular, loadings = np.linalg.svd(subject.model.input_map * _spread_seen(subject), full_matrices=False)
+    _, singular, loadings = np.linalg.svd(subject.model.input_map * _scaled_spread(subject), full_matrices=False)
     shares = singular**2 / max(float(np.sum(singular**2)), 1e-300)
     signs = np.sign(loadings[np.arange(len(loadings)), np.argmax(np.abs(loadings), axis=1)])
     return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(n_directions, len(shares)))]
@@ -437,16 +437,16 @@ def worst_rows(subject: Subject, outputs: Array, n_worst: int = 10) -> list[tupl
 
 @dataclass(frozen=True)
 class Reliability:
-    """Bins of equal numbers of rows: what was said (x), what came (y), and a 95 % interval of it."""
+    """Bins of equal numbers of rows: what was predicted (x) and observed (y), and a 95 % interval of the latter."""
 
     kind: str  # "probability", "score" or "value"
-    said: Array
-    came: Array
+    predicted: Array
+    observed: Array
     low: Array
     high: Array
-    binary: bool = False  # whether `came` counts the second class; otherwise right predictions
+    binary: bool = False  # whether `observed` counts the second class; otherwise right predictions
     brier: float | None = None
-    gap: float | None = None  # mean distance between said and came, weighted by rows
+    gap: float | None = None  # mean distance between predicted and observed, weighted by rows
 
 
 def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliability:
@@ -459,7 +459,7 @@ def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliabili
     model, y = subject.model, subject.y
     kind, binary, brier, gap = "value", False, None, None
     if not subject.classes:
-        said, came = outputs[:, 0], y[:, 0]
+        predicted, observed = outputs[:, 0], y[:, 0]
     else:
         scores = model.scores(outputs)
         single = scores.ndim == 1
@@ -469,19 +469,19 @@ def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliabili
             truth = y[:, None] == np.arange(probabilities.shape[1])  # a label that the model does not know: none
             brier = float(np.mean(np.sum((truth - probabilities) ** 2, axis=1)))
             brier *= 0.5 if single else 1.0  # of two classes one is counted, as is usual
-            said = probabilities[:, 1] if single else probabilities.max(axis=1)
+            predicted = probabilities[:, 1] if single else probabilities.max(axis=1)
         elif single:
-            said = scores
+            predicted = scores
         else:
             top = np.partition(scores, -2, axis=1)
-            said = top[:, -1] - top[:, -2]
-        came = y == 1 if binary else predicted_numbers(model, scores) == y
+            predicted = top[:, -1] - top[:, -2]
+        observed = y == 1 if binary else predicted_numbers(model, scores) == y
     # bins of equal numbers of rows, in which equal values stay together
-    edges = np.unique(np.quantile(said, np.linspace(0, 1, n_bins + 1)[1:-1]))
-    numbers = np.searchsorted(edges, said, side="right")
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    numbers = np.searchsorted(edges, predicted, side="right")
     bins = [np.flatnonzero(numbers == b) for b in np.unique(numbers)]
     counts = np.array([len(b) for b in bins])
-    x, share, spread = np.array([(said[b].mean(), came[b].mean(), came[b].std()) for b in bins]).T
+    x, share, spread = np.array([(predicted[b].mean(), observed[b].mean(), observed[b].std()) for b in bins]).T
     if kind == "value":
         reach = 1.96 * spread / np.sqrt(counts)
         return Reliability(kind, x, share, share - reach, share + reach)

@@ -82,6 +82,17 @@ def _among(kept: Array, rows: Any) -> Array:
     return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
 
 
+def check_columns_to_keep(X: Any, keep: Any) -> None:
+    """Refuse `keep_columns` of `fit` where it is no list of names, or where X has no columns that are left out."""
+    if keep is not None and (isinstance(keep, str) or not all(isinstance(name, str) for name in keep)):
+        raise ValueError(f"keep_columns must be a list of column names; got {keep!r}.")
+    if keep is not None and (isinstance(X, Source) or not is_table(X)):
+        raise ValueError(
+            f"keep_columns is for data frames in memory; got {type(X).__name__}. Every column of an array is used; "
+            "open_rows(columns=[...]) names those of a file."
+        )
+
+
 def check_rows(
     estimator: BaseEstimator,
     X: Any,
@@ -96,8 +107,6 @@ def check_rows(
     A data frame with words, dates or gaps becomes standardised numbers by a schema, which the estimator keeps as
     `schema_`; columns in `keep` are used even if they look like identifiers.
     """
-    if keep is not None and not is_table(X):
-        raise ValueError(f"keep_columns is for data frames; got {type(X).__name__}, of which every column is used.")
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
     if reset and hasattr(estimator, "schema_"):
         del estimator.schema_

@@ -167,6 +167,16 @@ def test_the_decimal_sign_of_a_target_is_that_of_the_table(run, tmp_path, monkey
     assert run("predict", "new.csv", "m.kompakt", "--json").json["r2"] > 0.99
 
 
+def test_thousands_of_a_target_are_told_by_the_other_columns(run, tmp_path):
+    """12.345 is a number of thousands beside 0,5, also in a target whose numbers are all different."""
+    x = np.random.default_rng(0).permutation(200) / 200 + 0.1
+    rows = [f"{a:.4f}".replace(".", ",") + f";{12_000 + 1000 * a:,.0f}".replace(",", ".") for a in x]
+    (tmp_path / "train.csv").write_text("\n".join(["x;price", *rows]))
+    assert run("train", "train.csv", "m.kompakt", "-n", 5, "-q").code == 0
+    assert 12_400 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 12_600
+    assert run("predict", "train.csv", "m.kompakt", "--json").json["r2"] > 0.99
+
+
 def test_predict_scales_as_a_model_that_was_fitted_to_a_data_frame(run, tmp_path):
     """`fit` on a data frame standardises its features: the schema in the file says how."""
     pd = pytest.importorskip("pandas")
