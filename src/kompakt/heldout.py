@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -334,6 +335,16 @@ def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> F
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
 
 
+def squared_errors(targets: Any, outputs: Any) -> Any:
+    """Squared residuals: a measure of numbers."""
+    return np.square(targets - outputs)
+
+
+def absolute_errors(targets: Any, outputs: Any) -> Any:
+    """Absolute residuals: a measure of numbers."""
+    return np.abs(targets - outputs)
+
+
 @dataclass(frozen=True)
 class Scorer:
     """Measures outputs on rows that were not trained on; nothing else in the package does.
@@ -374,10 +385,15 @@ class Scorer:
         labels = None if data.labels is None else data.labels[rows]
         return cls(spec, data.targets[rows], row_weights(data.rows)[rows], labels, measure)
 
+    @cached_property
+    def mass(self) -> float:
+        """Weight of all rows."""
+        return float(np.sum(self.weights))
+
     def row_errors(self, outputs: Any) -> Any:
         """1 for a wrong label, or the mean error of the numbers of every row, (..., n) from (..., n, L)."""
         if self.labels is None:
-            return np.mean((self.measure or self.spec.loss.value)(self.targets, outputs), axis=-1)
+            return self._over_outputs(self.measure or self.spec.loss.value, outputs)
         if self.targets.shape[1] == 1:
             wrong = (outputs[..., 0] > 0) != (self.labels > 0)
         else:
@@ -386,15 +402,20 @@ class Scorer:
 
     def row_losses(self, outputs: Any) -> Any:
         """Mean loss of every row over the outputs that it takes part in, (..., n)."""
-        losses = self.spec.loss.value(self.targets, outputs)
-        if self.labels is None or self.targets.shape[1] == 1:
-            return np.mean(losses, axis=-1)
+        return self._over_outputs(self.spec.loss.value, outputs)
+
+    def _over_outputs(self, measure: Callable[[Any, Any], Any], outputs: Any) -> Any:
+        if self.targets.shape[1] == 1:
+            return measure(self.targets[:, 0], outputs[..., 0])
+        values = measure(self.targets, outputs)
+        if self.labels is None:
+            return np.mean(values, axis=-1)
         taking_part = self.targets != 0
-        return np.sum(taking_part * losses, axis=-1) / np.maximum(1, np.sum(taking_part, axis=-1))
+        return np.sum(taking_part * values, axis=-1) / np.maximum(1, np.sum(taking_part, axis=-1))
 
     def mean(self, values: FloatArray) -> Any:
         """Weighted mean of the rows' values, (...) from (..., n)."""
-        return np.average(values, axis=-1, weights=self.weights)
+        return np.einsum("...n,n->...", values, self.weights) / self.mass
 
     def score(self, outputs: Any) -> Score:
         """Errors and losses of one machine."""

@@ -315,6 +315,9 @@ class Hinge(PiecewiseLinear):
     def slopes(self) -> Array:
         return np.array([0.0, 1.0])
 
+    def value(self, y: Array, f: Array) -> Array:
+        return np.asarray(np.maximum(0.0, 1.0 - y * f))  # in the inner loop of growth by estimated errors
+
 
 @dataclass(frozen=True)
 class Absolute(PiecewiseLinear):

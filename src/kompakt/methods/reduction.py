@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.svm import SVC, NuSVC
 from sklearn.utils.validation import has_fit_parameter
 
-from kompakt.heldout import holdout
+from kompakt.heldout import holdout, mean_and_error
 from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
@@ -101,7 +101,7 @@ class ReductionProblem:
         """Share of the validation rows, by weight, that a machine gets wrong."""
         # the model computes by blocks of BLAS, where LIBSVM goes row by row
         wrong = (model_or_none(machine) or machine).predict(self.X[held_out]) != self.y[held_out]
-        return float(np.average(wrong, weights=None if self.weights is None else self.weights[held_out]))
+        return mean_and_error(wrong, None if self.weights is None else self.weights[held_out])[0]
 
 
 def train_on_all_rows(problem: ReductionProblem) -> ReducedSet:

@@ -23,7 +23,7 @@ from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import smooth
 from kompakt.design import Design
-from kompakt.heldout import Trials
+from kompakt.heldout import Scorer, Trials
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import Loss
 from kompakt.run import Run
@@ -107,7 +107,7 @@ def tune_compact(
         for number, split in enumerate(splits):
             fold = _Fold(data, first, split, n_rows, size, run.key + number)
             constant.append(fold.constant if data.classifier else 1.0)
-            n_test += len(fold.test_weights)
+            n_test += len(fold.scorer.weights)
             for width in sorted(range(len(specs)), key=lambda width: abs(width - 3)):  # the most promising first
                 if seconds.any() and limited.late:
                     trials.stopped = "deadline"
@@ -163,7 +163,7 @@ def tune_compact(
         settings = [near[0], usual[0], lowest_plain.params] if few else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
         folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.test_weights) for fold in folds)
+        n_some = sum(len(fold.scorer.weights) for fold in folds)
         own = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
         with limited.task("search among refined models", len(settings)) as step:
             for setting in settings:
@@ -220,7 +220,7 @@ def tune_compact(
         trials.choose(plain, f"{why} There was no time to try refined ones.")
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.test_weights) for fold in folds)
+        n_some = sum(len(fold.scorer.weights) for fold in folds)
         spec = spec_of(plain.params)
         both = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
         evaluations += sum(spent for _, spent in both)
@@ -299,9 +299,7 @@ class _Fold:
         size = max(1, min(n_basis, len(train) // 2))
         self.vectors = RandomSelector().select(self.part, spec, size, Run(key=key)).vectors.astype(np.float64)
         self.before: list[Array] | None = None  # distances or products of both against the vectors, for all widths
-        weights = self.rest.row_weights
-        self.test_weights = np.ones(len(held)) if weights is None else weights
-        self.constant = 1.0
+        self.scorer, self.constant = Scorer.of(data, spec, held, spec.loss.held_out), 1.0
         self.constant = self.error(self._constant()) or 1.0
 
     @cached_property
@@ -360,12 +358,8 @@ class _Fold:
 
     def error(self, outputs: Array) -> float:
         """Share of wrong rows; for regression, of the error that a constant makes, in a loss without epsilon."""
-        loss, targets = self.spec.loss, self.rest.targets
-        if self.rest.classifier:
-            wrong = self.spec.decode(outputs) != self.spec.decode(targets)
-            return float(np.average(wrong, weights=self.test_weights))
-        errors = loss.held_out(targets, outputs)
-        return float(np.average(errors.mean(axis=1), weights=self.test_weights)) / self.constant
+        error = float(self.scorer.mean(self.scorer.row_errors(outputs)))
+        return error if self.scorer.labels is not None else error / self.constant
 
 
 def _ridge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs: Array) -> Iterator[Array]:
