@@ -78,13 +78,14 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        return next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        return self.text.head(n_rows) if self.text is not None else next(self._row_groups(n_rows), {})
 
-    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
-        """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""
-        if self.text is not None:
-            yield from self.text.blocks()
-            return
+    def blocks(self) -> Iterator[Block] | Iterator[Mapping[str, Array]]:
+        """The columns of a table as they are stored, some rows at a time."""
+        return self._row_groups(PART_ROWS) if self.text is None else self.text.blocks()
+
+    def _row_groups(self, n_rows: int) -> Iterator[Mapping[str, Array]]:
+        """The columns of a Parquet file, `n_rows` rows at a time."""
         arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
         try:
             with parquet.ParquetFile(self.path) as file:
@@ -326,7 +327,7 @@ class Table:
         assert self.reader is not None
         self._n_read = 0
         self.counts.clear()
-        for columns in self.file.blocks(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
+        for columns in self.file.blocks():
             if n_rows is not None and self._n_read >= n_rows:
                 return
             cells = columns.cells_for(self.reader) if isinstance(columns, Block) else columns
@@ -490,22 +491,22 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
     first, missing = file.head(SCHEMA_ROWS), tuple(options.na)
     if not first:
         raise DataError(f"{file.path} has a header and no rows.")
-    schema = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
-    target = _target_column(options, console, file, first, schema)
+    columns = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
+    target = _target_column(options, console, file, first, columns)
     features = _feature_columns(options, file, target, None)
-    schema = replace(schema, columns=tuple(column for column in schema.columns if column.name in features))
+    schema = replace(columns, columns=tuple(column for column in columns.columns if column.name in features))
     schema = schema.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
     numeric = all(isinstance(column, Number) for column in schema.columns)
     coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
     impute = options.impute is not None
-    float_labels = _written_with_point(first[target])
+    of_target = {"columns": columns, "float_labels": _written_with_point(first[target])}
     if numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features)):
         reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
-        return _table_of(options, file, target, reader, None, scale=scale, float_labels=float_labels)
+        return _table_of(options, file, target, reader, None, scale=scale, **of_target)
     if impute:
         schema = schema.without_indicators()
     _tell_schema(options, console, file.path, schema)
-    return _table_of(options, file, target, schema, schema, scale=scale, float_labels=float_labels)
+    return _table_of(options, file, target, schema, schema, scale=scale, **of_target)
 
 
 def _table_of(
@@ -516,6 +517,7 @@ def _table_of(
     schema: TableSchema | None,
     *,
     scale: bool = False,
+    columns: TableSchema | None = None,
     float_labels: bool = False,
 ) -> Table:
     """An open table whose cells become features by `reader`; Parquet files of plain numbers are read in any order."""
@@ -523,7 +525,7 @@ def _table_of(
     if schema is None and file.format == "parquet":
         source = file.source(target=target, columns=list(names), scale=scale)
         return Table(file, source, target, names, float_labels=float_labels)
-    decimal = _decimal_of_target(options, file, target, reader.missing)
+    decimal = _decimal_of_target(options, file, target, reader.missing, columns)
     return Table(file, None, target, names, reader, schema, reader.missing, decimal, float_labels)
 
 
@@ -600,14 +602,16 @@ def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: T
     return reader
 
 
-def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
-    """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
-    said: str | None = options.decimal
-    first = None if said or target is None else file.head(PART_ROWS)
-    if not first:
-        return said
-    columns = TableSchema.infer(first, missing=missing).columns
-    return next((column.decimal for column in columns if column.name == target and isinstance(column, Number)), None)
+def _decimal_of_target(
+    options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...], columns: TableSchema | None
+) -> str | None:
+    """The decimal sign of the target, once for all blocks of rows: by the first ones, and by their other columns."""
+    sign: str | None = options.decimal
+    if sign is None and target is not None:
+        columns = columns or TableSchema.with_identifiers(file.head(PART_ROWS), missing=missing)
+        signs = {column.name: column.decimal for column in columns.columns if isinstance(column, Number)}
+        sign = signs.get(target)
+    return sign
 
 
 def _refuse_absent(file: RowFile, required: list[str]) -> None:
