@@ -96,7 +96,7 @@ def export(options: Namespace, console: Console) -> None:
         settings["encoded"] = True
     if options.check is not None:
         if model.schema is not None and to == "onnx" and not options.encoded:
-            settings["check_rows"] = next(open_table(options, console, options.check, model=model).file.blocks(100_000))
+            settings["check_rows"] = open_table(options, console, options.check, model=model).file.head(100_000)
         else:
             settings["check_rows"] = _rows_for(options, console, options.check, model)
     done = getattr(kompakt, f"to_{to}")(model, options.out, **settings)

@@ -97,6 +97,15 @@ def test_what_training_did_not_have_is_told(run, trained, tmp_path):
     assert "lacks the column(s) 'city', 'joined', 'member'" in run("predict", "less.csv", "m.kompakt").err
 
 
+@pytest.mark.parametrize("to", ["onnx", "numpy"])
+def test_an_export_is_checked_with_a_table(run, trained, to):
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    done = run("export", "m.kompakt", "out", "--to", to, "--check", "people.csv", "--json")
+    assert done.code == 0, done.err
+    assert done.json["rows_checked"] >= 140
+
+
 def test_inspect_and_report_show_the_columns(run, trained, tmp_path):
     done = run("inspect", "m.kompakt")
     assert "city: 3 levels (Bern, Oslo, Rome)" in done.out
