@@ -51,7 +51,7 @@ PAPERS: dict[str, Paper] = {
         "fixed_size.md",
         {
             "fslssvm_tables": "Tables 8 to 13",
-            "fslssvm_cv": "Figures 4 and 5: cross-validation",
+            "fslssvm_cv": "Tables 3 and 4: cross-validation",
             "fslssvm_entropy": "Figure 1: entropy",
             "fslssvm_small": "prototypes among few rows",
             "fslssvm_causes": "causes of misses",
