@@ -98,6 +98,16 @@ class GreedyProjection(
         R, upper triangular with ``R'R`` the kernel matrix of the basis.
     n_basis_, kernel_, gamma_, n_kernel_evals_
 
+    Notes
+    -----
+    Each step adds the row with the largest ``se(x) = k(x, x) - |gamma(x)|^2``. The paper's m and epsilon are `n_basis`
+    and `max_error`, its R is `factor_`, its Gamma the transpose of what `transform` returns. Its sigma is `gamma`, the
+    width: ``exp(-sigma d^2)``. Its mse is a sum, n times `mse_`.
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
+
     Examples
     --------
     >>> import numpy as np
@@ -365,6 +375,16 @@ class ProjectedSVC(
         With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
         loss before and after, and that loss along the descent.
     classes_, n_basis_, n_iter_, converged_, objective_, n_kernel_evals_, gamma_, kernel_, model_
+
+    Notes
+    -----
+    ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i w'gamma(x_i) - y_i b)`` is minimised over the coordinates gamma(x) of
+    `GreedyProjection`. The paper's C is `C`, its sigma is `gamma`, its m is `n_basis`, and its n_SV is
+    `n_support_vectors_`. Its alpha' = B alpha are `dual_coef_` where `folded_` is "basis".
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
 
     Examples
     --------

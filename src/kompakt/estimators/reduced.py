@@ -414,6 +414,18 @@ class LocalSamplingSVC(ReducedSVC):
     classes_, n_basis_, model_, kernel_, basis_vectors_, dual_coef_, intercept_
         `model_` is None for an estimator that kompakt has no form for; then `estimator_` decides.
 
+    Notes
+    -----
+    The last machine minimises ``1/2 |w|^2 + C sum_i r_i max(0, 1 - y_i f(x_i))`` over the rows of the reduced set,
+    where r is `row_weight_`; with variant="paper" r is 1. The paper's delta, L and beta are `delta`, `n_subsamples` and
+    `beta`; its m is `n_support_initial_`, its rho_j are `radii_` and its r is `radius_`. Its step (iv) draws a fraction
+    eta_j of a ball, ``intensity="literal"``; the default draws min(1, m eta_j), with variant="paper" too.
+
+    References
+    ----------
+    Barcenas, R., Gonzalez-Lima, M. D., Quiroz, A. J. (2018). A bagging and importance sampling approach to support
+    vector machines. arXiv 1808.05917.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -532,6 +544,20 @@ class CGLQSVC(ReducedSVC):
     delta_ : float
     n_iter_ : int
         Rounds made.
+
+    Notes
+    -----
+    Every round minimises ``1/2 |w|^2 + C sum_i max(0, 1 - y_i f(x_i))`` over its rows. The delta and the K of the
+    papers' tables are `delta` and `n_neighbors`; the new random rows of step (iii) are a share `fresh`. Their
+    error is that of test rows, ours that of held-out ones.
+
+    References
+    ----------
+    Camelo, S. A., Gonzalez-Lima, M. D., Quiroz, A. J. (2015). Nearest neighbors method for support vector machines.
+    Annals of Operations Research 235, 85-101.
+
+    Barcenas, R., Gonzalez-Lima, M. D., Quiroz, A. J. (2018). A bagging and importance sampling approach to support
+    vector machines. arXiv 1808.05917.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Kernel Fisher discriminants, on all rows or on few vectors that span them (Franc and Hlavac 2003, section 5)."""
+"""Kernel Fisher discriminants, on all rows or on few vectors that span them (Franc and Hlavac 2003, section 4.2)."""
 
 from __future__ import annotations
 

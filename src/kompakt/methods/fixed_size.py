@@ -134,7 +134,7 @@ class Sizing:
 
 
 def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
-    """Prototypes, features, ridge regression, tuned by fast cross-validation (sections 2 to 4).
+    """Prototypes, features, ridge regression, tuned by fast cross-validation (algorithm 5 of the paper).
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     spec, evaluations = resolve_width_and_cost(data, options.spec, options.left_open, run)
     in_input_space = options.in_input_space(spec.kernel, data.rows.n_features)
 
-    # prototypes (section 2), those of the folds too
+    # prototypes (section 4), those of the folds too
     basis = choose_prototypes(data, spec, options, run)
     attributes: dict[str, Any] = {"selection_info_": dict(basis.info)}
     trials, why_size = None, ""
@@ -159,7 +159,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     prototypes = _with_those_of_folds(data, spec, basis, folds, options, run)
 
     if options.tune:
-        # width and C by exact cross-validation (section 4)
+        # width and C by exact cross-validation (section 6)
         assert folds is not None
         search, prototypes, spent = _tune(data, spec, prototypes, folds, options, run)
         spec, evaluations = replace(spec, kernel=search.kernel, C=search.C), evaluations + spent
@@ -178,7 +178,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
         if data.whole:
             attributes["out_of_fold_outputs_"] = outputs
 
-    # the ridge regression itself (section 3)
+    # the ridge regression itself (section 3.2)
     basis = prototypes.basis
     solution, spent = _solve_weights(data, data, spec, basis, options, run)
     run.note("weights", objective=float(np.sum(solution.objective)))

@@ -94,7 +94,7 @@ class SpSVM:
 
 
 def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
-    """Greedy primal SVM: vectors are added one by one, each the best of a few candidates (section 2, algorithm 1).
+    """Greedy primal SVM: vectors are added one by one, each the best of a few candidates (sections 2 and 3).
 
     Parameters
     ----------
