@@ -59,7 +59,7 @@ CAUSES = {
     "above its SVM",
     "Adult, fee": "three held-out parts of 1,500 rows say 17.5 % and choose 28 vectors with the narrow kernel; ten "
     "parts choose 49 with the wide one, which have 15.55 %",
-    "sets as good": "Adult, which holds only when its size is chosen a second time, and has 6,000 of the paper's 30,162 rows",
+    "sets as good": "Adult, which holds only when its size is chosen again, and has 6,000 of the paper's 30,162 rows",
 }
 
 Point = tuple[float, float]

@@ -297,7 +297,7 @@ def main() -> int:
                 f"Table 1, {label}, {kind}{f' m={m}' if m else ''}",
                 {"draws": 50, "C": "by training error, every row"},
                 partial(table1_row, name, kernel, kind, m, 4 if run.quick else 50),
-                # the kernel of section 5.3 has gamma = sigma; one of 50 draws is near almost anything, their mean is not
+                # the kernel of section 5.3 has gamma = sigma; one of 50 draws is near almost anything, the mean is not
                 None if label == "RBF gamma=1/2" else near(1.0),
                 unit="%",
             )

@@ -254,8 +254,8 @@ def holdout(y: ArrayLike, fraction: float, *, stratify: bool, random_state: Any 
                 f"Holding out {fraction:g} of {n} rows gives {n - n_held} training and {n_held} validation rows, "
                 f"but each part must hold all {n_classes} classes; change the share held out."
             )
-    stratify = target if stratify else None
-    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=stratify)
+    strata = target if stratify else None
+    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=strata)
     return np.sort(train), np.sort(held)
 
 

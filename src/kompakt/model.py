@@ -424,7 +424,7 @@ class Model:
             logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
         # where all sigmoids vanish, the probabilities are equal by convention
         equal = np.ptp(chances, axis=1, keepdims=True) == 0
-        return np.where(equal, -np.log(chances.shape[1]), logs)
+        return np.asarray(np.where(equal, -np.log(chances.shape[1]), logs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of right labels (classifier) or R squared (regressor), as the estimators' `score`.

@@ -78,7 +78,8 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        return next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        first: Any = next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        return first
 
     def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
         """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""

@@ -56,4 +56,4 @@ class RidgePath:
 
     def normal(self, amount: float) -> Array:
         """The diagonal (p,) of the normal matrix of an amount; its inverse solves the ridge regression."""
-        return self.squares + self.penalty(amount)
+        return np.asarray(self.squares + self.penalty(amount))
