@@ -227,7 +227,7 @@ class Modules:
 
         public: list[Any] = [getattr(kompakt, name) for name in kompakt.__all__]
         machines = [value for value in public if isinstance(value, type) and hasattr(value, "get_params")]
-        names = {name for machine in machines for name in machine._get_param_names()}
+        names = {name for machine in machines for name in machine._get_param_names()}  # type: ignore[attr-defined]
         return sum(
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)

@@ -26,6 +26,7 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not MADE & set(page.relative_to(ROOT).parts)),
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+METHODS = ("fee", "spsvm", "fixed_size", "local_sampling", "projection")  # pages of docs/papers
 REFERENCE = (ROOT / "docs" / "api" / "index.rst").read_text()
 
 
@@ -113,6 +114,23 @@ def test_links_between_pages_lead_somewhere(page):
     for target in targets:
         if "://" not in target and "gallery/" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "papers" / f"{name}.md" for name in METHODS], ids=name_of)
+def test_pages_of_papers_map_symbols_and_steps_to_places_that_exist(page):
+    text = page.read_text()
+    for heading in ("## The paper's symbols\n", "## How the paper's ", "## Misprints of the paper\n"):
+        assert heading in text, f"{page.name} has no section {heading!r}"
+    packages = "basis|design|estimators|heldout|linalg|losses|methods|reduce|search|solve"
+    places = set(re.findall(rf"`((?:{packages})\.[\w.]+)`", text))
+    assert len(places) > 10
+    for place in sorted(places):
+        found: object = kompakt
+        for name in place.split("."):
+            if not hasattr(found, name):
+                assert isinstance(found, ModuleType), f"{page.name} names {place}"
+                importlib.import_module(f"{found.__name__}.{name}")
+            found = getattr(found, name)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from kompakt.heldout import fold_means, fold_of_row, holdout, pick_size, resolve
 
 def test_folds_of_classes_are_stratified_and_deterministic():
     y = np.repeat(["a", "b", "c"], [60, 30, 10])
-    first = resolve_splits(5, y, classifier=True, random_state=3)
-    again = resolve_splits(5, y, classifier=True, random_state=3)
+    first = resolve_splits(5, y, stratify=True, random_state=3)
+    again = resolve_splits(5, y, stratify=True, random_state=3)
     for (train, held), (train2, held2) in zip(first, again, strict=True):
         np.testing.assert_array_equal(train, train2)
         np.testing.assert_array_equal(held, held2)
@@ -23,23 +23,23 @@ def test_folds_of_classes_are_stratified_and_deterministic():
 
 def test_folds_of_numbers_are_shuffled_and_cover_all_rows():
     y = np.arange(50.0)
-    splits = resolve_splits(4, y, classifier=False, random_state=0)
+    splits = resolve_splits(4, y, stratify=False, random_state=0)
     held = np.concatenate([validation for _, validation in splits])
     assert sorted(held.tolist()) == list(range(50))
     assert not np.array_equal(splits[0][1], np.arange(len(splits[0][1])))
-    assert resolve_splits(np.int64(2), np.zeros((6, 2)), classifier=False, random_state=0)
+    assert resolve_splits(np.int64(2), np.zeros((6, 2)), stratify=False, random_state=0)
 
 
 def test_splitters_lists_and_masks():
     y = np.arange(6) % 2
-    assert len(resolve_splits(LeaveOneOut(), y, classifier=True)) == 6
-    stratified = resolve_splits(StratifiedKFold(3), y, classifier=True, X=np.zeros((6, 2)))
+    assert len(resolve_splits(LeaveOneOut(), y, stratify=True)) == 6
+    stratified = resolve_splits(StratifiedKFold(3), y, stratify=True, X=np.zeros((6, 2)))
     assert sorted(sorted(held.tolist()) for _, held in stratified) == [[0, 1], [2, 3], [4, 5]]
     mask = np.array([True, True, False, False, False, False])
-    ((train, held),) = resolve_splits([(~mask, mask)], y, classifier=True)
+    ((train, held),) = resolve_splits([(~mask, mask)], y, stratify=True)
     assert train.tolist() == [2, 3, 4, 5]
     assert held.tolist() == [0, 1]
-    ((train, held),) = resolve_splits(iter([([0, 1], [-1])]), y, classifier=True)
+    ((train, held),) = resolve_splits(iter([([0, 1], [-1])]), y, stratify=True)
     assert held.tolist() == [5]
 
 
@@ -59,45 +59,45 @@ def test_splitters_lists_and_masks():
 )
 def test_bad_cv_is_named(cv, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        resolve_splits(cv, np.arange(6.0), classifier=False)
+        resolve_splits(cv, np.arange(6.0), stratify=False)
 
 
 def test_bad_types_are_named():
     for cv in (None, True, "5"):
         with pytest.raises(TypeError, match="number of folds, a splitter"):
-            resolve_splits(cv, np.arange(6.0), classifier=False)
+            resolve_splits(cv, np.arange(6.0), stratify=False)
     with pytest.raises(TypeError, match="must be integers"):
-        resolve_splits([([0.5], [1])], np.arange(6.0), classifier=False)
+        resolve_splits([([0.5], [1])], np.arange(6.0), stratify=False)
 
 
 def test_a_class_with_fewer_members_than_folds_is_named():
     y = np.array(["many"] * 20 + ["few"] * 3)
     with pytest.raises(ValueError, match=r"at least 5 rows of each class, got 3 of class 'few'"):
-        resolve_splits(5, y, classifier=True)
+        resolve_splits(5, y, stratify=True)
     with pytest.raises(ValueError, match=r"shape \(n,\)"):
-        resolve_splits(2, np.zeros((6, 2)), classifier=True)
+        resolve_splits(2, np.zeros((6, 2)), stratify=True)
 
 
 def test_holdout():
     y = np.repeat([0, 1], [80, 20])
-    train, held = holdout(y, 0.25, classifier=True, random_state=0)
+    train, held = holdout(y, 0.25, stratify=True, random_state=0)
     assert (y[held] == 1).sum() == 5
     assert sorted([*train, *held]) == list(range(100))
-    np.testing.assert_array_equal(holdout(y, 0.25, classifier=True, random_state=0)[1], held)
-    train, held = holdout(np.arange(10.0), 0.3, classifier=False, random_state=0)
+    np.testing.assert_array_equal(holdout(y, 0.25, stratify=True, random_state=0)[1], held)
+    train, held = holdout(np.arange(10.0), 0.3, stratify=False, random_state=0)
     assert len(held) == 3
     np.testing.assert_array_equal(np.sort(train), train)
 
 
 def test_bad_holdouts_are_named():
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
-        holdout([0, 1], 1.0, classifier=True)
+        holdout([0, 1], 1.0, stratify=True)
     with pytest.raises(ValueError, match="got 1 of class 2"):
-        holdout([0, 0, 1, 1, 2], 0.5, classifier=True)
+        holdout([0, 0, 1, 1, 2], 0.5, stratify=True)
     with pytest.raises(ValueError, match="all 3 classes"):
-        holdout([0, 0, 1, 1, 2, 2], 0.1, classifier=True)
+        holdout([0, 0, 1, 1, 2, 2], 0.1, stratify=True)
     with pytest.raises(ValueError, match="leaves none to train on"):
-        holdout([0.0], 0.5, classifier=False)
+        holdout([0.0], 0.5, stratify=False)
 
 
 def test_fold_of_row_refuses_splits_that_are_no_folds():

@@ -51,7 +51,7 @@ PAPERS: dict[str, Paper] = {
         "fixed_size.md",
         {
             "fslssvm_tables": "Tables 8 to 13",
-            "fslssvm_cv": "Figures 4 and 5: cross-validation",
+            "fslssvm_cv": "Tables 3 and 4: cross-validation",
             "fslssvm_entropy": "Figure 1: entropy",
             "fslssvm_small": "prototypes among few rows",
             "fslssvm_causes": "causes of misses",
@@ -69,6 +69,8 @@ PAPERS: dict[str, Paper] = {
 }
 
 PAGE = ROOT / "docs" / "papers" / "summary.md"
+#: what the commit of a row says that was copied from a page
+READ_BACK = "read back"
 NAMED_TABLE = re.compile(r"((?:Table|Figure)s? \d+)[,:]? *(.*)")
 
 
@@ -101,6 +103,7 @@ def stored_rows(script: str, title: str, quick: bool) -> Iterator[dict[str, Any]
             "unit": record.get("unit", ""),
             "target": record.get("target", ""),
             "verdict": record.get("verdict", ""),
+            "commit": record.get("commit", "-"),
             "cause": next((text for start, text in causes.items() if missed and name.startswith(start)), ""),
         }
 
@@ -120,7 +123,7 @@ def rows_of_tables(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]
 
 
 def overview(paper: Paper, rows: list[dict[str, Any]]) -> list[str]:
-    """One line for every table: rows met / rows, and the rows missed with their causes."""
+    """One line for every table: rows met / rows, rows that were not run, and the rows missed with their causes."""
     lines = []
     for table, own in rows_of_tables(rows).items():
         judged = [row for row in own if row["verdict"]]
@@ -129,7 +132,8 @@ def overview(paper: Paper, rows: list[dict[str, Any]]) -> list[str]:
         )
         met = sum(row["verdict"] == "met" for row in judged)
         count = f"{met} / {len(judged)}" if judged else f"{len(own)} reported"
-        lines.append(f"| [{paper.title}]({paper.page}) | {table} | {count} | {missed or '-'} |")
+        copied = sum(READ_BACK in row["commit"] for row in own)
+        lines.append(f"| [{paper.title}]({paper.page}) | {table} | {count} | {copied or '-'} | {missed or '-'} |")
     return lines
 
 
@@ -139,8 +143,8 @@ def details(paper: Paper, rows: list[dict[str, Any]]) -> list[str]:
     for table, own in rows_of_tables(rows).items():
         lines += [f"### {paper.title}: {table}", ""]
         lines += [
-            "| row | paper | here | difference / paper's sd | target | verdict |",
-            "|---|---|---|---|---|---|",
+            "| row | paper | here | difference / paper's sd | target | verdict | commit |",
+            "|---|---|---|---|---|---|---|",
         ]
         for row in own:
             values, unit = row["values"], f", {row['unit']}" if row["unit"] else ""
@@ -149,6 +153,7 @@ def details(paper: Paper, rows: list[dict[str, Any]]) -> list[str]:
             there = figure(values.get("paper"), paper_sd)
             here = figure(values["ours"], values.get("spread"))
             cells = [row["row"] + unit, there, here, difference, row["target"] or "-", row["verdict"] or "reported"]
+            cells.append(row["commit"])
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return lines
@@ -162,12 +167,14 @@ def summary_page(found: dict[str, list[dict[str, Any]]]) -> str:
         "Written by `python -m benchmarks.papers` from the rows in `benchmarks/results`; `--summary` measures nothing.",
         'A row is "met" if it reaches its target; "sd" is the standard deviation that the paper prints. Rows without',
         "a target are reported only. In brackets after a missed row: the cause that was tested.",
+        "Rows that were read back were not run, but copied from a page of an earlier commit;",
+        "the last column of the tables below says which.",
         "",
-        "| paper | table or figure | rows met / rows | missed |",
-        "|---|---|---|---|",
+        "| paper | table or figure | rows met / rows | of these read back | missed |",
+        "|---|---|---|---|---|",
     ]
     for name, rows in found.items():
-        none = [f"| [{PAPERS[name].title}]({PAPERS[name].page}) | - | nothing stored | - |"]
+        none = [f"| [{PAPERS[name].title}]({PAPERS[name].page}) | - | nothing stored | - | - |"]
         lines += overview(PAPERS[name], rows) if rows else none
     lines.append("")
     for name, rows in found.items():

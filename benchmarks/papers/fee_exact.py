@@ -59,6 +59,7 @@ CAUSES = {
     "above its SVM",
     "Adult, fee": "three held-out parts of 1,500 rows say 17.5 % and choose 28 vectors with the narrow kernel; ten "
     "parts choose 49 with the wide one, which have 15.55 %",
+    "sets as good": "Adult, which holds only when its size is chosen again, and has 6,000 of the paper's 30,162 rows",
 }
 
 Point = tuple[float, float]
@@ -190,7 +191,11 @@ def again(name: str, point: dict[str, Any], exact: float, n_splits: int) -> dict
 
 
 def one_set(run: Run, name: str, n_splits: int) -> bool | None:
-    """Rows of one set; whether FEE is within half a point of the exact SVM, at the first or a second look."""
+    """Rows of one set; whether FEE is within half a point of the exact SVM.
+
+    A second look counts where it only lifts the limit of the size, and not where the size is chosen anew: of two
+    choices the better one would always be told.
+    """
     exact_at = run.row(f"{name}, search exact", {}, partial(exact_point, name), unit="%")
     if exact_at is None:
         return None
@@ -236,8 +241,7 @@ def one_set(run: Run, name: str, n_splits: int) -> bool | None:
                 params = {"C": better["C"], "sigma": better["sigma"], "size": better["size"]}
                 measure = partial(again, name, better, exact["ours"], n_splits)
                 row, target = f"{name}, fee with the size by ten parts", not_worse(0.5, "peer")
-                second = run.row(row, params, measure, target, "%", table="Table 2")
-                held = second is not None and bool(second["ours"] <= exact["ours"] + 0.5)
+                run.row(row, params, measure, target, "%", table="Table 2")
         elif found is not None:
             times = {
                 "ours": found["seconds"] / fee["seconds"],
@@ -265,7 +269,8 @@ def main() -> int:
     if not run.quick and not run.options.only:
         found = [one for one in held if one is not None]
         note = (
-            f"of {len(found)} sets measured: error within half a point of the exact SVM's; missed ones looked at twice"
+            f"of {len(found)} sets measured: error within half a point of the exact SVM's; where growth ended at the "
+            "limit of the size, with twice the limit"
         )
         values = {"ours": sum(found), "note": note}
         row = "sets as good as the exact SVM"

@@ -158,7 +158,7 @@ def problem(X: np.ndarray, labels: np.ndarray, method: str) -> tuple[Any, Any, A
     from kompakt.spec import Data, Spec
 
     data = Data(ArrayRows(X, np.where(labels == 1, 1.0, -1.0)[:, None]), labels=labels)
-    splits = resolve_splits(5, labels, classifier=True, random_state=0)
+    splits = resolve_splits(5, labels, stratify=True, random_state=0)
     return data, Spec(RBF(1.0), Hinge(), n_classes=2), FeePlan(200, method), splits
 
 
@@ -170,7 +170,7 @@ def exact_search(X: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     from kompakt.search.fee import C_EXPONENTS, FINE, SIGMA_EXPONENTS
 
     began = time.process_time()
-    splits = resolve_splits(5, labels, classifier=True, random_state=0)
+    splits = resolve_splits(5, labels, stratify=True, random_state=0)
     squares = np.maximum(0.0, (X * X).sum(1)[:, None] + (X * X).sum(1) - 2 * X @ X.T)
 
     def grid(sigmas: np.ndarray, costs: np.ndarray) -> Iterator[tuple[float, float, float]]:

@@ -128,7 +128,7 @@ def one_split(name: str, split: int, n_seeds: int, exact: bool) -> dict[str, flo
     errors, sizes = [], []
     for seed in range(1 if exact else n_seeds):
         draw = split + N_SPLITS * seed
-        folds = resolve_splits(3, y[train], classifier=True, random_state=draw)
+        folds = resolve_splits(3, y[train], stratify=True, random_state=draw)
         if exact:
             with block_threads(1):  # one split per core
                 found = exact_machine(X[train], y[train].astype(float), X[test], y[test], folds)

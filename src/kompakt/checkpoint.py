@@ -106,10 +106,10 @@ class Checkpoint:
     def step(self, kind: str, compute: Callable[[], T], cls: type[T] | None, complete: Callable[[T], bool]) -> T:
         """The value of a finished step, or of `compute`, which is then written down."""
         begin = self._cursor
-        if (known := self._known(kind, running=False)) is not None:
+        if (record := self._known(kind, running=False)) is not None:
             self._cursor += 1
             try:
-                value: T = known.decoded(cls)
+                value: T = record.decoded(cls)
                 return value
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 raise CheckpointError(
@@ -388,7 +388,7 @@ def _file_of(identity: dict[str, Any], records: list[_Record]) -> tuple[dict[str
             flat.setdefault(plain.dtype.str, []).append(plain)
             places.append([plain.dtype.str, list(array.shape)])
         table.append([record.kind, record.depth, record.running, record.value, places])
-    arrays = {name: np.concatenate(parts) for name, parts in flat.items()}
+    arrays = {name: np.concatenate(pieces) for name, pieces in flat.items()}
     seal = _seal(identity, table, arrays)
     return {"kind": KIND, "identity": _shown(identity), "records": table, "seal": seal}, arrays
 
@@ -401,12 +401,12 @@ def _shown(identity: dict[str, Any]) -> dict[str, Any]:
 
 def _seal(identity: dict[str, Any], table: Any, arrays: dict[str, np.ndarray]) -> str:
     """A digest of the journal that needs the data to be made."""
-    made = hmac.new(json.dumps(identity, sort_keys=True).encode(), json.dumps(table).encode(), hashlib.sha256)
+    digest = hmac.new(json.dumps(identity, sort_keys=True).encode(), json.dumps(table).encode(), hashlib.sha256)
     for name in sorted(arrays):
         # the type as it was read: the same bytes as numbers of another type are other numbers
-        made.update(f"{arrays[name].dtype.newbyteorder('<').str} {len(arrays[name])}:".encode())
-        made.update(arrays[name].data)
-    return made.hexdigest()
+        digest.update(f"{arrays[name].dtype.newbyteorder('<').str} {len(arrays[name])}:".encode())
+        digest.update(arrays[name].data)
+    return digest.hexdigest()
 
 
 def _check_kind(header: dict[str, Any]) -> None:
@@ -419,25 +419,25 @@ def _read(path: str, identity: dict[str, Any]) -> list[_Record]:
     records = []
     try:
         with opened(path) as (file, size):
-            header, left = container.read(file, size, _check_kind)
-            found, expected = header["identity"], _shown(identity)
-            names = [name for name in {**expected, **found} if found.get(name) != expected.get(name)]
+            header, remaining = container.read(file, size, _check_kind)
+            stored, expected = header["identity"], _shown(identity)
+            names = [name for name in {**expected, **stored} if stored.get(name) != expected.get(name)]
             if names:
-                what = "; ".join(f"{name} was {found.get(name)!r}, is {expected.get(name)!r}" for name in names)
+                differences = "; ".join(f"{name} was {stored.get(name)!r}, is {expected.get(name)!r}" for name in names)
                 raise CheckpointError(
-                    f"the checkpoint {path} belongs to another fit: {what}. Fit with the data and parameters it was "
-                    "made with, give another path, or delete the file to start anew."
+                    f"the checkpoint {path} belongs to another fit: {differences}. Fit with the data and parameters it "
+                    "was made with, give another path, or delete the file to start anew."
                 )
-            if header["seal"] != _seal(identity, header["records"], left):
+            if header["seal"] != _seal(identity, header["records"], remaining):
                 raise ModelFileError("its steps are not those that were written.")
         for kind, depth, running, value, places in header["records"]:
             arrays = []
             for name, shape in places:
                 count = math.prod(shape)
-                if len(left[name]) < count:
+                if len(remaining[name]) < count:
                     raise ModelFileError(f"step {kind!r} lacks numbers.")
-                arrays.append(left[name][:count].reshape(shape))
-                left[name] = left[name][count:]
+                arrays.append(remaining[name][:count].reshape(shape))
+                remaining[name] = remaining[name][count:]
             records.append(_Record(kind, depth, running, value, arrays))
     except (ModelFileError, AttributeError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise CheckpointError(

@@ -26,12 +26,12 @@ def choose_block_rows(width: int, n_rows: int | None = None) -> int:
 
     Where the number of all rows is given, no thread ends up with a block more than the others (`even_blocks`).
     """
-    most = _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
-    return most if n_rows is None else even_blocks(n_rows, most)
+    block_rows = _LEAST_ROWS * min(8, max(1, (1 << 18) // (_LEAST_ROWS * max(1, width))))
+    return block_rows if n_rows is None else even_blocks(n_rows, block_rows)
 
 
-def even_blocks(n_rows: int, most: int) -> int:
-    """Rows per block, at most `most`, that make blocks alike and their number one that two or four threads share.
+def even_blocks(n_rows: int, most_rows: int) -> int:
+    """Rows per block, at most `most_rows`, that make blocks alike and their number one that two or four threads share.
 
     Examples
     --------
@@ -39,9 +39,9 @@ def even_blocks(n_rows: int, most: int) -> int:
     >>> even_blocks(10_000, 2048)
     1250
     """
-    if n_rows <= most:
-        return most
-    return -(-n_rows // (4 * -(-n_rows // (4 * most))))
+    if n_rows <= most_rows:
+        return most_rows
+    return -(-n_rows // (4 * -(-n_rows // (4 * most_rows))))
 
 
 class Design:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -12,6 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, train_test_split
 from sklearn.utils import check_random_state
+
+from kompakt.data import row_weights
+from kompakt.spec import Data, Spec
 
 IntArray: TypeAlias = NDArray[np.intp]
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -115,17 +119,17 @@ def shuffled_folds(
     return fold
 
 
-def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any = None, X: Any = None) -> list[Split]:
+def resolve_splits(cv: Any, y: ArrayLike, *, stratify: bool, random_state: Any = None, X: Any = None) -> list[Split]:
     """Turn whatever a user may give as `cv` into a list of checked (train, validation) row numbers.
 
     Parameters
     ----------
     cv : int, splitter or iterable of (train, validation)
-        Number of folds (shuffled; stratified for a classifier), an object with a `split` method, or the
+        Number of folds (shuffled; stratified for a stratify), an object with a `split` method, or the
         splits themselves as row numbers or boolean masks.
     y : array of shape (n,) or (n, n_outputs)
         Labels or targets.
-    classifier : bool
+    stratify : bool
         Whether y holds classes.
     random_state : int, RandomState or None
         Shuffles the rows when `cv` is a number.
@@ -141,7 +145,7 @@ def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any
     --------
     >>> import numpy as np
     >>> from kompakt.heldout import resolve_splits
-    >>> splits = resolve_splits(3, np.repeat([0, 1], 6), classifier=True, random_state=0)
+    >>> splits = resolve_splits(3, np.repeat([0, 1], 6), stratify=True, random_state=0)
     >>> [len(validation) for train, validation in splits]
     [4, 4, 4]
     """
@@ -152,11 +156,11 @@ def resolve_splits(cv: Any, y: ArrayLike, *, classifier: bool, random_state: Any
     if isinstance(cv, (int, np.integer)):
         if not 2 <= cv <= n:
             raise ValueError(f"cv must lie between 2 and the number of rows, {n}, got {cv}.")
-        if classifier:
+        if stratify:
             _check_classes(
                 target, int(cv), f"cv={cv} folds need at least {cv} rows of each class", "Use fewer folds, merge"
             )
-        cv = (StratifiedKFold if classifier else KFold)(int(cv), shuffle=True, random_state=random_state)
+        cv = (StratifiedKFold if stratify else KFold)(int(cv), shuffle=True, random_state=random_state)
     try:
         pairs = [(train, held) for train, held in check_cv(cv).split(np.empty((n, 0)) if X is None else X, target)]
     except (TypeError, ValueError) as error:
@@ -209,8 +213,8 @@ def _checked_rows(rows: Any, n: int, what: str) -> IntArray:
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
-def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: Any = None) -> Split:
-    """Split off a share of the rows for validation, the same share of every class for a classifier.
+def holdout(y: ArrayLike, fraction: float, *, stratify: bool, random_state: Any = None) -> Split:
+    """Split off a share of the rows for validation, the same share of every class for a stratify.
 
     Parameters
     ----------
@@ -218,7 +222,7 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
         Labels or targets.
     fraction : float
         Share of the rows for validation, between 0 and 1.
-    classifier : bool
+    stratify : bool
         Whether y holds classes.
     random_state : int, RandomState or None
         Seed of the split.
@@ -232,7 +236,7 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     --------
     >>> import numpy as np
     >>> from kompakt.heldout import holdout
-    >>> train, validation = holdout(np.repeat([0, 1], 10), 0.2, classifier=True, random_state=0)
+    >>> train, validation = holdout(np.repeat([0, 1], 10), 0.2, stratify=True, random_state=0)
     >>> len(train), len(validation)
     (16, 4)
     """
@@ -243,15 +247,15 @@ def holdout(y: ArrayLike, fraction: float, *, classifier: bool, random_state: An
     n_held = int(np.ceil(fraction * n))
     if n_held >= n:
         raise ValueError(f"Holding out {fraction:g} of n_samples = {n} rows leaves none to train on; use more rows.")
-    if classifier:
+    if stratify:
         n_classes = _check_classes(target, 2, "A stratified hold-out needs at least 2 rows of each class", "Merge")
         if min(n_held, n - n_held) < n_classes:
             raise ValueError(
                 f"Holding out {fraction:g} of {n} rows gives {n - n_held} training and {n_held} validation rows, "
                 f"but each part must hold all {n_classes} classes; change the share held out."
             )
-    stratify = target if classifier else None
-    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=stratify)
+    strata = target if stratify else None
+    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=random_state, stratify=strata)
     return np.sort(train), np.sort(held)
 
 
@@ -329,6 +333,142 @@ def fold_means(row_losses: FloatArray, fold: IntArray, weights: FloatArray) -> F
     sums = np.add.reduceat(row_losses[..., order] * weights[order], starts, axis=-1)
     totals = np.add.reduceat(weights[order], starts)
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), np.nan)
+
+
+def squared_errors(targets: Any, outputs: Any) -> Any:
+    """Squared residuals: a measure of numbers."""
+    return np.square(targets - outputs)
+
+
+def absolute_errors(targets: Any, outputs: Any) -> Any:
+    """Absolute residuals: a measure of numbers."""
+    return np.abs(targets - outputs)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Measures outputs on rows that were not trained on; nothing else in the package does.
+
+    Parameters
+    ----------
+    spec : Spec
+        Whose outputs are measured: its loss, and how outputs become classes.
+    targets : ndarray of shape (n, L)
+    weights : ndarray of shape (n,)
+    labels : ndarray of shape (n,), optional
+        Class indices; None where the targets are numbers.
+    measure : callable, optional
+        The error of numbers per element, from targets and outputs; None is the loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.data import ArrayRows
+    >>> from kompakt.heldout import Scorer
+    >>> from kompakt.kernels import RBF
+    >>> from kompakt.spec import Data, Spec
+    >>> data = Data(ArrayRows(np.eye(2), np.array([[-1.0], [1.0]])), labels=np.array([0, 1]))
+    >>> score = Scorer.of(data, Spec(RBF(1.0), n_classes=2)).score(np.array([[0.5], [2.0]]))
+    >>> score.error, round(score.standard_error, 3)
+    (0.5, 0.354)
+    """
+
+    spec: Spec
+    targets: FloatArray
+    weights: FloatArray
+    labels: IntArray | None = None
+    measure: Callable[[Any, Any], Any] | None = None
+
+    @classmethod
+    def of(cls, data: Data, spec: Spec, rows: Any = slice(None), measure: Any = None) -> Scorer:
+        """For some rows of the data."""
+        labels = None if data.labels is None else data.labels[rows]
+        return cls(spec, data.targets[rows], row_weights(data.rows)[rows], labels, measure)
+
+    @cached_property
+    def mass(self) -> float:
+        """Weight of all rows."""
+        return float(np.sum(self.weights))
+
+    def row_errors(self, outputs: Any) -> Any:
+        """1 for a wrong label, or the mean error of the numbers of every row, (..., n) from (..., n, L)."""
+        if self.labels is None:
+            return self._over_outputs(self.measure or self.spec.loss.value, outputs)
+        if self.targets.shape[1] == 1:
+            wrong = (outputs[..., 0] > 0) != (self.labels > 0)
+        else:
+            wrong = self.spec.decode(outputs.reshape(-1, outputs.shape[-1])).reshape(outputs.shape[:-1]) != self.labels
+        return wrong.astype(np.float64, order="C")  # sums of equal rows are equal, whatever the outputs' layout
+
+    def row_losses(self, outputs: Any) -> Any:
+        """Mean loss of every row over the outputs that it takes part in, (..., n)."""
+        return self._over_outputs(self.spec.loss.value, outputs)
+
+    def _over_outputs(self, measure: Callable[[Any, Any], Any], outputs: Any) -> Any:
+        if self.targets.shape[1] == 1:
+            return measure(self.targets[:, 0], outputs[..., 0])
+        values = measure(self.targets, outputs)
+        if self.labels is None:
+            return np.mean(values, axis=-1)
+        taking_part = self.targets != 0
+        return np.sum(taking_part * values, axis=-1) / np.maximum(1, np.sum(taking_part, axis=-1))
+
+    def mean(self, values: FloatArray) -> Any:
+        """Weighted mean of the rows' values, (...) from (..., n)."""
+        return np.einsum("...n,n->...", values, self.weights) / self.mass
+
+    def score(self, outputs: Any) -> Score:
+        """Errors and losses of one machine."""
+        return Score(self.row_errors(outputs), self.row_losses(outputs), self.weights, outputs)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a machine does on rows that it was not trained on, row by row."""
+
+    row_errors: FloatArray  # (n,)
+    row_losses: FloatArray  # (n,)
+    weights: FloatArray  # (n,)
+    outputs: FloatArray  # (n, L)
+
+    @property
+    def error(self) -> float:
+        """Weighted mean of the rows' errors."""
+        return mean_and_error(self.row_errors, self.weights)[0]
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of that mean."""
+        return mean_and_error(self.row_errors, self.weights)[1]
+
+    @property
+    def loss(self) -> float:
+        """Weighted mean of the rows' losses."""
+        return mean_and_error(self.row_losses, self.weights)[0]
+
+
+def no_worse(values: FloatArray, than: FloatArray, weights: FloatArray | None = None, errors: float = 1.0) -> bool:
+    """Whether the mean of the rows' values is, within so many standard errors of the difference, no higher.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.heldout import no_worse
+    >>> before = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> no_worse(before + [0.3, -0.2, 0.1, -0.1], before), no_worse(before + 0.1, before)
+    (True, False)
+    """
+    with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
+        mean, error = mean_and_error(values - than, weights)
+    return mean <= errors * error < np.inf
+
+
+def pooled(fold_errors: Any, masses: Any, axis: int = -1) -> Any:
+    """Errors of folds pooled over their held-out rows, whose weights are `masses`, not averaged over folds.
+
+    Folds of unequal size would break ties between machines that make the same number of mistakes.
+    """
+    return np.average(fold_errors, axis=axis, weights=masses)
 
 
 def mean_and_error(values: FloatArray, weights: FloatArray | None = None) -> tuple[float, float]:

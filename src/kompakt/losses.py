@@ -31,6 +31,11 @@ class Ramps(NamedTuple):
     base: Array  # (L, 2)
     ramps: Array  # (L, n_ramps, 4): low, high, rate, anchor
 
+    @property
+    def bends_once(self) -> bool:
+        """Whether a row's curvature tells the piece of the loss that it lies on."""
+        return self.ramps.shape[1] == 1 and bool(np.all(self.ramps[:, 0, 1] == np.inf))
+
 
 class Loss(ABC):
     """Base class of the losses; instances are immutable."""
@@ -309,6 +314,9 @@ class Hinge(PiecewiseLinear):
     @property
     def slopes(self) -> Array:
         return np.array([0.0, 1.0])
+
+    def value(self, y: Array, f: Array) -> Array:
+        return np.asarray(np.maximum(0.0, 1.0 - y * f))  # in the inner loop of growth by estimated errors
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ class _BlasLimiter:
             import scipy.linalg  # noqa: F401  SciPy ships a BLAS of its own: load it before looking
             from threadpoolctl import ThreadpoolController
 
-            controllers = ThreadpoolController().select(user_api="blas").lib_controllers
-            self._libraries = [library for library in controllers if library.num_threads is not None]
+            libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = [library for library in libraries if library.num_threads is not None]
         return self._libraries
 
     def enter(self) -> int:
@@ -140,13 +140,13 @@ def block_threads(n_jobs: int | None = None) -> Iterator[int]:
     2
     """
     outer = getattr(_local, "threads", None)
-    available = _limiter.enter() if outer is None else outer
+    limit = _limiter.enter() if outer is None else outer
     try:
         if getattr(_local, "is_worker", False):
             # A kernel function that calls kompakt again must not wait for the pool that it occupies.
             _local.threads = 1
         elif outer is None or n_jobs is not None:  # else a nested public call keeps what the outer one decided
-            _local.threads = resolve_jobs(n_jobs, available)
+            _local.threads = resolve_jobs(n_jobs, limit)
         yield _local.threads
     finally:
         _local.threads = outer
@@ -220,14 +220,14 @@ def ordered_map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             while len(helpers) < min(n_threads - 1, len(items) - taken - 1):
                 helpers.append(pool.submit(context.copy().run, help_out))
             while number not in results:
-                number_here = take()
-                if number_here is None:
+                position = take()
+                if position is None:
                     with change:
                         change.wait_for(lambda: number in results)  # noqa: B023
                     continue
                 _local.threads = 1  # as on the other threads
                 try:
-                    put(number_here, function(items[number_here]))
+                    put(position, function(items[position]))
                 finally:
                     _local.threads = n_threads
             with change:

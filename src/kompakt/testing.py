@@ -42,11 +42,11 @@ def _require(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def _close(found: Any, expected: Any, tolerance: float, message: str) -> None:
-    found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
+def _close(actual: Any, expected: Any, tolerance: float, message: str) -> None:
+    actual, expected = np.asarray(actual, dtype=float), np.asarray(expected, dtype=float)
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
-    _require(found.shape == expected.shape, f"{message}: shape {found.shape}, expected {expected.shape}.")
-    worst = float(np.max(np.abs(found - expected), initial=0.0)) / scale
+    _require(actual.shape == expected.shape, f"{message}: shape {actual.shape}, expected {expected.shape}.")
+    worst = float(np.max(np.abs(actual - expected), initial=0.0)) / scale
     _require(worst <= tolerance, f"{message}: off by {worst:.1e} relative, allowed {tolerance:.0e}.")
 
 
@@ -163,13 +163,13 @@ def check_rows(rows: Rows, twin: Any, targets: Array | None = None) -> None:
         total, count = rows.map_reduce(sums, size)
         _close(total, twin.sum(axis=0), 1e-10, f"sums over blocks of {size} rows")
         _require(int(count) == n, f"blocks of {size} rows hold {int(count)} rows, expected {n}.")
-    part = rows.block(n // 3, n)
-    _close(dense(part.X), twin[n // 3 :], 1e-10, "the rows of a block")
+    block = rows.block(n // 3, n)
+    _close(dense(block.X), twin[n // 3 :], 1e-10, "the rows of a block")
     index = np.arange(n)[::-2]
     _close(dense(rows.take(index)), twin[index], 1e-10, "rows by number")
     if targets is not None:
-        _require(part.targets is not None, "the source has targets but its blocks have none.")
-        _close(part.targets, targets[n // 3 :], 0.0, "the targets of a block")
+        _require(block.targets is not None, "the source has targets but its blocks have none.")
+        _close(block.targets, targets[n // 3 :], 0.0, "the targets of a block")
 
 
 def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None = None) -> None:
@@ -199,9 +199,9 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
     _require(source.has_weight == (w is not None), "has_weight must say whether there are weights.")
     _require("0" in source.where(0), "where(row) must name the row.")
 
-    for one in (source, pickle.loads(pickle.dumps(source))):
+    for copy in (source, pickle.loads(pickle.dumps(source))):
         for start, stop in ((0, n), (n // 3, n // 2), (0, 1), (n - 1, n), (1, n)):
-            raw = one.read(start, stop)
+            raw = copy.read(start, stop)
             _require(raw.X.dtype == X.dtype, f"rows of type {raw.X.dtype}, expected {X.dtype}.")
             _require(np.array_equal(dense(raw.X), dense(X[start:stop])), f"rows {start}..{stop} are other rows.")
             for name, values, expected in (("y", raw.y, y), ("w", raw.w, w)):
@@ -217,11 +217,11 @@ def check_source(source: Source, X: Any, y: Array | None = None, w: Array | None
 
     for threads in (1, 3):
         with block_threads(threads):
-            for found, expected in zip(streamed.map_reduce(sums, 5), twin.map_reduce(sums, 5), strict=True):
-                _require(np.array_equal(found, expected), "sums over streamed rows differ from those in memory.")
+            for actual, expected in zip(streamed.map_reduce(sums, 5), twin.map_reduce(sums, 5), strict=True):
+                _require(np.array_equal(actual, expected), "sums over streamed rows differ from those in memory.")
     for repeated in (False, True):
-        found, expected = (rows.smallest(3, 4, repeated=repeated) for rows in (streamed, twin))
-        _require(np.array_equal(found, expected), "other rows have the smallest hashes.")
+        actual, expected = (rows.smallest(3, 4, repeated=repeated) for rows in (streamed, twin))
+        _require(np.array_equal(actual, expected), "other rows have the smallest hashes.")
 
 
 def check_selector(selector: Selector, seed: int = 0) -> None:
@@ -243,14 +243,14 @@ def check_selector(selector: Selector, seed: int = 0) -> None:
         data = Data(ArrayRows(X[rows], y[rows]), classes=np.arange(2), labels=labels)
         return selector.select(data, Spec(RBF(0.5), SquaredHinge()), 12, Run(key=5))
 
-    first, again, other = select(np.arange(80)), select(np.arange(80)), select(rng.permutation(80))
+    first, repeated, permuted = select(np.arange(80)), select(np.arange(80)), select(rng.permutation(80))
     _require(0 < first.n_basis <= 12, f"asked for 12 vectors, got {first.n_basis}.")
     _require(first.vectors.shape == (first.n_basis, 3), f"vectors have shape {first.vectors.shape}, expected (m, 3).")
-    _require(np.array_equal(first.vectors, again.vectors), "the same key must give the same vectors.")
+    _require(np.array_equal(first.vectors, repeated.vectors), "the same key must give the same vectors.")
     if first.indices is not None:
         _close(first.vectors, X[first.indices], 0.0, "indices must name the rows that became vectors")
         _require(len(np.unique(first.vectors, axis=0)) == first.n_basis, "a row must not be chosen twice.")
-        same = {tuple(v) for v in first.vectors} == {tuple(v) for v in other.vectors}
+        same = {tuple(v) for v in first.vectors} == {tuple(v) for v in permuted.vectors}
         _require(same, "the choice must not depend on the order of the rows.")
 
 
@@ -439,9 +439,9 @@ def stationarity(
         return float(np.linalg.norm(fixed)) / scale
     pulls: Any = (C * s * loss.orientation(y))[free, None] * A[free]
     low, high = loss.slopes[kink[free]], loss.slopes[kink[free] + 1]
-    found = lsq_linear(pulls.T, -fixed, bounds=(low, high), method="bvls", tol=1e-15, max_iter=10 * len(low))
-    scale += C * float(np.sum(s[free] * np.abs(found.x)))
-    return float(np.linalg.norm(fixed + pulls.T @ found.x)) / scale
+    multipliers = lsq_linear(pulls.T, -fixed, bounds=(low, high), method="bvls", tol=1e-15, max_iter=10 * len(low))
+    scale += C * float(np.sum(s[free] * np.abs(multipliers.x)))
+    return float(np.linalg.norm(fixed + pulls.T @ multipliers.x)) / scale
 
 
 @dataclass(frozen=True, eq=False)

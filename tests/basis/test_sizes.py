@@ -30,7 +30,7 @@ class Problem:
         self.data = Data(ArrayRows(X, y, weights), classes=np.array([0, 1]), labels=labels)
         self.spec = Spec(RBF(0.5), loss or SquaredHinge(), 3.0, intercept, n_classes=2)
         self.plan = GrowthPlan(8, n_candidates=6, retraining="always", tol=1e-10, run=Run(key=4), **plan)
-        self.splits = resolve_splits(3, labels, classifier=True, random_state=0)
+        self.splits = resolve_splits(3, labels, stratify=True, random_state=0)
 
     def fold_errors(self, fold, other=None, **spec):
         at = self.data if other is None else other

@@ -1,5 +1,6 @@
 """One entry point for the papers' tables: what it reads from stored rows, and the page it writes."""
 
+import json
 import sys
 from types import SimpleNamespace
 
@@ -29,8 +30,8 @@ def test_page_has_figure_difference_in_deviations_and_verdict(results, tmp_path)
     page = tmp_path / "summary.md"
     assert __main__.main(["--summary"], page=page) == 0
     text = page.read_text()
-    assert "| Table 2 | 1 / 1 | - |" in text
-    assert "| ripley, SVM, % | 10 ± 0.5 | 10.4 ± 0.25 | +0.8 | <= paper + 1 sd | met |" in text
+    assert "| Table 2 | 1 / 1 | - | - |" in text
+    assert "| ripley, SVM, % | 10 ± 0.5 | 10.4 ± 0.25 | +0.8 | <= paper + 1 sd | met | " in text
     assert "a step on the way" not in text
     assert text.count("nothing stored") == len(__main__.PAPERS) - 1
 
@@ -42,7 +43,7 @@ def test_missed_row_is_named_with_its_cause(results, tmp_path, monkeypatch):
     fill(results, 11.0)
     page = tmp_path / "summary.md"
     __main__.main(["--summary"], page=page)
-    assert "| Table 2 | 0 / 1 | ripley, SVM (the splits differ) |" in page.read_text()
+    assert "| Table 2 | 0 / 1 | - | ripley, SVM (the splits differ) |" in page.read_text()
 
 
 def test_resumed_row_is_judged_by_the_new_target(results, tmp_path):
@@ -65,3 +66,16 @@ def test_nothing_is_measured_of_what_is_stored(results):
 def test_target_within_the_papers_deviation(better, held):
     row = {"ours": 8.0, "paper": 10.0, "paper_sd": 0.5}
     assert within_paper(1.0, better).holds(row) is held
+
+
+def test_rows_that_were_not_run_are_counted_and_named(results, tmp_path):
+    fill(results, 10.4)
+    stored = results / "projection_tables.jsonl"
+    records = [json.loads(line) for line in stored.read_text().splitlines()]
+    records[0]["commit"] = "1234567, read back from the page"
+    stored.write_text("".join(json.dumps(record) + "\n" for record in records))
+    page = tmp_path / "summary.md"
+    __main__.main(["--summary"], page=page)
+    text = page.read_text()
+    assert "| Table 2 | 1 / 1 | 1 | - |" in text
+    assert "| met | 1234567, read back from the page |" in text

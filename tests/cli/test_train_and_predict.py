@@ -128,7 +128,7 @@ def test_cross_validation_writes_no_model(run, svm_file, tmp_path):
 def test_auto_does_everything_in_one_line(run, people, tmp_path):
     done = run("auto", people, "--target", "hired", "--ignore", "name", "-n", 8, "--predictions", "out.csv", "--json")
     assert done.code == 0, done.err
-    assert "and an indicator" in done.err
+    assert "with a missing-value indicator" in done.err
     assert done.json["test"]["n"] == 60
     assert done.json["test"]["accuracy"] > 0.85
     assert done.json["validation_error"] < 0.2

@@ -30,6 +30,7 @@ from kompakt.data.dask import BlockError, ClusterError, DaskSource, _groups
 from kompakt.data.rows import ArrayRows, sum_blocks, tree_sum
 from kompakt.run import Run
 from kompakt.train.data import prepare
+from kompakt.train.task import Numbers
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -154,7 +155,7 @@ def test_losses_whose_solver_keeps_residuals(machine, data, client):
 
 def test_functions_cannot_write_on_a_cluster_but_their_values_come_back(data, client):
     source = DaskSource(da.from_array(data[0], chunks=(900, 4)), da.from_array(data[2], chunks=900))
-    rows = prepare(CompactSVR(), source, None, None, Run(), classifier=False)[0].rows
+    rows = prepare(CompactSVR(), source, None, None, Run(), task=Numbers())[0].rows
     assert rows.remote
     assert not hasattr(rows, "for_each"), "arrays of this process are copies there: what functions write is lost"
     out = rows.collect(lambda block: block.targets[:, 0], 100, np.empty(len(data[0])))

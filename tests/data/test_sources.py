@@ -431,3 +431,16 @@ def test_predictions_of_streamed_rows(tmp_path):
     machine = CompactSVC(5, refine=False, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(machine.predict(open_rows(tmp_path / "X.npy")), machine.predict(X))
     assert isinstance(open_rows(tmp_path / "X.npy"), Source)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_index_of_a_data_frame_is_no_feature(tmp_path, ending):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": np.arange(60) / 7, "y": np.arange(60) % 2}).sample(frac=0.5, random_state=0)
+    path = tmp_path / f"frame.{ending}"
+    frame.to_csv(path) if ending == "csv" else frame.to_parquet(path)
+    with pytest.warns(UserWarning, match=r"left out: it has no name.*columns=\[\.\.\.\] keeps") as caught:
+        rows = open_rows(str(path), target="y")
+    assert (rows.feature_names, len(caught), caught[0].filename) == (("a",), 1, __file__)
+    name = "Unnamed: 0" if ending == "csv" else "__index_level_0__"
+    assert open_rows(str(path), target="y", columns=[name, "a"]).feature_names == (name, "a")

@@ -37,7 +37,7 @@ def test_numbers_in_cells(cell, decimal, value):
         (["1", "2.5", "4", "1"], "number", "gaps become 1.75"),
         (["1,5", "2,5", "4", "1,25"], "number", "decimal comma"),
         (["1,234", "2,500", "4", "1"], "number", "number; gaps become 619"),
-        (["1", "NA", "4", "?"], "number", "and an indicator"),
+        (["1", "NA", "4", "?"], "number", "with a missing-value indicator"),
         (["yes", "no", "no", "yes"], "category", "2 levels (no, yes)"),
         ([True, False, True, False], "category", "2 levels (False, True)"),
         (["a", "a", "b", "c"], "category", "1 levels and other (a)"),

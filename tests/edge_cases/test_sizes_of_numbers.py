@@ -26,7 +26,8 @@ from kompakt import (
     Refinement,
     SpSVC,
 )
-from kompakt.train.data import LARGEST, ClassEncoder, class_factors, refuse_extremes
+from kompakt.train.data import refuse_extremes
+from kompakt.train.task import LARGEST, ClassEncoder, class_factors
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(160, 3))

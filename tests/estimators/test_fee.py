@@ -27,7 +27,7 @@ def test_the_machine_at_the_best_step_is_returned(moons):
     assert machine.n_basis_ == sizes[int(np.argmin(errors))]
     assert sizes[-1] == machine.n_basis_ + 6
     key = int(np.random.RandomState(0).randint(2**31 - 1))
-    held = holdout(y, 0.2, classifier=True, random_state=key)[1]
+    held = holdout(y, 0.2, stratify=True, random_state=key)[1]
     # the last training is exact, growth rounds the kinks: a row near the boundary may change sides
     assert abs(np.mean(machine.predict(X[held]) != y[held]) - min(errors)) <= 1.5 / len(held)
     assert all(record["estimated_error"] is not None for record in machine.history_[1:])

@@ -160,8 +160,12 @@ def test_row_numbers_are_left_out_and_can_be_kept(machine):
         assert kept.score(X, y) > 0.9
     with pytest.raises(ValueError, match="no column 'key' to keep"):
         clone(machine).fit(X, y, keep_columns=["key"])
-    with pytest.raises(ValueError, match="keep_columns is for data frames; got ndarray"):
+    with pytest.raises(ValueError, match="keep_columns is for data frames in memory; got ndarray"):
         clone(machine).fit(X[["a", "b"]].to_numpy(), y, keep_columns=["a"])
+    with pytest.raises(ValueError, match=r"open_rows\(columns=\[\.\.\.\]\) names those of a file"):
+        clone(machine).fit(kompakt.open_rows(X[["a", "b"]].to_numpy(), target=y.to_numpy()), keep_columns=["a"])
+    with pytest.raises(ValueError, match="must be a list of column names; got 'index'"):
+        clone(machine).fit(X, y, keep_columns="index")
 
 
 def test_the_index_of_a_frame_of_numbers_is_left_out(tmp_path):

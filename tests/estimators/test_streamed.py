@@ -370,7 +370,7 @@ def test_streamed_class_numbers_are_one_target_with_the_weights_of_the_rows():
     machine = CompactSVC(5, class_weight={0: 7.0})
     for given, columns in ((None, 0), (weights, 1)):
         source = open_rows([(X, y)] if given is None else [(X, y, given)])
-        data, _ = samples.prepare_stream(machine, source, None, None, Run(), classifier=True)
+        data, _ = samples.prepare_stream(machine, source, None, None, Run(), machine._task())
         rows = samples.labelled_rows(data)
         assert (rows.n_outputs, rows.weight_columns) == (1, columns)
         block = rows.everything()

@@ -276,11 +276,11 @@ def test_reliability_of_probabilities():
     p = machine.predict_proba(X)[:, 1]
     cuts = np.quantile(p, [0.25, 0.5, 0.75])
     first = p < cuts[0]
-    assert found.said[0] == pytest.approx(p[first].mean())
-    assert found.came[0] == pytest.approx(y[first].mean())
+    assert found.predicted[0] == pytest.approx(p[first].mean())
+    assert found.observed[0] == pytest.approx(y[first].mean())
     assert found.brier == pytest.approx(np.mean((p - y) ** 2))
-    assert (found.low <= found.came).all()
-    assert (found.came <= found.high).all()
+    assert (found.low <= found.observed).all()
+    assert (found.observed <= found.high).all()
 
 
 def test_searches_are_shown_with_their_choice(page):

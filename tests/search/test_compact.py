@@ -12,7 +12,7 @@ from kompakt import CompactSVC, CompactSVR, Refinement
 from kompakt.design import FeatureDesign
 from kompakt.kernels import RBF
 from kompakt.losses import LeastSquares, SquaredHinge
-from kompakt.search.compact import _ridge_path, _squared_hinge_path
+from kompakt.search.compact import _newton_path, _ridge_path
 from kompakt.solve import Problem, solve
 from kompakt.spec import Spec
 
@@ -31,7 +31,7 @@ def test_quick_solvers_find_what_the_general_solver_finds(loss, intercept):
     targets = np.where(np.column_stack([RINGS, X[:, 0] > 0.8]), 1.0, -1.0)
     weights = RNG.uniform(0.5, 2.0, 300)
     spec = Spec(RBF(1.0), loss, 1.0, intercept != "none", intercept == "penalised")
-    path = _squared_hinge_path if isinstance(loss, SquaredHinge) else _ridge_path
+    path = _ridge_path if loss.quadratic else _newton_path
     costs = np.array([0.1, 1.0, 100.0])
     found = list(path(X[:200], X[200:], targets[:200], weights[:200], spec, costs))
     for cost, outputs in zip(costs, found, strict=True):

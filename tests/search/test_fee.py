@@ -30,7 +30,7 @@ def problem():
     """Data, what is minimised, how to grow, and three folds."""
     X, y = make_checkerboard(120, n_cells=2, flip=0.05)
     labels = (y > 0).astype(int)
-    splits = resolve_splits(3, labels, classifier=True, random_state=0)
+    splits = resolve_splits(3, labels, stratify=True, random_state=0)
     data = Data(ArrayRows(X, y[:, None].astype(float)), labels=labels)
     return data, Spec(RBF(1.0), Hinge(), n_classes=2), FeePlan(12, patience=4), splits
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import Refined, Watch, best_seen, mean_curve, principal_map, refine, row_losses, subset
+from kompakt.basis.refine import Refined, Watch, best_seen, mean_curve, principal_map, refine, subset
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
-from kompakt.heldout import Split, holdout, mean_and_error, shuffled_folds
+from kompakt.heldout import Score, Scorer, Split, holdout, no_worse, shuffled_folds
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -163,13 +163,13 @@ def solved(
     return solve(Problem.of(design, spec), theta, settings), design.n_kernel_evals
 
 
-def unseen_losses(
-    part: Rows, other: ArrayRows, spec: Spec, vectors: Array, settings: Settings, *, classifier: bool
-) -> tuple[Array, Array, Array, int]:
-    """Outputs, losses and weights of other rows, and the kernel evaluations that the weights took, solved on `part`."""
-    solution, evaluations = solved(part, spec, vectors, settings)
-    outputs = Design(other, spec.kernel, vectors, store=False).matvec(solution.weights) + solution.intercept
-    return outputs, *row_losses(other, spec.loss, outputs, classifier=classifier), evaluations
+def outputs_without(
+    train: Rows, held_out: ArrayRows, spec: Spec, vectors: Array, settings: Settings
+) -> tuple[Array, int]:
+    """Outputs of held-out rows with the weights of the others, and the kernel evaluations that these took."""
+    solution, evaluations = solved(train, spec, vectors, settings)
+    design = Design(held_out, spec.kernel, vectors, store=False)
+    return design.matvec(solution.weights) + solution.intercept, evaluations
 
 
 def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> Array:
@@ -216,15 +216,13 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             break
         last = _descended(data, replace(plain, spec=replace(spec, C=share * spec.C)), plan, splits, run)
         found.n_kernel_evals += last.n_kernel_evals
-        stopped, outputs, losses = last.stopped, [], []
+        stopped, outputs = last.stopped, []
         settings = Settings(1e-6, 100, run.unhurried())
         try:
             for part, other, kernel, basis in last.ends if last.result is not None and not stopped else []:
-                own_spec = replace(spec, kernel=kernel)
-                own = unseen_losses(part, other, own_spec, basis, settings, classifier=data.classifier)
-                outputs.append(own[0])
-                losses.append(float(np.average(own[1], weights=own[2])))
-                found.n_kernel_evals += own[3]
+                fold_outputs, spent = outputs_without(part, other, replace(spec, kernel=kernel), basis, settings)
+                outputs.append(fold_outputs)
+                found.n_kernel_evals += spent
         except KeyboardInterrupt:
             if not run.keeps_on_interrupt():
                 raise
@@ -236,6 +234,7 @@ def descended(data: Data, plain: Machine, plan: Plan, run: Run) -> Descent:
             break
         if last.result is None:
             continue
+        losses = [Scorer.of(data, spec, split[1]).score(own).loss for split, own in zip(splits, outputs, strict=True)]
         loss = float(np.average(losses, weights=[len(held) for _, held in splits]))  # as of the curves
         if loss < found.facts["validation"]:
             facts = {"validation_before": found.facts["validation_before"], "validation": loss}
@@ -263,11 +262,11 @@ def _descended(data: Data, plain: Machine, plan: Plan, splits: list[Split], run:
     (train, held), total = splits[0], Descent()
     part, other = (light(data.rows.subset(index), spec, run) for index in (train, held))
     kernel, basis, outputs = spec.kernel, plain.basis.vectors, None
-    space = leading_directions(part, other, spec, basis, data, plan, run)
+    space = leading_directions(part, other, spec, basis, Scorer.of(data, spec, held), plan, run)
     if space is not None:
         part, other = (in_space(rows, space) for rows in (part, other))
         kernel, basis = RBF(1.0), space.mapped(basis.astype(np.float64))
-    watch = Watch(other, spec, classifier=data.classifier, patience=_patience(plan))
+    watch = Watch(other, Scorer.of(data, spec, held), patience=_patience(plan))
     curve: list[float] = []
     left = plan.refine_iter
     if plan.refine_more and part.n_rows <= _MOST_ROWS_FOR_MORE:
@@ -321,7 +320,7 @@ def _descended(data: Data, plain: Machine, plan: Plan, splits: list[Split], run:
 
 
 def leading_directions(
-    part: ArrayRows, other: ArrayRows, spec: Spec, basis: Array, data: Data, plan: Plan, run: Run
+    part: ArrayRows, other: ArrayRows, spec: Spec, basis: Array, scorer: Scorer, plan: Plan, run: Run
 ) -> MappedRBF | None:
     """Principal directions of wide rows in which a descent costs less; None where it should keep all features.
 
@@ -336,24 +335,17 @@ def leading_directions(
     sample = part.subset(np.arange(0, part.n_rows, -(-part.n_rows // _ROWS_FOR_RANK)))
     C = spec.C * part.mass / sample.mass
     tried: list[tuple[MappedRBF | None, Array]] = []
-    weights, settings = None, Settings(1e-4, 50, run.unhurried())
+    settings = Settings(1e-4, 50, run.unhurried())
     for rank in [*ranks, part.n_features]:
         space = MappedRBF(directions[:rank]) if rank < part.n_features else None
         rows, unseen, kernel, vectors = sample, other, spec.kernel, basis
         if space is not None:
             rows, unseen, kernel = in_space(sample, space), in_space(other, space), RBF(1.0)
             vectors = space.mapped(basis.astype(np.float64))
-        own = replace(spec, kernel=kernel, C=C)
-        _, losses, weights, _ = unseen_losses(rows, unseen, own, vectors, settings, classifier=data.classifier)
-        tried.append((space, losses))
-    assert weights is not None
-    means = [float(np.average(losses, weights=weights)) for _, losses in tried]
-    lowest = tried[int(np.argmin(means))][1]
-    for space, losses in tried:
-        mean, error = mean_and_error(losses - lowest, weights)
-        if mean <= error:
-            return space
-    return None
+        outputs, _ = outputs_without(rows, unseen, replace(spec, kernel=kernel, C=C), vectors, settings)
+        tried.append((space, scorer.row_losses(outputs)))
+    lowest = min((losses for _, losses in tried), key=scorer.mean)
+    return next((space for space, losses in tried if no_worse(losses, lowest, scorer.weights)), None)
 
 
 def in_space(rows: ArrayRows, space: MappedRBF) -> ArrayRows:
@@ -368,6 +360,7 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: 
     """Descend in every fold, average the losses of the held-out rows, and go to the lowest mean on all rows."""
     rows, spec, total = data.rows, plain.spec, Descent()
     parts = [[light(rows.subset(index), spec, run) for index in split] for split in splits]
+    scorers = [Scorer.of(data, spec, held) for _, held in splits]
     chooser = plan if plan.selector is not None else replace(plan, selector=GramSelector())
     starts = [
         choose(data.subset(train), spec, plain.basis.n_basis, chooser, run).vectors.astype(np.float64)
@@ -383,8 +376,8 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: 
         seen: list[list[dict[str, Any]]] = []
         losses: list[list[float]] = []
         most = max(1, int(share * left))
-        for (part, other), point in zip(parts, points, strict=True):
-            watch = Watch(other, spec, classifier=data.classifier, patience=_FOLD_PATIENCE, others=losses.copy())
+        for (part, other), scorer, point in zip(parts, scorers, points, strict=True):
+            watch = Watch(other, scorer, patience=_FOLD_PATIENCE, others=losses.copy())
             start = replace(spec, kernel=point["kernel"])
             found = refine(
                 part,
@@ -406,8 +399,7 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: 
         means = mean_curve(losses, [len(held) for _, held in splits])
         best = int(np.argmin(means))
         if not data.classifier:  # residuals are noise for the most part, and on fewer rows a descent overfits sooner
-            others = [other for _, other in parts]
-            best = _last_as_good([[point["outputs"] for point in own] for own in seen], others, spec, best)
+            best = _last_as_good([[point["outputs"] for point in own] for own in seen], scorers, best)
         curve += means[1:].tolist() if curve else means.tolist()
         if best > 0:
             points = [own[min(best, len(own) - 1)] for own in seen]
@@ -433,35 +425,29 @@ def _by_folds(data: Data, plain: Machine, plan: Plan, splits: list[Split], run: 
     return total
 
 
-def _last_as_good(outputs: list[list[Array]], others: list[ArrayRows], spec: Spec, best: int) -> int:
+def _last_as_good(outputs: list[list[Array]], scorers: list[Scorer], best: int) -> int:
     """The last iteration at which held-out rows lose at most half a standard error more than at the best one.
 
     Parameters
     ----------
     outputs : list of list of ndarray
         Of every fold and iteration, on the rows held out.
-    others : list of ArrayRows
-        Those rows.
-    spec : Spec
-        Whose loss is measured.
+    scorers : list of Scorer
+        Of the folds.
     best : int
         The iteration with the lowest mean loss.
     """
 
-    def losses(iteration: int) -> tuple[Array, Array]:
-        found = [
-            row_losses(rows, spec.loss, own[min(iteration, len(own) - 1)], classifier=False)
-            for own, rows in zip(outputs, others, strict=True)
-        ]
-        return np.concatenate([part for part, _ in found]), np.concatenate([part for _, part in found])
+    def losses(iteration: int) -> Array:
+        curves = zip(outputs, scorers, strict=True)
+        with np.errstate(over="ignore"):
+            return np.concatenate(
+                [scorer.row_losses(curve[min(iteration, len(curve) - 1)]) for curve, scorer in curves]
+            )
 
-    lowest, weights = losses(best)
-    for iteration in range(max(map(len, outputs)) - 1, best, -1):
-        with np.errstate(invalid="ignore", over="ignore"):  # far down a descent losses may not be finite
-            mean, error = mean_and_error(losses(iteration)[0] - lowest, weights)
-        if mean <= 0.5 * error < np.inf:
-            return iteration
-    return best
+    lowest, weights = losses(best), np.concatenate([scorer.weights for scorer in scorers])
+    later = range(max(map(len, outputs)) - 1, best, -1)
+    return next((iteration for iteration in later if no_worse(losses(iteration), lowest, weights, 0.5)), best)
 
 
 def refined(data: Data, plain: Machine, found: Descent, plan: Plan, run: Run) -> Machine:
@@ -526,15 +512,11 @@ def _shortened(data: Data, machine: Machine, plan: Plan, run: Run) -> Spec:
         return replace(spec, kernel=MappedRBF(turned[: ranks[-1]]))
     part, other = (data.subset(index) for index in split)
 
-    def losses(spec: Spec) -> tuple[Array, Array]:
-        outputs = held_out(part, other, spec, machine.basis.vectors, plan, run).outputs
-        return row_losses(other.in_memory, spec.loss, outputs, classifier=data.classifier)
-
-    whole, weights = losses(spec)
+    whole = held_out(part, other, spec, machine.basis.vectors, plan, run)
     for rank in sorted(set(ranks) - {kernel.rank}):
         shorter = replace(spec, kernel=MappedRBF(turned[:rank]))
-        mean, error = mean_and_error(losses(shorter)[0] - whole, weights)
-        if mean <= error:
+        score = held_out(part, other, shorter, machine.basis.vectors, plan, run)
+        if no_worse(score.row_losses, whole.row_losses, whole.weights):
             return shorter
     return spec
 
@@ -582,42 +564,10 @@ def on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     return replace(machine, solution=solution, rough=False, n_kernel_evals=machine.n_kernel_evals + spent)
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """How a machine that never saw some rows does on them."""
-
-    row_errors: Array  # (n,) 0/1 for classes, the mean loss over outputs for regression
-    row_weights: Array  # (n,)
-    mean_loss: float
-    outputs: Array  # (n, L)
-
-    @property
-    def error(self) -> float:
-        """Weighted mean of the rows' errors."""
-        return mean_and_error(self.row_errors, self.row_weights)[0]
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of that mean."""
-        return mean_and_error(self.row_errors, self.row_weights)[1]
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """What to compare machines by: the error, then the loss."""
-        return self.error, self.mean_loss
-
-
-def held_out(part: Data, other: Data, spec: Spec, basis: Array, plan: Plan, run: Run) -> HeldOut:
-    """The machine with this basis, its weights solved on `part`, on the rows of `other`."""
-    settings, classifier = replace(plan.settings(run.unhurried()), tol=1e-6), other.classifier
-    outputs, losses, weights, _ = unseen_losses(
-        part.rows, other.in_memory, spec, basis, settings, classifier=classifier
-    )
-    errors = losses
-    if classifier:
-        assert other.rows.targets is not None
-        errors = (spec.decode(outputs) != spec.decode(other.rows.targets)).astype(np.float64)
-    return HeldOut(errors, weights, float(np.average(losses, weights=weights)), outputs)
+def held_out(train: Data, held: Data, spec: Spec, basis: Array, plan: Plan, run: Run) -> Score:
+    """The machine with this basis, its weights solved on `train`, on the rows held out."""
+    settings = replace(plan.settings(run.unhurried()), tol=1e-6)
+    return Scorer.of(held, spec).score(outputs_without(train.rows, held.in_memory, spec, basis, settings)[0])
 
 
 def unseen_outputs(data: Data, machine: Machine, plan: Plan, run: Run) -> tuple[Array, Array]:
@@ -662,7 +612,7 @@ def hold_out(data: Data, plan: Plan, run: Run) -> Split | None:
         if np.min(counts) < 2 or np.ceil(fraction * n_rows) < len(counts):  # both parts must hold every class
             return None
     target = np.zeros(n_rows) if labels is None else labels
-    return holdout(target, fraction, classifier=labels is not None, random_state=run.key % 2**31)
+    return holdout(target, fraction, stratify=labels is not None, random_state=run.key % 2**31)
 
 
 def _total(solution: Solution) -> float:

@@ -11,19 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kompakt.data import ArrayRows, RowBlock, Rows
+from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import ordered_map
 
 Array = np.ndarray
-
-
-def row_weights(rows: Rows) -> Array:
-    """Weight of every row, (n,); where each output has its own, 0 for rows that it does not see, the largest."""
-    given = rows.weights
-    return np.ones(rows.n_rows) if given is None else given if given.ndim == 1 else np.max(given, axis=1)
 
 
 class KernelColumns:

@@ -23,12 +23,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from kompakt.basis.columns import KernelColumns, row_weights
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.forward import CandidateStream, GrowthLoop, Record, training_weights
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.scores import WholeRows
-from kompakt.data import ArrayRows, column_means
-from kompakt.heldout import Split, require_counts
+from kompakt.data import ArrayRows, column_means, row_weights
+from kompakt.heldout import Scorer, Split, require_counts, squared_errors
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.losses import Hinge, Loss, PiecewiseLinear
 from kompakt.parallel import ordered_map
@@ -72,32 +72,19 @@ class Judge:
     [[0.0, 0.5], [0.25, 0.75]]
     """
 
-    spec: Spec
     rows: Array  # (n,), their numbers
-    targets: Array  # (L, n)
-    share: Array  # (n,), of the total weight
-    labels: Array | None  # (n,) class indices
+    scorer: Scorer
 
     @classmethod
     def of(cls, data: Data, spec: Spec, rows: Array) -> Judge:
         """Judges predictions of these rows."""
-        assert data.rows.targets is not None
-        mass = row_weights(data.in_memory)[rows]
-        targets = np.ascontiguousarray(data.rows.targets[rows].T, dtype=np.float64)
-        labels = None if data.labels is None else data.labels[rows]
-        return cls(spec, rows, targets, mass / mass.sum(), labels)
+        return cls(rows, Scorer.of(data, replace(spec, loss=Hinge()), rows, squared_errors))
 
     def errors(self, F: Array) -> tuple[Array, Array]:
         """Error and mean shortfall of the margin of every machine, (k,) each."""
-        if self.labels is None:
-            return np.mean(np.square(F - self.targets), axis=1) @ self.share, np.zeros(len(F))
-        if self.spec.n_classes == 2:
-            scores = F[:, 0]
-            wrong = (scores > 0.0) != (self.labels == 1)
-            return wrong @ self.share, np.maximum(0.0, 1.0 - self.targets[0] * scores) @ self.share
-        wrong = np.stack([self.spec.decode(scores.T) != self.labels for scores in F])
-        short = np.where(self.targets != 0.0, np.maximum(0.0, 1.0 - self.targets * F), 0.0)
-        return wrong @ self.share, np.mean(short, axis=1) @ self.share
+        scorer, outputs = self.scorer, F.swapaxes(1, 2)
+        errors = scorer.mean(scorer.row_errors(outputs))
+        return errors, np.zeros(len(F)) if scorer.labels is None else scorer.mean(scorer.row_losses(outputs))
 
 
 # -- the trained machine as a weighted least-squares fit ----------------------------------------------------
@@ -450,7 +437,7 @@ class SemiparametricMachine(GrowingMachine):
                 break
         # the factor of the weights that produced the machine, as eq. (10) asks
         self._fits.append(fit)
-        self._value = None
+        self._terms = self._value = None
         return settled
 
 

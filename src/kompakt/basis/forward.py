@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns, row_weights
+from kompakt.basis.columns import KernelColumns
 from kompakt.basis.growing import GrowingMachine, require_memory
 from kompakt.basis.scores import SCORES, SELECTIONS, WHOLE, WholeRows, candidates
-from kompakt.data import ArrayRows, hash_rows
-from kompakt.heldout import require_counts
+from kompakt.data import ArrayRows, hash_rows, row_weights
+from kompakt.heldout import Scorer, mean_and_error, require_counts
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares, SquaredHinge
 from kompakt.run import Run
@@ -578,16 +578,15 @@ class Monitor:
 
     def __call__(self, machine: GrowingMachine) -> dict[str, float]:
         """Errors of the machine as it stands; rows that were shrunk away are far on the right side."""
-        assert self.data.labels is not None
         live = slice(None) if machine.live is None else machine.live
-        wrong, inside = np.zeros(len(self.data.labels)), np.ones(len(self.data.labels), dtype=bool)
-        wrong[live] = self.spec.decode(machine.f.T) != self.data.labels[live]
+        weights = row_weights(self.data.in_memory)
+        wrong, inside = np.zeros(len(weights)), np.ones(len(weights), dtype=bool)
+        wrong[live] = Scorer.of(self.data, self.spec, live).row_errors(machine.f.T)
         parts = {"train_error": inside}
         if self.held_out is not None:
             inside[self.held_out] = False
             parts["validation_error"] = ~inside
-        weights = row_weights(self.data.in_memory)
-        return {name: float(wrong[rows] @ weights[rows] / weights[rows].sum()) for name, rows in parts.items()}
+        return {name: mean_and_error(wrong[rows], weights[rows])[0] for name, rows in parts.items()}
 
 
 # -- as a selector ------------------------------------------------------------------------------------------

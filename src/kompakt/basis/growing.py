@@ -291,7 +291,7 @@ class GrowingMachine(DenseNewton):
         for name in ("A", "y", "cost", "f", "slopes", "curvatures"):
             setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., keep]))
         self.blocks = RowBlocks(len(self.live), choose_block_rows(self.A.shape[1]))
-        self._value = self._active = None
+        self._terms = self._value = self._active = None
         self.columns.narrow(self.live)
 
     def restore(self) -> int:
@@ -361,6 +361,7 @@ class GrowingMachine(DenseNewton):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Make a machine that has just been made what it was."""
+        self._terms = None
         for name in _KEPT:
             setattr(self, name, state[name])
         if self.live is not None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kompakt.basis.build import Array, HeldOut, Plan, choose, held_out, light
+from kompakt.basis.build import Array, Plan, choose, held_out, light
 from kompakt.basis.refine import refine
-from kompakt.heldout import SizeChoice, pick_size
+from kompakt.heldout import Score, SizeChoice, pick_size
 from kompakt.kernels import Kernel
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
@@ -81,7 +81,7 @@ def size_path(
     """
     sizes = sizes_up_to(largest)
     paths = [_Split(data.subset(train), data.subset(other), spec, largest, plan, run) for train, other in splits]
-    found: list[list[HeldOut]] = []
+    found: list[list[Score]] = []
     for size in run.tracked(sizes, "sizes", len(sizes)):
         found.append([path.extend(int(size)) for path in paths])
         errors = [result.error for result in found[-1]]
@@ -115,7 +115,7 @@ class _Split:
         self.kept: dict[int, tuple[Array, Kernel]] = {}
         self.n_kernel_evals = self.start.n_kernel_evals
 
-    def extend(self, size: int) -> HeldOut:
+    def extend(self, size: int) -> Score:
         """Grow to `size`, refine, and look at the held-out rows."""
         plan, rows = self.plan, self.part.rows
         more = self.start.vectors[self.taken : self.taken + size - len(self.basis)]

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.columns import row_weights
-from kompakt.data import ArrayRows, RowBlock, hash_rows
+from kompakt.data import ArrayRows, RowBlock, hash_rows, row_weights
 from kompakt.design import choose_block_rows
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor, border

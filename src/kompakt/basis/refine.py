@@ -20,18 +20,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from kompakt.basis.columns import row_weights
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
-from kompakt.heldout import require_counts
+from kompakt.heldout import Scorer, require_counts
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise, multiply_upper
 from kompakt.losses import Loss
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
-from kompakt.solve.newton import is_small
+from kompakt.solve.dense import is_small
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
 
@@ -155,11 +154,9 @@ class Watch:
     Parameters
     ----------
     rows : ArrayRows
-        Held-out rows with targets and weights.
-    spec : Spec
-        Whose loss is measured.
-    classifier : bool
-        Whether targets of zero take no part.
+        Held-out rows, in the coordinates of the descent.
+    scorer : Scorer
+        Measures their loss.
     patience : int
         A descent ends when the last half of its iterations, and at least so many, have lowered the loss by less than a
         hundredth.
@@ -169,24 +166,16 @@ class Watch:
     """
 
     def __init__(
-        self,
-        rows: ArrayRows,
-        spec: Spec,
-        *,
-        classifier: bool,
-        patience: int,
-        others: list[list[float]] | None = None,
+        self, rows: ArrayRows, scorer: Scorer, *, patience: int, others: list[list[float]] | None = None
     ) -> None:
-        self.rows, self.loss, self.classifier = rows, spec.loss, classifier
-        self.patience, self.others = patience, others
+        self.rows, self.scorer, self.patience, self.others = rows, scorer, patience, others
 
     def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
         """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
         X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
         values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
         outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
-        losses, weights_of_rows = row_losses(self.rows, self.loss, outputs, classifier=self.classifier)
-        loss = float(np.average(losses, weights=weights_of_rows))
+        loss = float(self.scorer.mean(self.scorer.row_losses(outputs)))
         loss = loss if np.isfinite(loss) else np.inf
         best = best_seen(seen)
         better = not seen or loss < seen[best]["loss"]
@@ -195,7 +184,7 @@ class Watch:
         seen.append({"loss": loss})
         if self.others is not None or better:
             # numbers may be large, or far from zero
-            kept = outputs.astype(np.float32) if self.classifier else outputs
+            kept = outputs if self.scorer.labels is None else outputs.astype(np.float32)
             seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": kept}
         if self.others is not None:
             best = int(np.argmin(mean_curve([*self.others, [point["loss"] for point in seen]])[: len(seen)]))
@@ -213,15 +202,6 @@ def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> A
     """The mean of losses along several descents; one that ended early stays where it ended."""
     length = max(map(len, curves))
     return np.average([own + [own[-1]] * (length - len(own)) for own in curves], axis=0, weights=weights)
-
-
-def row_losses(rows: ArrayRows, loss: Loss, outputs: Array, *, classifier: bool) -> tuple[Array, Array]:
-    """Mean loss over the outputs of every row, (n,), and the rows' weights."""
-    targets = rows.targets
-    assert targets is not None
-    taking_part = (targets != 0) if classifier else np.ones(targets.shape)
-    losses = np.sum(taking_part * loss.value(targets, outputs), axis=1) / np.maximum(1, np.sum(taking_part, axis=1))
-    return losses, row_weights(rows)
 
 
 def require_derivatives(kernel: Kernel) -> None:

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from kompakt.basis.bandwidth import bandwidths
-from kompakt.basis.columns import row_weights
-from kompakt.data import hash_rows
+from kompakt.data import hash_rows, row_weights
 from kompakt.kernels import RBF
 from kompakt.parallel import block_threads
 from kompakt.run import Run

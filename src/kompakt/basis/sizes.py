@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels, row_weights
+from kompakt.basis.columns import KernelColumns, MatrixColumns, SharedKernels
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, training_weights
 from kompakt.basis.growing import GrowingMachine
-from kompakt.data import ArrayRows, hash_rows
-from kompakt.heldout import Split
+from kompakt.data import ArrayRows, hash_rows, row_weights
+from kompakt.heldout import Scorer, Split, pooled
 from kompakt.kernels import Kernel
 from kompakt.parallel import ordered_map
 from kompakt.solve.line_search import minimise_along
@@ -31,25 +31,14 @@ def stream_of(data: Data, plan: GrowthPlan) -> CandidateStream:
     return CandidateStream.of(hash_rows(data.in_memory.X, plan.run.key), plan.run.key)
 
 
-def _held_out(data: Data, spec: Spec, outputs: Array, split: Split) -> Array:
-    """Weighted share of the held-out rows that outputs (..., n, L) get wrong, and their mean loss, (2, ...)."""
-    held, targets, labels = split[1], data.rows.targets, data.labels
-    assert targets is not None
-    assert labels is not None
-    outputs = outputs[..., held, :]
-    wrong = spec.decode(outputs.reshape(-1, outputs.shape[-1])).reshape(outputs.shape[:-1]) != labels[held]
-    losses = np.sum(spec.loss.value(targets[held], outputs), axis=-1)
-    weights = row_weights(data.in_memory)[held]
-    return np.stack([np.average(rows, axis=-1, weights=weights) for rows in (wrong, losses)])
+def _error_and_loss(scorer: Scorer, outputs: Array) -> Array:
+    """Share of wrong labels and mean loss of outputs (..., n, L), (2, ...)."""
+    return np.stack([scorer.mean(scorer.row_errors(outputs)), scorer.mean(scorer.row_losses(outputs))])
 
 
-def _pooled(rows: ArrayRows, splits: Sequence[Split], errors: Array, axis: int) -> Array:
-    """Errors of the folds pooled over their held-out rows, not averaged over folds.
-
-    Folds of unequal size would break ties between sizes that make the same number of mistakes.
-    """
-    weights = row_weights(rows)
-    return np.average(errors, axis=axis, weights=[weights[held].sum() for _, held in splits])
+def _masses(rows: ArrayRows, splits: Sequence[Split]) -> list[float]:
+    """Weight of the rows that each fold holds out."""
+    return [float(row_weights(rows)[held].sum()) for _, held in splits]
 
 
 def fold_errors(
@@ -61,8 +50,10 @@ def fold_errors(
     weights = training_weights(data.in_memory, split[0])
     machine = GrowingMachine.on_rows(columns, spec, plan.n_basis, weights, run.memory_budget)
 
+    scorer = Scorer.of(data, spec, split[1])
+
     def measure(machine: GrowingMachine) -> dict[str, float]:
-        return dict(zip(("error", "loss"), _held_out(data, spec, machine.f.T, split).tolist(), strict=True))
+        return dict(zip(("error", "loss"), _error_and_loss(scorer, machine.f.T[split[1]]).tolist(), strict=True))
 
     plan = replace(plan, shrinking=False, run=run)
     records = Growth(machine, stream.within(np.sort(split[0])), plan, measure).grow()
@@ -77,7 +68,7 @@ def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split
     columns = KernelColumns(data.in_memory, spec.kernel, block_rows=1024)
     found = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split, copy(columns))[0], splits)
     results = plan.run.tracked(found, "folds", len(splits))
-    return _pooled(data.in_memory, splits, np.stack(list(results)), axis=0)
+    return np.asarray(pooled(np.stack(list(results)), _masses(data.in_memory, splits), axis=0))
 
 
 def best_point(errors: Array, losses: Array, tolerance: float = 0.0) -> tuple[int, int, int]:
@@ -119,13 +110,16 @@ def tune_grid(
             outputs = grow_batch(data, spec, plan, splits, stream, columns.matrix, C_grid)
             grown = ~np.isnan(outputs[..., 0])  # (d_max, nC, F)
             outputs = np.where(grown[..., None], outputs, 0.0)[..., None]
-            found = [_held_out(data, spec, outputs[:, :, k], split) for k, split in enumerate(splits)]
+            found = [
+                _error_and_loss(Scorer.of(data, spec, held), outputs[:, :, k, held])
+                for k, (_, held) in enumerate(splits)
+            ]
             errors = np.where(grown.transpose(1, 2, 0)[:, :, None], np.stack(found).transpose(3, 0, 1, 2), np.inf)
         else:
             points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
             of_points = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
             errors = np.stack(list(of_points)).reshape(len(C_grid), len(splits), 2, -1)
-        return np.moveaxis(_pooled(data.in_memory, splits, errors, axis=1), 1, 0)
+        return np.moveaxis(pooled(errors, _masses(rows, splits), axis=1), 1, 0)
 
     both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
     return both[:, 0], both[:, 1]

@@ -81,9 +81,9 @@ def escaping() -> Iterator[None]:
 def _json_values(value: Any) -> Any:
     """The value as JSON has it: arrays as lists, and null for NaN and infinities."""
     if isinstance(value, dict):
-        return {key: _json_values(one) for key, one in value.items()}
+        return {key: _json_values(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_values(one) for one in value]
+        return [_json_values(entry) for entry in value]
     if hasattr(value, "tolist"):  # NumPy's values
         return _json_values(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -98,8 +98,7 @@ def visible(value: Any) -> str:
     >>> visible("blue"), visible("a" + chr(27) + "[31mb")
     ('blue', 'a\\x1b[31mb')
     """
-    text = str(value)
-    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(value))
 
 
 def two_columns(rows: list[tuple[str, Any]]) -> str:

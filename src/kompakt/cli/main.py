@@ -108,10 +108,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     (10.0, [('1', 5.0)])
     """
     arguments: list[str] = []
-    given = iter(argv)
-    for argument in given:
+    words = iter(argv)
+    for argument in words:
         if re.match(r"-w[^=]", argument):  # LIBSVM writes the weight of class i as two arguments: -wi weight
-            arguments += ["--class-weight", f"{argument[2:]}={next(given, '')}"]
+            arguments += ["--class-weight", f"{argument[2:]}={next(words, '')}"]
         else:
             arguments.append(argument)
     parser, commands = _parser()
@@ -136,92 +136,91 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     output, data, task, seed, model, scaling, preparation = _shared_options()
 
     def command(
-        name: str, run: str, help: str, *files: str, options: Sequence[_Parser] = ()
-    ) -> _Parser:
-        one = commands.add_parser(name, help=help, description=help, parents=[output, *options])
-        one.set_defaults(run=run, command=name)
+        name: str, run: str, help: str, *files: str, options: Sequence[_Parser] = (), **defaults: Any
+    ) -> Callable[..., argparse.Action]:
+        """Add a command, and return what adds an argument to it."""
+        subparser = commands.add_parser(name, help=help, description=help, parents=[output, *options])
+        subparser.set_defaults(run=run, command=name, **defaults)
         for file in files:
-            one.add_argument(file, metavar=file.upper())
-        return one
+            subparser.add_argument(file, metavar=file.upper())
+        return subparser.add_argument
 
     about = "Scale, tune, train and evaluate in one line, as LIBSVM's easy.py does."
-    one = command("auto", "train:auto", about, options=[data, model, scaling])
-    one.set_defaults(tune=True)
-    one.add_argument("data", metavar="TRAIN")
-    one.add_argument("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
-    one.add_argument("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
-    one.add_argument("--predictions", metavar="OUT", help="write the predictions of the test rows")
+    add = command("auto", "train:auto", about, options=[data, model, scaling], tune=True)
+    add("data", metavar="TRAIN")
+    add("test", metavar="TEST", nargs="?", help="without it, a fifth of the rows is held out")
+    add("-o", "--model", metavar="MODEL", help="default: TRAIN with the ending .kompakt")
+    add("--predictions", metavar="OUT", help="write the predictions of the test rows")
 
     about = "Train a model on a file of rows."
-    one = command("train", "train:train", about, "data", options=[data, model, preparation])
-    one.add_argument("model", metavar="MODEL", nargs="?", help="file to write; may be left out with -v")
-    one.add_argument("--tune", action="store_true", help="search C and the width first")
-    one.add_argument("-v", "--folds", metavar="N", type=int, help="cross-validate with N folds, and write no model")
+    add = command("train", "train:train", about, "data", options=[data, model, preparation])
+    add("model", metavar="MODEL", nargs="?", help="file to write; may be left out with -v")
+    add("--tune", action="store_true", help="search C and the width first")
+    add("-v", "--folds", metavar="N", type=int, help="cross-validate with N folds, and write no model")
 
     about = "Search C and the kernel's width by validation."
-    one = command("tune", "train:train", about, "data", options=[data, model, preparation])
-    one.set_defaults(tune=True, folds=None)
-    one.add_argument("model", metavar="MODEL", nargs="?", help="also train with what was found, and write it here")
+    add = command("tune", "train:train", about, "data", options=[data, model, preparation], tune=True, folds=None)
+    add("model", metavar="MODEL", nargs="?", help="also train with what was found, and write it here")
 
     about = "Predict the rows of a file; evaluate if it has the target."
-    one = command("predict", "predict:predict", about, "data", "model", options=[data])
-    one.add_argument("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
-    one.add_argument("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
-    one.add_argument("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
-    one.add_argument("--id", metavar="COLUMN", help="write this column of DATA before the predictions")
-    one.add_argument("--keep-columns", action="store_true", help="write all columns of DATA before the predictions")
-    one.add_argument("--scores", action="store_true", help="decision values too")
-    one.add_argument("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
+    add = command("predict", "predict:predict", about, "data", "model", options=[data])
+    add("out", metavar="OUT", nargs="?", help="predictions; default and '-': standard output")
+    add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: probabilities too")
+    add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
+    add("--id", metavar="COLUMN", help="write this column of DATA before the predictions")
+    add("--keep-columns", action="store_true", help="write all columns of DATA before the predictions")
+    add("--scores", action="store_true", help="decision values too")
+    add("--to", choices=["csv", "libsvm"], help="format of OUT; default: as DATA")
     safe = "put a ' before cells that a spreadsheet would take for a formula (those that begin with = + - @)"
-    one.add_argument("--safe-csv", action="store_true", help=safe)
+    add("--safe-csv", action="store_true", help=safe)
 
     about = "Scale every feature to a range, as svm-scale does."
-    one = command("scale", "predict:scale", about, "data", options=[data])
-    one.add_argument("out", metavar="OUT", nargs="?", default="-", help="default: standard output")
-    one.add_argument("-l", "--lower", type=float, default=-1.0, help="lower limit (-1)")
-    one.add_argument("-u", "--upper", type=float, default=1.0, help="upper limit (+1)")
-    one.add_argument("-s", "--save", metavar="RANGE", help="save the ranges here")
-    one.add_argument("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
+    add = command("scale", "predict:scale", about, "data", options=[data])
+    add("out", metavar="OUT", nargs="?", default="-", help="default: standard output")
+    add("-l", "--lower", type=float, default=-1.0, help="lower limit (-1)")
+    add("-u", "--upper", type=float, default=1.0, help="upper limit (+1)")
+    add("-s", "--save", metavar="RANGE", help="save the ranges here")
+    add("-r", "--restore", metavar="RANGE", help="use the ranges of this file")
 
-    about = "Write a model in another form, and check that it answers alike."
-    one = command("export", "models:export", about, "model", "out", options=[data])
-    one.add_argument("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
-    one.add_argument("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
-    one.add_argument("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
-    one.add_argument("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
+    about = "Export a model to another format, and check that its predictions agree."
+    add = command("export", "models:export", about, "model", "out", options=[data])
+    add("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
+    add("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
+    add("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
+    add("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
 
-    command("inspect", "models:inspect", "Tell what a model file contains; reading it runs no code.", "model")
+    command("inspect", "models:inspect", "Show what a model file contains; reading it runs no code.", "model")
 
-    about = "Fewer vectors, or numbers of fewer bits, for a model of kompakt or LIBSVM."
-    one = command("compress", "models:compress", about, "model", "out", options=[data, seed])
-    one.add_argument("-n", "--n-basis", type=int, help="number of vectors")
-    one.add_argument("--loss", type=float, help="share of the predictions that may change, such as 0.01")
-    one.add_argument("--storage", choices=["int8", "float16", "auto"], help="round vectors and weights to so many bits")
-    one.add_argument("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
+    about = "Reduce a model of kompakt or LIBSVM to fewer vectors, or round its numbers to fewer bits."
+    add = command("compress", "models:compress", about, "model", "out", options=[data, seed])
+    add("-n", "--n-basis", type=int, help="number of vectors")
+    add("--loss", type=float, help="share of the predictions that may change, such as 0.01")
+    add("--storage", choices=["int8", "float16", "auto"], help="round vectors and weights to this type")
+    add("--rows", metavar="DATA", help="rows of the kind that will be predicted; labels are not needed")
 
     about = "Write a page about a model, measured on a file of rows."
-    one = command("report", "models:report", about, "data", "model", options=[data])
-    one.add_argument("-o", "--out", metavar="PAGE", required=True)
-    one.add_argument("--title")
+    add = command("report", "models:report", about, "data", "model", options=[data])
+    add("-o", "--out", metavar="PAGE", required=True)
+    add("--title")
 
     about = "Compare models of several sizes with the exact SVM on a file of rows."
-    one = command("bench", "demo:bench", about, options=[data, task, seed, preparation])
-    one.add_argument("data", metavar="DATA", nargs="?", help="default: a generated set")
-    one.add_argument("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
-    one.add_argument("--exact-rows", type=int, default=10_000, help="no exact SVM beyond so many rows (10000)")
+    add = command("bench", "demo:bench", about, options=[data, task, seed, preparation])
+    add("data", metavar="DATA", nargs="?", help="default: a generated set")
+    add("--sizes", default="10,30,100", help="numbers of basis vectors (10,30,100)")
+    add("--exact-rows", type=int, default=10_000, help="largest number of rows to train the exact SVM on (10000)")
 
-    one = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
-    one.add_argument("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
+    add = command("demo", "demo:demo", "Train on generated data, from rows to an exported model, in a few seconds.")
+    add("--folder", default="kompakt-demo", help="where the files go (kompakt-demo)")
     return parser, commands.choices
 
 
 def _shared_options() -> list[_Parser]:
     """Options that several commands have: of output, data, task, seed, model (with the former two) and preparation."""
     output, data, task, seed = (_Parser(add_help=False) for _ in range(4))
-    output.add_argument("-q", "--quiet", action="store_true", help="no remarks; results only where they are asked for")
+    output.add_argument("-q", "--quiet", action="store_true", help="print no remarks, and no result unless requested")
     output.add_argument("--json", action="store_true", help="the result as one JSON object")
-    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: by target")
-    keep = "columns to train on though they look like identifiers, a,b,c"
+    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: decided by the target")
+    keep = "columns to use even if they look like identifiers, a,b,c"
     task.add_argument("--keep", metavar="COLUMN", action="append", default=[], help=keep)
     seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
 
@@ -231,9 +230,9 @@ def _shared_options() -> list[_Parser]:
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
     add("--header", action=argparse.BooleanOptionalAction, default=None, help=header)
-    add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="instead of looking")
-    add("--na", metavar="TEXT", action="append", default=[], help="means a missing value too; may be repeated")
-    add("--decimal", choices=[".", ","], help="the decimal sign; default: by the numbers of the table")
+    add("--format", choices=["csv", "parquet", "svmlight", "npy", "npz"], help="format of the file; default: detected")
+    add("--na", metavar="TEXT", action="append", default=[], help="another text for a missing value; repeatable")
+    add("--decimal", choices=[".", ","], help="the decimal sign; default: detected")
     add(
         "--strict", action="store_true", help="refuse columns and cells that cannot be used instead of leaving them out"
     )
@@ -249,7 +248,7 @@ def _shared_options() -> list[_Parser]:
     add("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
     add("-c", "--C", dest="C", type=_positive, help="cost of the losses (1)")
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
-    add("-e", "--tol", type=_positive, help="relative gradient at which training ends (1e-8)")
+    add("-e", "--tol", type=_positive, help="relative gradient norm at which the solver stops (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
     weight = "weight of a class, LIBSVM's -wi too; balanced: all classes have the same sum of weights"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
@@ -257,8 +256,8 @@ def _shared_options() -> list[_Parser]:
     add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
     add("--jobs", type=int, help="threads")
     add("--max-time", type=_positive, help="seconds after which training stops")
-    add("--max-iter", type=int, help="iterations of the solver at most")
-    add("--verbose", action="count", default=0, help="tell the main steps; twice: all")
+    add("--max-iter", type=int, help="maximum number of solver iterations")
+    add("--verbose", action="count", default=0, help="log the main steps; given twice: all steps")
 
     scaling = _Parser(add_help=False)
     about = "preparation (stored in the model, applied by predict and by every export)"
@@ -266,7 +265,11 @@ def _shared_options() -> list[_Parser]:
     add("--scale", action=argparse.BooleanOptionalAction, default=True, help="standardise the features (default)")
     preparation = _Parser(add_help=False, parents=[scaling])
     add = preparation.add_argument_group("gaps").add_argument
-    add("--impute", choices=["median"], help="gaps become medians, and no column tells of them; also for npy and npz")
+    add(
+        "--impute",
+        choices=["median"],
+        help="replace missing values by medians, without indicators; also for npy and npz",
+    )
     return [output, data, task, seed, model, scaling, preparation]
 
 
@@ -342,7 +345,7 @@ def _fail(code: int, text: str) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: object, **keywords: object) -> None:
     """Show a warning as a line of the command's own, without Python's file and line."""
     if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | FutureWarning):
         Console().warn(str(message))

@@ -11,7 +11,7 @@ import numpy as np
 
 import kompakt
 from kompakt.cli.console import Console, UsageError, two_columns
-from kompakt.cli.predict import comparable, load_model
+from kompakt.cli.predict import labels_like, load_model
 from kompakt.cli.tables import check_output, dense_if_small, is_model, open_table, target_file
 from kompakt.data.table import missing_targets
 from kompakt.io import read_header
@@ -23,7 +23,7 @@ _ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".li
 def inspect(options: Namespace, console: Console) -> None:
     """``kompakt inspect MODEL``: what is inside; reading it runs no code."""
     path, model = options.model, load_model(options.model)
-    classes, names = (None if found is None else found.tolist() for found in (model.classes, model.feature_names))
+    classes, names = (None if values is None else values.tolist() for values in (model.classes, model.feature_names))
     if not is_model(path):
         facts: dict[str, Any] = {
             "file": path, "format": "LIBSVM text model", "kind": model.kind, "kernel": str(model.kernel),
@@ -52,14 +52,17 @@ def inspect(options: Namespace, console: Console) -> None:
             ("features", names),
             ("table", None if model.schema is None else f"{len(model.schema.names)} columns, as below"),
             ("coding", model.coding if len(classes or ()) > 2 else None),
-            ("inputs", ", ".join(what for name, what in stored.items() if name in arrays) or "as they are"),
+            ("inputs", ", ".join(step for name, step in stored.items() if name in arrays) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
             *((str(name), value) for name, value in model.meta.items()),
             *(model.record.lines() if model.record is not None else ()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
-            *(("column", f"{one.name}: {one.describe()}") for one in (model.schema.columns if model.schema else ())),
+            *(
+                ("column", f"{column.name}: {column.describe()}")
+                for column in (model.schema.columns if model.schema else ())
+            ),
         ]
-    console.result(facts, two_columns([(name, _short(value)) for name, value in lines if value is not None]))
+    console.result(facts, two_columns([(name, _shortened_list(value)) for name, value in lines if value is not None]))
 
 
 def _largest_first(sizes: dict[str, int]) -> str:
@@ -67,10 +70,12 @@ def _largest_first(sizes: dict[str, int]) -> str:
     return ", ".join(f"{name} {sizes[name]:,}" for name in names)
 
 
-def _short(value: Any) -> str:
+def _shortened_list(value: Any) -> str:
     if not isinstance(value, list | tuple):
         return str(value)
-    shown = [repr(one) if isinstance(one, str) and ("," in one or one != one.strip()) else str(one) for one in value]
+    shown = [
+        repr(item) if isinstance(item, str) and ("," in item or item != item.strip()) else str(item) for item in value
+    ]
     return ", ".join(shown[:12]) + (f", ... ({len(value)} in all)" if len(value) > 12 else "")
 
 
@@ -78,7 +83,7 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"cannot tell the format from {options.out!r}; say --to onnx, c, libsvm or numpy.")
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, libsvm or numpy.")
     if options.dtype is not None and to not in ("onnx", "c"):
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":
@@ -91,7 +96,7 @@ def export(options: Namespace, console: Console) -> None:
         settings["encoded"] = True
     if options.check is not None:
         if model.schema is not None and to == "onnx" and not options.encoded:
-            settings["check_rows"] = next(open_table(options, console, options.check, model=model).file.blocks(100_000))
+            settings["check_rows"] = open_table(options, console, options.check, model=model).file.head(100_000)
         else:
             settings["check_rows"] = _rows_for(options, console, options.check, model)
     done = getattr(kompakt, f"to_{to}")(model, options.out, **settings)
@@ -115,7 +120,7 @@ def _rows_for(options: Namespace, console: Console, path: str, model: Model) -> 
 def compress(options: Namespace, console: Console) -> None:
     """``kompakt compress MODEL OUT``."""
     if options.n_basis is None and options.loss is None and options.storage is None:
-        raise UsageError("say how far: -n VECTORS, --loss SHARE (such as 0.01), or both; or --storage, to round.")
+        raise UsageError("give -n VECTORS, --loss SHARE (such as 0.01) or both, or --storage to round the numbers.")
     check_output(options.out, options.model, options.rows)
     model = load_model(options.model)
     rows = None if options.rows is None else _rows_for(options, console, options.rows, model)
@@ -130,9 +135,9 @@ def compress(options: Namespace, console: Console) -> None:
         "from": model.n_basis_, "n_basis": smaller.n_basis_, "agreement": agreement, "agreement_rows": n_rows,
         "model": options.out, "storage": None if smaller.storage is None else smaller.storage.dtype,
     }  # fmt: skip
-    what = "equal labels" if model.kind == "classifier" else "agreement"
+    measure = "equal labels" if model.kind == "classifier" else "agreement"
     kept = "" if smaller.storage is None else f" as {smaller.storage.dtype}"
-    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}{kept}; {what} {100 * agreement:.4g} %"
+    text = f"{model.n_basis_:,} vectors -> {smaller.n_basis_:,}{kept}; {measure} {100 * agreement:.4g} %"
     console.result(facts, f"{text} on {n_rows:,} rows held out; {options.out}")
 
 
@@ -147,10 +152,10 @@ def report(options: Namespace, console: Console) -> None:
         raise UsageError(f"{options.data} has no target to measure against; name its column with --target.")
     raw = table.read()
     table.check(raw.X, impute=model.input_fill is not None)
-    table.warn_of_other_cells(console)
+    table.warn_of_unseen_cells(console)
     assert raw.y is not None
-    known = ~missing_targets(raw.y)
-    X, y = dense_if_small(raw.X)[known], comparable(raw.y[known], model.classes)
+    has_target = ~missing_targets(raw.y)
+    X, y = dense_if_small(raw.X)[has_target], labels_like(raw.y[has_target], model.classes)
     about = {"title": options.title, "command": options.command_line, "model_path": options.model}
     page = kompakt.report(model, X, y, options.out, **about)
     size = os.path.getsize(page)

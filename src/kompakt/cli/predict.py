@@ -55,18 +55,18 @@ def predict(options: Namespace, console: Console) -> None:
         raise UsageError(f"--id and --keep-columns are for tables; {options.data} is {table.file.format}.")
     kept = list(table.file.names) if options.keep_columns else []
     if options.id and options.id not in table.file.names:
-        known = ", ".join(map(repr, table.file.names[:20]))
-        raise DataError(f"{options.data} has no column {options.id!r} for --id; it has {known}.")
+        available = ", ".join(map(repr, table.file.names[:20]))
+        raise DataError(f"{options.data} has no column {options.id!r} for --id; it has {available}.")
     if options.id:
         kept = [options.id, *(name for name in kept if name != options.id)]
     beside = (kept, ([columns[name] for name in kept] for columns in table.file.blocks())) if kept else None
     style = options.to or ("libsvm" if table.file.format == "svmlight" else "csv")
     with showing("predict") as bar:
-        parts = table.parts(Run(listener=bar), impute=model.input_fill is not None)
+        blocks = table.parts(Run(listener=bar), impute=model.input_fill is not None)
         probability = bool(options.probability)
-        more = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
-        measures = write_predictions(model, parts, out, style, **more, beside=beside, line=table.line)
-    table.warn_of_other_cells(console)
+        settings = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
+        measures = write_predictions(model, blocks, out, style, **settings, beside=beside, line=table.line)
+    table.warn_of_unseen_cells(console)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"
     if measures.n or measures.n_unknown:
@@ -124,7 +124,7 @@ def text_output(path: str | None) -> Iterator[TextIO | None]:
 
 def write_predictions(
     model: Model,
-    parts: Iterable[Raw],
+    blocks: Iterable[Raw],
     path: str | None,
     style: str = "csv",
     *,
@@ -158,7 +158,7 @@ def write_predictions(
             rows.writerow(map(_quoted_formula, header) if safe else header)
         cells = iter(beside[1]) if beside else None
         n_read = 0
-        for raw in parts:
+        for raw in blocks:
             with naming_rows(lambda row, start=n_read: line(start + row)):  # type: ignore[misc]
                 values = model.scores(model.outputs(raw.X))
             n_read += len(raw)
@@ -168,7 +168,7 @@ def write_predictions(
             if rows is None:
                 continue
             answers = np.atleast_2d(predicted.T).tolist()  # several for several values per row
-            columns = ([] if cells is None else [one.tolist() for one in next(cells)]) + answers
+            columns = ([] if cells is None else [kept.tolist() for kept in next(cells)]) + answers
             if probability:
                 columns += model.probabilities(values).T.tolist()
             if scores and model.kind == "classifier":
@@ -214,8 +214,8 @@ class Measures:
 
     def add(self, truth: Array, predicted: Array) -> None:
         """Take in some rows; those without a target do not count."""
-        known = ~missing_targets(truth)
-        truth, predicted = truth[known], predicted[known]
+        has_target = ~missing_targets(truth)
+        truth, predicted = truth[has_target], predicted[has_target]
         if self.task == "regress":
             if truth.dtype.kind in "US":  # words where a quantity is expected
                 self.n_unknown += len(truth)
@@ -227,16 +227,16 @@ class Measures:
             self.total += float(np.sum(t))
             self.total_squares += float(np.sum(t**2))
             return
-        labels = comparable(truth, self.classes)
+        labels = labels_like(truth, self.classes)
         self.n += truth.size
         self.n_right += int(np.sum(labels == predicted))
         if self.classes is not None:
-            other = ~np.isin(labels, self.classes)
-            self.n_unknown += int(other.sum())
-            self.n -= int(other.sum())
-            examples = [str(label) for label in np.unique(truth[other])[:_SHOWN].tolist()]
+            unknown = ~np.isin(labels, self.classes)
+            self.n_unknown += int(unknown.sum())
+            self.n -= int(unknown.sum())
+            examples = [str(label) for label in np.unique(truth[unknown])[:_SHOWN].tolist()]
             self.unknown = list(dict.fromkeys(self.unknown + examples))[:_SHOWN]
-            labels, predicted = labels[~other], predicted[~other]
+            labels, predicted = labels[~unknown], predicted[~unknown]
         self.truths.update(labels.tolist())
         self.predicted.update(predicted.tolist())
 
@@ -266,9 +266,9 @@ class Measures:
             return
         no, knows = "numbers", "it predicts numbers"
         if self.classes is not None:
-            known = [repr(str(label)) for label in self.classes.tolist()]
+            labels = [repr(str(label)) for label in self.classes.tolist()]
             no = "labels of the model"
-            knows = f"the model knows {', '.join(known[:10])}{', ...' if len(known) > 10 else ''}"
+            knows = f"the model knows {', '.join(labels[:10])}{', ...' if len(labels) > 10 else ''}"
         console.warn(
             f"{self.n_unknown:,} of {self.n + self.n_unknown:,} targets are no {no}, such as "
             f"{', '.join(map(repr, self.unknown))}, and are not counted; {knows}. Is this the target column "
@@ -282,18 +282,18 @@ class Measures:
         """
         if len(self.truths) < 2:
             return
-        label, most = self.truths.most_common(1)[0]
+        label, n_most_frequent = self.truths.most_common(1)[0]
         if len(self.predicted) == 1:
             text = f"all {self.n:,} {rows} are predicted as {str(*self.predicted)!r}"
-        elif self.n_right <= most and not weighted:
+        elif self.n_right <= n_most_frequent and not weighted:
             text = f"always predicting {str(label)!r} would be right for as many of the {rows}"
         else:
             return
         remedy = "" if weighted else ". For classes that are rare try -w balanced, or -w LABEL=WEIGHT"
-        console.warn(f"{text}; {most:,} of {self.n:,} are {str(label)!r}{remedy}")
+        console.warn(f"{text}; {n_most_frequent:,} of {self.n:,} are {str(label)!r}{remedy}")
 
 
-def comparable(truth: Array, classes: Array | None) -> Array:
+def labels_like(truth: Array, classes: Array | None) -> Array:
     """Targets of a file in the type of the model's labels: a column of numbers may stand for words and the reverse."""
     if classes is None:
         return truth
@@ -326,9 +326,9 @@ def scale(options: Namespace, console: Console) -> None:
         run = Run(listener=bar)
         if options.restore:
             ranges = read_range(options.restore)
-            known = np.searchsorted(ranges.index, table.n_features)  # the file may have fewer features
-            parts = ranges.index[:known], ranges.minimum[:known], ranges.maximum[:known]
-            ranges = RangeFile(ranges.lower, ranges.upper, *parts)
+            n_ranges = np.searchsorted(ranges.index, table.n_features)  # the file may have fewer features
+            bounds = ranges.index[:n_ranges], ranges.minimum[:n_ranges], ranges.maximum[:n_ranges]
+            ranges = RangeFile(ranges.lower, ranges.upper, *bounds)
         else:
             ranges = _ranges(table, options.lower, options.upper, run)
         if options.save:

@@ -78,9 +78,10 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        return next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        first: Any = next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        return first
 
-    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Mapping[str, Array]]:
+    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
         """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""
         if self.text is not None:
             yield from self.text.blocks()
@@ -310,10 +311,10 @@ class Table:
         """Rows as they are stored; what cannot be read is an error with line and column."""
         if self.source is None:
             assert start == 0
-            parts = list(self._encoded(stop))
-            if not parts:
+            blocks = list(self._encoded(stop))
+            if not blocks:
                 raise DataError(f"{self.path} has a header and no rows.")
-            raw = join(parts)
+            raw = join(blocks)
             return Raw(raw.X, None if raw.y is None else self._targets(raw.y))
         try:
             raw = self.source.read(start, self.n_rows if stop is None else min(stop, self.n_rows))
@@ -357,7 +358,7 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def spool(self, scale: bool, *, impute: bool) -> int:
+    def encode_to_file(self, scale: bool, *, impute: bool) -> int:
         """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
 
         Rows without a target are left out; their number is returned.
@@ -404,7 +405,7 @@ class Table:
         self.check(X, impute=options.impute is not None)
         strange = [f"column {text}: {count:,} cell(s)" for text, count in self.counts.items() if ": not a " in text]
         if strange and options.strict:
-            raise DataError(f"{self.path}, {strange[0]}. Mend them, name them with --na, or run without --strict.")
+            raise DataError(f"{self.path}, {strange[0]}. Correct them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
         if self.reader is not None:
@@ -444,7 +445,7 @@ class Table:
         line = next(islice(self.file.rows(), row, None), None)
         return f"{self.path}, row {row}" if line is None else f"{self.path}, line {line[0]}"
 
-    def warn_of_other_cells(self, console: Console) -> None:
+    def warn_of_unseen_cells(self, console: Console) -> None:
         """Tell what the rows contained that training did not."""
         for text, count in self.counts.items():
             console.warn(f"column {text}: {count:,} cell(s)")
@@ -467,55 +468,69 @@ def open_table(
     """
     file = recognise(path, header=options.header, format=options.format)
     if file.format not in ("csv", "parquet"):
-        return _open_numbers(options, file, model, scale)
+        return _table_without_names(options, file, model, scale)
     if file.format == "csv" and options.header is None:
         if file.header:
             console.remark(f"header: the first line of {path} names the columns (--no-header if it is a row)")
         else:
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
-    missing = tuple(options.na)
-    if model is not None and model.schema is not None:
+    if model is None:
+        return _table_to_train_on(options, console, file, scale=scale, numbers=numbers)
+    if model.schema is not None:
         return _table_for_schema(options, console, file, model, model.schema)
-    if model is not None:
-        target = _known_target(options, file, model)
-        features = _feature_columns(options, file, target, model)
-        if len(features) != model.n_features:
-            raise _wrong_width(path, len(features), model)
-        schema, float_labels = None, False
-        reader = _with_decimal(options, console, file, TableSchema.of_numbers(features, missing))
-        plain = True
-    else:
-        first = file.head(SCHEMA_ROWS)
-        if not first:
-            raise DataError(f"{path} has a header and no rows.")
-        columns = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
-        target = _target_column(options, console, file, first, columns)
-        float_labels = _written_with_point(first[target])
-        features = _feature_columns(options, file, target, None)
-        reader = replace(columns, columns=tuple(column for column in columns.columns if column.name in features))
-        reader = reader.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
-        numeric = all(isinstance(column, Number) for column in reader.columns)
-        coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
-        impute = options.impute is not None
-        plain = numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features))
-        if plain:  # gaps stay gaps, which are refused, or imputed by the model
-            reader = TableSchema.of_numbers(features, missing)
-        elif impute:
-            without_indicators = (
-                column if isinstance(column, Unused) else replace(column, indicator=False) for column in reader.columns
-            )
-            reader = TableSchema(tuple(without_indicators), missing)
-        schema = None if plain else reader
-        if schema is not None:
-            _tell_schema(options, console, path, schema)
-    if plain and file.format == "parquet":
-        source = file.source(target=target, columns=list(features), scale=scale)
-        return Table(file, source, target, features, float_labels=float_labels)
-    decimal = _decimal_of_target(options, file, target, missing)
-    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal, float_labels)
+    target = _target_for_model(options, file, model)
+    features = _feature_columns(options, file, target, model)
+    if len(features) != model.n_features:
+        raise _wrong_width(path, len(features), model)
+    reader = _with_decimal(options, console, file, TableSchema.of_numbers(features, tuple(options.na)))
+    return _table_of(
+        file, target, reader, None, decimal=_decimal_of_target(options, file, target, reader.missing), scale=scale
+    )
 
 
-def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
+def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, scale: bool, numbers: bool) -> Table:
+    """A table whose columns and target are recognised by its first rows."""
+    first, missing = file.head(SCHEMA_ROWS), tuple(options.na)
+    if not first:
+        raise DataError(f"{file.path} has a header and no rows.")
+    schema = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
+    target = _target_column(options, console, file, first, schema)
+    decimal = options.decimal or _decimal_of(schema, target)
+    features = _feature_columns(options, file, target, None)
+    schema = replace(schema, columns=tuple(column for column in schema.columns if column.name in features))
+    schema = schema.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
+    numeric = all(isinstance(column, Number) for column in schema.columns)
+    coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
+    impute = options.impute is not None
+    to_table: dict[str, Any] = {"scale": scale, "float_labels": _written_with_point(first[target]), "decimal": decimal}
+    if numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features)):
+        reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
+        return _table_of(file, target, reader, None, **to_table)
+    if impute:
+        schema = schema.without_indicators()
+    _report_columns(options, console, file.path, schema)
+    return _table_of(file, target, schema, schema, **to_table)
+
+
+def _table_of(
+    file: RowFile,
+    target: str | None,
+    reader: TableSchema,
+    schema: TableSchema | None,
+    *,
+    decimal: str | None,
+    scale: bool = False,
+    float_labels: bool = False,
+) -> Table:
+    """An open table whose cells become features by `reader`; Parquet files of plain numbers are read in any order."""
+    names = tuple(reader.feature_names)
+    if schema is None and file.format == "parquet":
+        source = file.source(target=target, columns=list(names), scale=scale)
+        return Table(file, source, target, names, float_labels=float_labels)
+    return Table(file, None, target, names, reader, schema, reader.missing, decimal, float_labels)
+
+
+def _table_without_names(options: Namespace, file: RowFile, model: Model | None, scale: bool) -> Table:
     """A file of numbers without names of columns."""
     target, path = options.target, file.path
     settings: dict[str, Any] = {}
@@ -523,8 +538,8 @@ def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale:
         is_column = target is not None and file.format == "npy" and target.lstrip("-").isdigit()
         settings["target"] = int(target) if is_column else target
     elif model is not None:
-        known = model.meta.get("zero_based")
-        settings = {"n_features": model.n_features, "zero_based": bool(known) if known in (0, 1) else "auto"}
+        zero_based = model.meta.get("zero_based")
+        settings = {"n_features": model.n_features, "zero_based": bool(zero_based) if zero_based in (0, 1) else "auto"}
     elif target is not None:
         raise UsageError("--target is for tables; svmlight files have the label first in each line.")
     source = file.source(scale=scale, **settings)
@@ -539,9 +554,9 @@ def _open_numbers(options: Namespace, file: RowFile, model: Model | None, scale:
 
 
 def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
-    known = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
+    names = "" if model.feature_names is None else f" ({', '.join(map(str, model.feature_names[:10]))}, ...)"
     return DataError(
-        f"{path} has {n_features} features, but the model was trained on {model.n_features}{known}. Leave "
+        f"{path} has {n_features} features, but the model was trained on {model.n_features}{names}. Leave "
         "columns out with --ignore, or name the target with --target."
     )
 
@@ -551,18 +566,17 @@ def _wrong_width(path: str, n_features: int, model: Model) -> DataError:
 
 def _table_for_schema(options: Namespace, console: Console, file: RowFile, model: Model, schema: TableSchema) -> Table:
     """A table whose columns a model knows."""
-    target = _known_target(options, file, model)
+    target = _target_for_model(options, file, model)
     names = [name for name in file.names if name != target]
     by_place = not file.header and len(names) == len(schema.names) and all(name.isdigit() for name in schema.names)
     if by_place and names != schema.names and file.text is not None:  # a file without header, and without the target
         text = replace(file.text, names=tuple(schema.names))
         file = replace(file, names=text.names, text=text)
     used = [column.name for column in schema.columns if not isinstance(column, Unused)]
-    _refuse_absent(file, used)
+    _require_columns(file, used)
     missing = (*schema.missing, *options.na)
     reader = _with_decimal(options, console, file, replace(schema, missing=missing))
-    decimal = _decimal_of_target(options, file, target, missing)
-    return Table(file, None, target, tuple(reader.feature_names), reader, schema, missing, decimal)
+    return _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
 
 
 def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
@@ -591,16 +605,21 @@ def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: T
 
 def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, missing: tuple[str, ...]) -> str | None:
     """The decimal sign of the target, once for all parts of the rows: by the first ones, and by their other columns."""
-    said: str | None = options.decimal
-    first = None if said or target is None else file.head(PART_ROWS)
-    if not first:
-        return said
-    columns = TableSchema.infer(first, missing=missing).columns
-    return next((one.decimal for one in columns if one.name == target and isinstance(one, Number)), None)
+    sign: str | None = options.decimal
+    if sign is not None or target is None:
+        return sign
+    return _decimal_of(TableSchema.with_identifiers(file.head(PART_ROWS), missing=missing), target)
 
 
-def _refuse_absent(file: RowFile, wanted: list[str]) -> None:
-    absent = [name for name in wanted if name not in file.names]
+def _decimal_of(schema: TableSchema, name: str) -> str | None:
+    """The decimal sign of a column; None where it holds no numbers."""
+    return next(
+        (column.decimal for column in schema.columns if column.name == name and isinstance(column, Number)), None
+    )
+
+
+def _require_columns(file: RowFile, required: list[str]) -> None:
+    absent = [name for name in required if name not in file.names]
     if absent:
         raise DataError(
             f"{file.path} lacks the column(s) {', '.join(map(repr, absent[:10]))} that the model was trained on; "
@@ -608,7 +627,7 @@ def _refuse_absent(file: RowFile, wanted: list[str]) -> None:
         )
 
 
-def _known_target(options: Namespace, file: RowFile, model: Model) -> str | None:
+def _target_for_model(options: Namespace, file: RowFile, model: Model) -> str | None:
     """The target of a file for a model, where it has one."""
     if options.target is not None:
         return _column(file, options.target, "--target")
@@ -657,7 +676,7 @@ def _is_plain(cells: Array, impute: bool) -> bool:
 _EMPTY = frozenset({"", "NA", "NaN", "nan", "NULL", "null", "n/a", "N/A"})
 
 
-def _tell_schema(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
+def _report_columns(options: Namespace, console: Console, path: str, schema: TableSchema) -> None:
     """Print what the columns are taken for; warn of those that are left out, or refuse them."""
     unused = [column for column in schema.columns if isinstance(column, Unused)]
     if unused and options.strict:
@@ -671,8 +690,8 @@ def _tell_schema(options: Namespace, console: Console, path: str, schema: TableS
         raise DataError(f"{path} has no column beside the target that can be used ({reasons}).")
     used = TableSchema(tuple(column for column in schema.columns if not isinstance(column, Unused)))
     lines = used.describe().splitlines()
-    more = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
-    console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + more)
+    ellipsis = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
+    console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + ellipsis)
     for column in unused[:_SHOWN]:
         flag = f" (--keep {shlex.quote(column.name)} keeps it)" if column.is_identifier else ""
         console.warn(f"column {column.name!r} is left out: {column.why}{flag}")
@@ -681,43 +700,43 @@ def _tell_schema(options: Namespace, console: Console, path: str, schema: TableS
 def _feature_columns(options: Namespace, file: RowFile, target: str | None, model: Model | None) -> tuple[str, ...]:
     """The model's own columns, by name where both sides have names; else all columns but target and ignored ones."""
     if model is not None and model.feature_names is not None:
-        known = tuple(str(name) for name in model.feature_names)
-        numbered = all(name.isdigit() for name in known)
-        if not numbered or (len(file.names) != model.n_features and set(known) <= set(file.names)):
-            _refuse_absent(file, list(known))
-            return known
+        model_names = tuple(str(name) for name in model.feature_names)
+        numbered = all(name.isdigit() for name in model_names)
+        if not numbered or (len(file.names) != model.n_features and set(model_names) <= set(file.names)):
+            _require_columns(file, list(model_names))
+            return model_names
     left_out = _columns_of_flag(options, file, "ignore")
     if target is not None and target in left_out:
         raise UsageError(f"column {target!r} is the target and cannot be ignored.")
     features = tuple(name for name in file.names if name != target and name not in left_out)
     if not features:
-        known_names = ", ".join(map(repr, file.names))
-        raise DataError(f"{file.path} has no columns left beside the target; it has {known_names}.")
+        available = ", ".join(map(repr, file.names))
+        raise DataError(f"{file.path} has no columns left beside the target; it has {available}.")
     return features
 
 
 def _columns_of_flag(options: Namespace, file: RowFile, flag: str) -> list[str]:
     """The columns of a file that ``--ignore`` or ``--keep`` names, each time one or several with commas between."""
-    return [_column(file, name, f"--{flag}") for given in getattr(options, flag) for name in given.split(",")]
+    return [_column(file, name, f"--{flag}") for listed in getattr(options, flag) for name in listed.split(",")]
 
 
-def _column(file: RowFile, wanted: str, flag: str) -> str:
+def _column(file: RowFile, requested: str, flag: str) -> str:
     names = file.names
-    if wanted in names:
-        return wanted
-    spaced = [name for name in names if name.strip() == wanted.strip()]  # "a, b" in a header
+    if requested in names:
+        return requested
+    spaced = [name for name in names if name.strip() == requested.strip()]  # "a, b" in a header
     if len(spaced) == 1:
         return spaced[0]
-    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return names[int(wanted)]
-    known = ", ".join(repr(name.strip()) for name in names[:50])
-    raise DataError(f"{file.path} has no column {wanted!r} for {flag}; it has {known}.")
+    if requested.lstrip("-").isdigit() and -len(names) <= int(requested) < len(names):
+        return names[int(requested)]
+    available = ", ".join(repr(name.strip()) for name in names[:50])
+    raise DataError(f"{file.path} has no column {requested!r} for {flag}; it has {available}.")
 
 
 # -- targets and rows --------------------------------------------------------------------------------------
 
 
-def task_of(y: Array, given: str | None) -> str:
+def task_of(y: Array, chosen: str | None) -> str:
     """Whether targets are labels or values, where it was not said.
 
     Which numbers are values is said by `is_regression`.
@@ -729,10 +748,10 @@ def task_of(y: Array, given: str | None) -> str:
     >>> task_of(np.array([0, 1, 1]), None), task_of(np.array([0.5, 1.25]), None), task_of(np.arange(40), None)
     ('classify', 'regress', 'regress')
     """
-    if given == "regress" and y.dtype.kind not in "iuf":
+    if chosen == "regress" and y.dtype.kind not in "iuf":
         raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
-    if given is not None:
-        return given
+    if chosen is not None:
+        return chosen
     if y.dtype.kind in "fiu":
         return "regress" if is_regression(y) else "classify"
     n_distinct = len(np.unique(y))
@@ -744,7 +763,7 @@ def task_of(y: Array, given: str | None) -> str:
     return "classify"
 
 
-def describe_task(task: str, y: Array, given: str | None) -> str:
+def describe_task(task: str, y: Array, chosen: str | None) -> str:
     """The task and, where the numbers of the target decided it, the flag that decides otherwise.
 
     Examples
@@ -754,7 +773,7 @@ def describe_task(task: str, y: Array, given: str | None) -> str:
     >>> describe_task("classify", np.array([0, 1, 1]), None)
     '2 classes (-s regress if the target is a quantity)'
     """
-    decided = given is None and y.dtype.kind in "iuf"
+    decided = chosen is None and y.dtype.kind in "iuf"
     if task == "classify":
         return f"{len(np.unique(y))} classes" + (" (-s regress if the target is a quantity)" if decided else "")
     return "regression" + (" (-s classify if the target is a label)" if decided else "")
@@ -771,14 +790,14 @@ def dense_if_small(X: Any) -> Any:
 # -- files that are written --------------------------------------------------------------------------------
 
 
-def check_output(out: str | None, *others: str | None, stream: bool = False) -> None:
+def check_output(out: str | None, *used_files: str | None, stream: bool = False) -> None:
     """Refuse, before any work is done, to write over a file of the same command or onto what is no regular file.
 
     Parameters
     ----------
     out : str or None
         The file to be written; "-" is standard output, for commands that stream.
-    others : str or None
+    used_files : str or None
         The other files of the command.
     stream : bool
         Whether devices and pipes are written to as they are.
@@ -787,15 +806,15 @@ def check_output(out: str | None, *others: str | None, stream: bool = False) -> 
         return
     if out == "-":
         raise UsageError("'-' is standard output, and this command writes a file; give it a name.")
-    for other in others:
-        if other is None:
+    for used in used_files:
+        if used is None:
             continue
         try:
-            same = os.path.samefile(out, other)
+            same = os.path.samefile(out, used)
         except OSError:  # one of them does not exist yet
-            same = os.path.realpath(out) == os.path.realpath(other)
+            same = os.path.realpath(out) == os.path.realpath(used)
         if same:
-            raise UsageError(f"{out} would be written over {other}, which this command uses too; give another name.")
+            raise UsageError(f"{out} would be written over {used}, which this command uses too; give another name.")
     if not (stream and is_stream(out)):
         check_writable(out)
 
@@ -807,5 +826,5 @@ def is_stream(path: str) -> bool:
 
 def target_file(options: Namespace) -> str | None:
     """The file that ``--target`` names, where it is one."""
-    given = options.target
-    return given if given is not None and given.endswith(".npy") and os.path.isfile(given) else None
+    path = options.target
+    return path if path is not None and path.endswith(".npy") and os.path.isfile(path) else None

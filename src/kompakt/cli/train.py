@@ -66,7 +66,7 @@ def train(options: Namespace, console: Console) -> int:
     if is_large and options.folds is not None:
         raise UsageError(f"{table.path} is larger than --memory; cross-validation needs the rows in memory.")
     if is_large:
-        return _finish(options, console, _train_streamed(options, console, table))
+        return _save_and_report(options, console, _train_streamed(options, console, table))
     X, y = table.training_rows(options, console)
     task = task_of(y, options.task)
     X, y = without_rare_classes(options, console, task, X, y)
@@ -74,10 +74,10 @@ def train(options: Namespace, console: Console) -> int:
         return _cross_validate(options, console, table, task, X, y)
     training = _train(options, console, table, task, X, y)
     if task == "classify":
-        measures, some = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
-        measures.add(y[some], training.model.predict(X[some]))
+        measures, sample = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
+        measures.add(y[sample], training.model.predict(X[sample]))
         measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
-    return _finish(options, console, training)
+    return _save_and_report(options, console, training)
 
 
 def auto(options: Namespace, console: Console) -> int:
@@ -111,7 +111,7 @@ def auto(options: Namespace, console: Console) -> int:
         training = _train(options, console, table, task, X, y)
         test_table = open_table(options, console, options.test, model=training.model)
         rows, where = test_table.read(), options.test
-        test_table.warn_of_other_cells(console)
+        test_table.warn_of_unseen_cells(console)
         if rows.y is None:
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
@@ -119,7 +119,7 @@ def auto(options: Namespace, console: Console) -> int:
         measures = write_predictions(training.model, [rows], options.predictions)
     measures.warn_of_unknown_labels(console)
     measures.warn_of_a_constant(console, "test rows", weighted=bool(options.class_weight))
-    return _finish(options, console, training, (where, measures))
+    return _save_and_report(options, console, training, (where, measures))
 
 
 # -- training ----------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def split(y: Array, task: str, share: float, seed: int) -> tuple[Array, Array]:
     codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
     n_held = int(np.ceil(share * len(y)))
     stratified = task == "classify" and min(n_held, len(y) - n_held) > codes.max()  # each part has a row of each class
-    return holdout(codes, share, classifier=stratified, random_state=seed)
+    return holdout(codes, share, stratify=stratified, random_state=seed)
 
 
 def without_rare_classes(options: Namespace, console: Console, task: str, X: Any, y: Array) -> tuple[Any, Array]:
@@ -154,8 +154,8 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
     if not rare.any():
         return X, y
     names = ", ".join(f"{label!s} ({count})" for label, count in zip(labels[rare][:10], counts[rare][:10], strict=True))
-    more = ", ..." if rare.sum() > 10 else ""
-    text = f"{rare.sum()} classes have fewer than {least} rows, too few to learn: {names}{more}"
+    ellipsis = ", ..." if rare.sum() > 10 else ""
+    text = f"{rare.sum()} classes have fewer than {least} rows, too few to learn: {names}{ellipsis}"
     flag = "; -s regress if the target is a quantity" if y.dtype.kind in "iuf" else ""
     if np.sum(~rare) < 2:
         if options.command != "auto" and not options.tune:
@@ -178,15 +178,15 @@ def _train(options: Namespace, console: Console, table: Table, task: str, X: Any
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None and (n_lacking := table.spool(options.scale, impute=options.impute is not None)):
+    if table.source is None and (n_lacking := table.encode_to_file(options.scale, impute=options.impute is not None)):
         console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None
     _, y = table.training_rows(options, console, _FIRST_ROWS)
     if options.impute and not source.is_sparse:
         step = max(1, -(-table.n_rows // _MEDIAN_ROWS))
-        parts = enumerate(table.parts(Run(), impute=True))
-        sample = np.concatenate([raw.X[-number * PART_ROWS % step :: step] for number, raw in parts])
+        blocks = enumerate(table.parts(Run(), impute=True))
+        sample = np.concatenate([raw.X[-number * PART_ROWS % step :: step] for number, raw in blocks])
         imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(sample)
         source, steps = ImputedSource(source, imputer.statistics_), [("impute", imputer)]
     task = task_of(y, options.task)
@@ -229,13 +229,13 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
             raise UsageError("-w balanced finds the weights of all classes; give no other -w with it.")
         parameters["class_weight"] = "balanced"
     elif options.class_weight:
-        known = {str(label): label for label in np.unique(y).tolist()}
-        known |= {f"{label:g}": label for label in known.values() if isinstance(label, float)}
+        labels = {str(label): label for label in np.unique(y).tolist()}
+        labels |= {f"{label:g}": label for label in labels.values() if isinstance(label, float)}
         weights = parameters["class_weight"] = {}
         for name, weight in options.class_weight:
-            label = known.get(name, known.get(name.lstrip("+")))
+            label = labels.get(name, labels.get(name.lstrip("+")))
             if label is None:
-                raise UsageError(f"-w{name}: the target has no label {name!r}; it has {', '.join(list(known)[:20])}.")
+                raise UsageError(f"-w{name}: the target has no label {name!r}; it has {', '.join(list(labels)[:20])}.")
             weights[label] = weight
     return CompactSVC(calibrate=bool(options.probability), **parameters)
 
@@ -311,12 +311,14 @@ def _leaderboard(record: TrainingRecord) -> list[dict[str, Any]]:
     best.pop(record.tried[0].model, None)
     names: dict[str, None] = dict.fromkeys(("C", "gamma", "epsilon"))
     return [
-        {"model": one.model, "error": one.error, "spread": one.deviation, **names, **one.setting}
-        for one in (record.tried[0], *sorted(best.values(), key=lambda candidate: candidate.error))
+        {"model": tried.model, "error": tried.error, "spread": tried.deviation, **names, **tried.setting}
+        for tried in (record.tried[0], *sorted(best.values(), key=lambda candidate: candidate.error))
     ]
 
 
-def _finish(options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None) -> int:
+def _save_and_report(
+    options: Namespace, console: Console, training: Training, test: tuple[str, Measures] | None = None
+) -> int:
     """Save the model and tell what it is."""
     model, estimator = training.model, training.estimator
     n_rows = model.meta["rows"]
@@ -341,10 +343,10 @@ def _finish(options: Namespace, console: Console, training: Training, test: tupl
         lines.append(("search", f"C {board[0]['C']:g}{width}: validation error {board[0]['error']:.4g}"))
         lines.append(("", record.why))
         for number, row in enumerate(board, start=1):
-            parts = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
+            settings = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
             lines.append(
-                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(parts)}".rstrip())
+                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
             )
         lines += [("", remark) for remark in facts["remarks"]]
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))

@@ -145,7 +145,7 @@ class DaskSource(ChunkedSource):
         y, w = (_aligned(values, X, role) for values, role in ((target, "target"), (weight, "weight")))
         self.n_targets = 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
         sizes = [int(size) for size in X.chunks[0]]
-        blocks = [[None] * len(sizes) if one is None else list(one.to_delayed().ravel()) for one in (X, y, w)]
+        blocks = [[None] * len(sizes) if values is None else list(values.to_delayed().ravel()) for values in (X, y, w)]
         make = delayed(partial(_raw_of_arrays, self.dtype, self.name, self.n_features), pure=True)
         numbered = enumerate(zip(sizes, *blocks, strict=True))
         return [make(chunk, *block) for chunk, block in numbered], sizes
@@ -164,22 +164,22 @@ class DaskSource(ChunkedSource):
             if isinstance(values, np.ndarray):
                 raise TypeError(f"the {role} of a Dask DataFrame must be a column or a Dask Series.")
         y, w = (None if is_dask(values) else values for values in (target, weight))
-        wanted = TableColumns([str(name) for name in frame.columns], y, w, columns, self.name)
+        roles = TableColumns([str(name) for name in frame.columns], y, w, columns, self.name)
         kinds = {str(name): kind for name, kind in frame.dtypes.items()}
-        wanted.refuse_other_types(kinds, lambda kind: getattr(kind, "kind", "O") in "fiub")
-        single = all(kinds[name] == np.float32 for name in wanted.features)
+        roles.refuse_other_types(kinds, lambda kind: getattr(kind, "kind", "O") in "fiub")
+        single = all(kinds[name] == np.float32 for name in roles.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.n_features, self.feature_names = len(wanted.features), tuple(wanted.features) if has_names else None
-        self.n_targets = len(wanted.targets)
+        self.n_features, self.feature_names = len(roles.features), tuple(roles.features) if has_names else None
+        self.n_targets = len(roles.targets)
         if is_dask(target):
             self.n_targets = len(target.columns) if _is_frame(target) else 1
         self.n_index_passes = 1
         frames = frame.to_delayed()
-        others = [one.to_delayed() if is_dask(one) else [None] * len(frames) for one in (target, weight)]
-        make, count = delayed(partial(_raw_of_frame, wanted, self.dtype), pure=True), delayed(len, pure=True)
-        sizes = list(compute(*[count(one) for one in frames]))
-        numbered = enumerate(zip(sizes, frames, *others, strict=True))
-        return [make(chunk, *one) for chunk, one in numbered], sizes
+        beside = [values.to_delayed() if is_dask(values) else [None] * len(frames) for values in (target, weight)]
+        make, count = delayed(partial(_raw_of_frame, roles, self.dtype), pure=True), delayed(len, pure=True)
+        sizes = list(compute(*[count(partition) for partition in frames]))
+        numbered = enumerate(zip(sizes, frames, *beside, strict=True))
+        return [make(chunk, *partition) for chunk, partition in numbered], sizes
 
     def where(self, row: int) -> str:
         chunk, number = locate(self.starts, row)
@@ -245,21 +245,21 @@ def _raw_of_arrays(dtype: np.dtype, name: str, n_features: int, chunk: int, size
     X = X if sparse.issparse(X) else np.asarray(X)
     if X.shape != (size, n_features):
         raise PartitionError(f"partition {chunk} of {name} has shape {X.shape}; expected {(size, n_features)}.")
-    for what, values in (("X", X), ("the target", y), ("the weights", w)):
+    for role, values in (("X", X), ("the target", y), ("the weights", w)):
         values = values if values is None or sparse.issparse(values) else np.asarray(values)
         if values is not None and values.dtype.kind == "c":
-            raise PartitionError(f"partition {chunk} of {name} holds complex numbers in {what}; expected real ones.")
+            raise PartitionError(f"partition {chunk} of {name} holds complex numbers in {role}; expected real ones.")
         if values is not None and values.shape[:1] != (size,):
-            raise PartitionError(f"partition {chunk} of {name} has {size} rows, but {what} has {values.shape[:1]}.")
+            raise PartitionError(f"partition {chunk} of {name} has {size} rows, but {role} has {values.shape[:1]}.")
     X = (X.tocsr() if sparse.issparse(X) else X).astype(dtype, copy=False)
     return Raw(X, None if y is None else np.asarray(y), None if w is None else np.asarray(w, dtype=np.float64))
 
 
 def _raw_of_frame(
-    wanted: TableColumns, dtype: np.dtype, chunk: int, size: int, frame: Any, target: Any, weight: Any
+    roles: TableColumns, dtype: np.dtype, chunk: int, size: int, frame: Any, target: Any, weight: Any
 ) -> Raw:
-    place = f"partition {chunk} of {wanted.what}"
-    if lacking := [name for name in wanted.all if name not in frame.columns]:
+    place = f"partition {chunk} of {roles.table_name}"
+    if lacking := [name for name in roles.all if name not in frame.columns]:
         raise PartitionError(f"{place} lacks the columns {lacking}; it has {[str(name) for name in frame.columns]}.")
     for values in (frame, target, weight):
         if values is not None and len(values) != size:
@@ -271,14 +271,14 @@ def _raw_of_frame(
             raise PartitionError(f"{place} holds complex numbers; expected real ones.")
         return np.ascontiguousarray(columns.to_numpy(dtype=dtype, na_value=np.nan))
 
-    if target is None and wanted.targets:
-        target = frame[wanted.targets[0] if wanted.single else wanted.targets]
-    if weight is None and wanted.weights:
-        weight = frame[wanted.weights[0]]
+    if target is None and roles.targets:
+        target = frame[roles.targets[0] if roles.single else roles.targets]
+    if weight is None and roles.weights:
+        weight = frame[roles.weights[0]]
     y = None if target is None else target.to_numpy()
     if y is not None and (y.dtype == object or y.ndim == 2):
         y = numbers(target) if y.ndim == 2 else as_strings(y, target.isna().to_numpy())
-    return Raw(numbers(frame[wanted.features], dtype), y, None if weight is None else numbers(weight))
+    return Raw(numbers(frame[roles.features], dtype), y, None if weight is None else numbers(weight))
 
 
 # -- passes on a cluster -----------------------------------------------------------------------------------
@@ -305,8 +305,8 @@ class ClusterPasses:
         """The one sum of a task over all ranges, by the tree of rows in memory."""
         from dask import delayed
 
-        wanted = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * self._threads())))
-        groups = _groups(bounds, 1 << (wanted.bit_length() - 1))  # whole subtrees of the binary tree
+        group_size = max(1, min(64, self._per_task(bounds), len(bounds) // (4 * self._threads())))
+        groups = _groups(bounds, 1 << (group_size.bit_length() - 1))  # whole subtrees of the binary tree
         node = self._maker(_sums_of, task, kept)
         nodes = [node(group) for group in groups]
         add = delayed(tree_sum, pure=True)
@@ -397,12 +397,12 @@ class ClusterPasses:
     def _lost(self, error: BaseException | None) -> ClusterError:
         """What to say of a cluster that is gone."""
         address = getattr(self.client.scheduler, "address", "unknown")
-        what = f"has had no worker for {PATIENCE:g} seconds"
+        state = f"has had no worker for {PATIENCE:g} seconds"
         if error is not None or self.client.status != "running":
             reason = "" if error is None else f" ({type(error).__name__}: {error})"
-            what = f"does not answer: its scheduler is gone or cannot be reached{reason}"
+            state = f"does not answer: its scheduler is gone or cannot be reached{reason}"
         return ClusterError(
-            f"the Dask cluster at {address} {what}. Start workers or the cluster again and fit again; a fit with "
+            f"the Dask cluster at {address} {state}. Start workers or the cluster again and fit again; a fit with "
             "checkpoint=... goes on where it was."
         )
 
@@ -412,8 +412,8 @@ class ClusterPasses:
 
         causes = set(self.client.run_on_scheduler(_causes_of, keys=keys))
         assert self.source.parts is not None
-        for chunk, part in enumerate(self.source.parts):
-            (alone,) = optimize(part)  # without the tasks of the other partitions
+        for chunk, partition in enumerate(self.source.parts):
+            (alone,) = optimize(partition)  # without the tasks of the other partitions
             if causes & {str(key) for key in alone.__dask_graph__()}:
                 return chunk
         return None

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -24,7 +25,7 @@ from scipy import sparse
 
 from kompakt.data.checks import as_strings
 from kompakt.data.streamed import ChunkedSource, Raw, locate, pieces
-from kompakt.data.table import TableSchema, number_of
+from kompakt.data.table import INDEX, TableSchema, index_columns, number_of
 from kompakt.data.text import TextTable
 
 #: bytes of a file that are decoded at a time, about
@@ -53,7 +54,7 @@ FORMATS = {
 def is_path(rows: Any) -> bool:
     """Whether these are a path, or a list of paths."""
     if isinstance(rows, list | tuple):
-        return bool(rows) and all(isinstance(one, str | os.PathLike) for one in rows)
+        return bool(rows) and all(isinstance(path, str | os.PathLike) for path in rows)
     return isinstance(rows, str | os.PathLike)
 
 
@@ -67,10 +68,10 @@ def find_files(rows: Any) -> list[str]:
         if not inside:
             raise FileNotFoundError(f"the folder {path} has no files with one of the endings {sorted(FORMATS)}.")
         return inside
-    found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    if not found:
+    matching = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    if not matching:
         raise FileNotFoundError(f"no file matches {path!r}.")
-    return found
+    return matching
 
 
 def is_zarr(path: str) -> bool:
@@ -220,27 +221,27 @@ def csr_arrays(path: str) -> dict[str, NpyArray]:
 class NpyFiles:
     """Arrays in several files, one after the other."""
 
-    def __init__(self, parts: list[NpyArray]) -> None:
-        self.parts, first = parts, parts[0]
-        for part in parts:
-            if not part.shape:
-                raise ValueError(f"{part.path} holds a single number, an array without dimensions; expected rows.")
-            if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
+    def __init__(self, arrays: list[NpyArray]) -> None:
+        self.arrays, first = arrays, arrays[0]
+        for array in arrays:
+            if not array.shape:
+                raise ValueError(f"{array.path} holds a single number, an array without dimensions; expected rows.")
+            if array.shape[1:] != first.shape[1:] or array.dtype != first.dtype:
                 raise ValueError(
-                    f"{part.path} holds {part.dtype} of shape {part.shape}; expected rows of shape {first.shape[1:]} "
-                    f"and type {first.dtype} as in {first.path}."
+                    f"{array.path} holds {array.dtype} of shape {array.shape}; expected rows of shape "
+                    f"{first.shape[1:]} and type {first.dtype} as in {first.path}."
                 )
-        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.starts = np.cumsum([0, *(len(array) for array in arrays)])
         self.dtype, self.shape = first.dtype, (int(self.starts[-1]), *first.shape[1:])
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        found = [self.parts[part][here] for part, here in pieces(self.starts, rows.start, rows.stop)]
-        return found[0] if len(found) == 1 else np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *found])
+        slices = [self.arrays[file][numbers] for file, numbers in pieces(self.starts, rows.start, rows.stop)]
+        return slices[0] if len(slices) == 1 else np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *slices])
 
     def where(self, row: int) -> str:
         """A row in the words of its file."""
-        part, number = locate(self.starts, row)
-        return f"row {number} of {self.parts[part].path}"
+        file, number = locate(self.starts, row)
+        return f"row {number} of {self.arrays[file].path}"
 
 
 def per_row(values: Any) -> Any:
@@ -260,10 +261,10 @@ class _WithArrays(ChunkedSource):
 
     def _set_targets(self, target: Any, weight: Any) -> None:
         self._y, self._w = per_row(target), per_row(weight)
-        for what, values in (("target", self._y), ("weight", self._w)):
+        for role, values in (("target", self._y), ("weight", self._w)):
             if values is not None and values.shape[:1] != (self.n_rows,):
-                found = f"{values.shape[0]} rows" if values.shape else "no dimensions: it is a single value"
-                raise ValueError(f"{self.name} has {self.n_rows} rows, but its {what} has {found}.")
+                length = f"{values.shape[0]} rows" if values.shape else "no dimensions: it is a single value"
+                raise ValueError(f"{self.name} has {self.n_rows} rows, but its {role} has {length}.")
         self.n_targets, self.has_weight = _n_targets(self._y), self._w is not None
 
     def _with_targets(self, X: Any, start: int, stop: int) -> Raw:
@@ -301,15 +302,15 @@ class ArraySource(_WithArrays):
         self._X, self.n_rows = X, int(X.shape[0])
         self._y_columns = self._w_column = None
         if isinstance(X, NpyFiles):
-            several = isinstance(target, list | tuple) and bool(target) and all(_is_column(one) for one in target)
+            several = isinstance(target, list | tuple) and bool(target) and all(_is_column(column) for column in target)
             if several or _is_column(target):
                 self._y_columns, target = list(target) if several else target, None
             if _is_column(weight):
                 self._w_column, weight = weight, None
-        given = [one for one in (self._y_columns, self._w_column) if one is not None]
-        taken = {int(one) % X.shape[1] for part in given for one in np.atleast_1d(part)}
-        if columns is None and taken:
-            columns = [number for number in range(X.shape[1]) if number not in taken]
+        column_numbers = [column for column in (self._y_columns, self._w_column) if column is not None]
+        used_columns = {int(column) % X.shape[1] for numbers in column_numbers for column in np.atleast_1d(numbers)}
+        if columns is None and used_columns:
+            columns = [number for number in range(X.shape[1]) if number not in used_columns]
         self._columns = columns
         self._set_targets(target, weight)
         first = self._rows(0, 1)
@@ -367,12 +368,13 @@ class CsrSource(_WithArrays):
     ) -> None:
         self._data, self._indices = arrays["data"], arrays["indices"]
         self.name, self.scale = name, scale
-        for part in ("data", "indices", "indptr", "shape"):
-            kinds = "fiub" if part == "data" else "iu"
-            if len(arrays[part].shape) != 1 or arrays[part].dtype.kind not in kinds:
+        for field in ("data", "indices", "indptr", "shape"):
+            kinds = "fiub" if field == "data" else "iu"
+            if len(arrays[field].shape) != 1 or arrays[field].dtype.kind not in kinds:
                 raise ValueError(
-                    f"{name} is no CSR matrix: {part} is {arrays[part].dtype} of shape {arrays[part].shape}; expected "
-                    f"one dimension of {'numbers' if part == 'data' else 'whole numbers'}. Save it again from SciPy."
+                    f"{name} is no CSR matrix: {field} is {arrays[field].dtype} of shape {arrays[field].shape}; "
+                    f"expected one dimension of {'numbers' if field == 'data' else 'whole numbers'}. Save it again "
+                    "from SciPy."
                 )
         shape = arrays["shape"][0 : len(arrays["shape"])].tolist()
         if len(shape) != 2 or min(shape) < 1 or shape[1] > _MOST_FEATURES:
@@ -518,18 +520,18 @@ class IterableSource(ChunkedSource):
         return {**super().__getstate__(), "_number": len(self.starts), "_iterator": None}  # to be started anew
 
 
-def _as_raw(block: Any, what: str) -> Raw:
+def _as_raw(block: Any, block_name: str) -> Raw:
     if not isinstance(block, tuple | list) or len(block) not in (2, 3):
-        raise TypeError(f"{what} must be a tuple (X, y) or (X, y, weights); got {type(block).__name__}.")
+        raise TypeError(f"{block_name} must be a tuple (X, y) or (X, y, weights); got {type(block).__name__}.")
     X: Any = block[0] if sparse.issparse(block[0]) else np.asarray(block[0])
-    X = as_floats(X.astype(np.float64) if X.dtype == object else X, f"X of {what}")
+    X = as_floats(X.astype(np.float64) if X.dtype == object else X, f"X of {block_name}")
     if X.ndim != 2:
-        raise ValueError(f"X of {what} must have two dimensions; got shape {X.shape}.")
+        raise ValueError(f"X of {block_name} must have two dimensions; got shape {X.shape}.")
     y = None if block[1] is None else np.asarray(block[1])
     w = None if len(block) == 2 or block[2] is None else np.asarray(block[2], dtype=np.float64)
     for name, values in (("y", y), ("weights", w)):
         if values is not None and len(values) != X.shape[0]:
-            raise ValueError(f"{what} has {X.shape[0]} rows in X but {len(values)} in {name}.")
+            raise ValueError(f"{block_name} has {X.shape[0]} rows in X but {len(values)} in {name}.")
     return Raw(X, y, w)
 
 
@@ -556,24 +558,24 @@ class _FileChunks(ChunkedSource):
     """Chunks of files of one kind, in the order of the files."""
 
     #: of every chunk, its file and what is read of it: bytes from and to, or the row group and the next
-    _chunks: list[Part]
+    _chunks: list[FileRange]
 
-    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
-        """Set the chunks from parts and their numbers of rows; empty ones are left out."""
-        self._chunks = [part for part, size in found if size]
+    def _set_chunks(self, ranges: list[tuple[FileRange, int]]) -> None:
+        """Set the chunks from ranges and their numbers of rows; empty ones are left out."""
+        self._chunks = [file_range for file_range, n_rows in ranges if n_rows]
         if not self._chunks:
             raise ValueError(f"{self.name} holds no rows.")
-        self.starts = np.cumsum([0, *(size for _, size in found if size)])
+        self.starts = np.cumsum([0, *(n_rows for _, n_rows in ranges if n_rows)])
         self.n_rows = int(self.starts[-1])
 
     def where(self, row: int) -> str:
-        paths = [part.path for part in self._chunks]
+        paths = [file_range.path for file_range in self._chunks]
         path = paths[locate(self.starts, row)[0]]
         return f"row {row - int(self.starts[paths.index(path)])} of {path}"
 
 
-class Part(NamedTuple):
-    """A part of a file: whole lines between two bytes, or row groups."""
+class FileRange(NamedTuple):
+    """A range of a file: whole lines between two bytes, or row groups."""
 
     path: str
     start: int
@@ -586,14 +588,14 @@ class Part(NamedTuple):
             return file.read(self.stop - self.start)
 
 
-def line_ranges(path: str, start: int = 0) -> Iterator[Part]:
+def line_ranges(path: str, start: int = 0) -> Iterator[FileRange]:
     """Ranges of about `CHUNK_BYTES` that end at line ends."""
     end = os.path.getsize(path)
     with open(path, "rb") as file:
         while start < end:
             file.seek(min(end, start + CHUNK_BYTES) - 1)
             file.readline()
-            yield Part(path, start, file.tell())
+            yield FileRange(path, start, file.tell())
             start = file.tell()
 
 
@@ -630,13 +632,13 @@ class SvmlightSource(_FileChunks):
         self, paths: list[str], *, n_features: int | None = None, zero_based: Any = "auto", scale: bool = False
     ) -> None:
         self.name, self.scale = named(paths), scale
-        found, least, largest = [], 1, -1
-        for part in (part for path in paths for part in line_ranges(path)):
-            X, _ = _parse_svmlight(part)
-            found.append((part, X.shape[0]))
+        ranges, least, largest = [], 1, -1
+        for file_range in (file_range for path in paths for file_range in line_ranges(path)):
+            X, _ = _parse_svmlight(file_range)
+            ranges.append((file_range, X.shape[0]))
             if X.nnz:
                 least, largest = min(least, int(X.indices.min())), max(largest, int(X.indices.max()))
-        self._set_chunks(found)
+        self._set_chunks(ranges)
         if zero_based is False and least == 0:
             raise ValueError(
                 f"zero_based=False, but {self.name} has a feature number 0; expected 1 at least. Leave zero_based out."
@@ -655,24 +657,26 @@ class SvmlightSource(_FileChunks):
         )
 
 
-def _parse_svmlight(part: Part) -> tuple[Any, np.ndarray]:
+def _parse_svmlight(file_range: FileRange) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
-    text = part.read()
+    text = file_range.read()
     if b"_" in text:  # Python reads 1_0 as 10, and so does the reader
         for line in text.splitlines():
             wrong = [word for word in line.split(b"#", 1)[0].split() if b"_" in word]
             if wrong:
                 shown = wrong[0][:40].decode("utf-8", "replace")
-                raise ValueError(f"{part.path}: {shown!r} is no number, nor a pair like 3:0.5: it holds an underscore.")
+                raise ValueError(
+                    f"{file_range.path}: {shown!r} is no number, nor a pair like 3:0.5: it holds an underscore."
+                )
     # Not by the reader's own offset and length: where a range ends among comments or blank lines, it would give the
     # next row to both sides.
     try:
         X, y = load_svmlight_file(io.BytesIO(text), zero_based=True)
     except (ValueError, OverflowError) as error:  # a feature number beyond 32 bits overflows in the reader
         raise ValueError(
-            f"{part.path}: no svmlight rows between bytes {part.start} and {part.stop}: {error}. Expected lines "
-            "like '1 3:0.5 7:2' with ascending feature numbers."
+            f"{file_range.path}: no svmlight rows between bytes {file_range.start} and {file_range.stop}: {error}. "
+            "Expected lines like '1 3:0.5 7:2' with ascending feature numbers."
         ) from error
     return X, y
 
@@ -693,32 +697,40 @@ def pyarrow_module(name: str) -> Any:
 class TableColumns:
     """Which columns of a table are features, targets and weights."""
 
-    def __init__(self, names: list[str], target: Any, weight: Any, columns: Any, what: str) -> None:
+    def __init__(self, names: list[str], target: Any, weight: Any, columns: Any, table_name: str) -> None:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(f"{what} has several columns of the name {twice}; rename them.")
-        known = dict(zip(names, names, strict=True)) | dict(enumerate(names))
+            raise ValueError(f"{table_name} has several columns of the name {twice}; rename them.")
+        name_of = dict(zip(names, names, strict=True)) | dict(enumerate(names))
 
-        def find(wanted: Any, role: str) -> str:
-            if isinstance(wanted, bool) or wanted not in known:
-                raise ValueError(f"{what} has no column {wanted!r} for {role}; its columns are {names}.")
-            return known[wanted]
+        def find(column: Any, role: str) -> str:
+            if isinstance(column, bool) or column not in name_of:
+                raise ValueError(f"{table_name} has no column {column!r} for {role}; its columns are {names}.")
+            return name_of[column]
 
-        self.what, self.single = what, not isinstance(target, list | tuple)
+        self.table_name, self.single = table_name, not isinstance(target, list | tuple)
         targets = [] if target is None else [target] if self.single else target
         self.targets = [find(name, "target") for name in targets]
         #: the column of the weights, as a list of one name or none
         self.weights = [] if weight is None else [find(weight, "weight")]
-        taken = {*self.targets, *self.weights}
+        other_roles = {*self.targets, *self.weights}
         if columns is None:
-            self.features = [name for name in names if name not in taken]
+            index = index_columns(names) - other_roles
+            if index:
+                warnings.warn(
+                    f"{table_name}: column(s) {', '.join(map(repr, sorted(index)))} left out: {INDEX}. columns=[...] "
+                    "keeps what it names.",
+                    UserWarning,
+                    stacklevel=5,
+                )
+            self.features = [name for name in names if name not in other_roles | index]
         else:
             self.features = [find(name, "columns") for name in columns]
-            twice = sorted(taken & set(self.features))
+            twice = sorted(other_roles & set(self.features))
             if twice:
-                raise ValueError(f"column {twice} of {what} is both a feature and target or weight.")
+                raise ValueError(f"column {twice} of {table_name} is both a feature and target or weight.")
         if not self.features:
-            raise ValueError(f"{what} has no feature columns beside target and weight; its columns are {names}.")
+            raise ValueError(f"{table_name} has no feature columns beside target and weight; its columns are {names}.")
 
     @property
     def all(self) -> list[str]:
@@ -730,9 +742,9 @@ class TableColumns:
         wrong = {name: str(types[name]) for name in [*self.features, *self.weights] if not is_number(types[name])}
         if wrong:
             raise ValueError(
-                f"columns {wrong} of {self.what} are no numbers. Encode categories as numbers before training, for "
-                "example one 0/1 column per category (scikit-learn's OneHotEncoder, get_dummies of pandas or Dask), or "
-                "leave them out with columns=[...]."
+                f"columns {wrong} of {self.table_name} are no numbers. Encode categories as numbers before training, "
+                "for example one 0/1 column per category (scikit-learn's OneHotEncoder, get_dummies of pandas or "
+                "Dask), or leave them out with columns=[...]."
             )
 
     def raw(self, table: Any, dtype: np.dtype) -> Raw:
@@ -768,8 +780,8 @@ class _TableSource(_FileChunks):
 
     _columns: TableColumns
 
-    def _set_chunks(self, found: list[tuple[Part, int]]) -> None:
-        super()._set_chunks(found)
+    def _set_chunks(self, ranges: list[tuple[FileRange, int]]) -> None:
+        super()._set_chunks(ranges)
         self.n_features, self.n_targets = len(self._columns.features), len(self._columns.targets)
         self.has_weight, self.feature_names = bool(self._columns.weights), tuple(self._columns.features)
 
@@ -815,17 +827,18 @@ class ParquetSource(_TableSource):
     ) -> None:
         parquet, types = pyarrow_module("pyarrow.parquet"), pyarrow_module("pyarrow").types
         self.name, self.scale = named(paths), scale
-        groups: list[tuple[Part, int]] = []
+        groups: list[tuple[FileRange, int]] = []
         for path in paths:
             with _parquet_errors(path), parquet.ParquetFile(path) as file:
-                here, metadata = file.schema_arrow, file.metadata
+                file_schema, metadata = file.schema_arrow, file.metadata
             if path == paths[0]:
-                schema, self._columns = here, TableColumns(list(here.names), target, weight, columns, path)
-            missing = [name for name in self._columns.all if name not in here.names]
+                schema = file_schema
+                self._columns = TableColumns(list(schema.names), target, weight, columns, path)
+            missing = [name for name in self._columns.all if name not in file_schema.names]
             if missing:
                 raise ValueError(f"{path} lacks the columns {missing} that {paths[0]} has.")
             self._columns.refuse_other_types(
-                dict(zip(here.names, here.types, strict=True)),
+                dict(zip(file_schema.names, file_schema.types, strict=True)),
                 lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind),
             )
             for group in range(metadata.num_row_groups):
@@ -833,7 +846,7 @@ class ParquetSource(_TableSource):
                     raise ValueError(
                         f"{path} is a damaged Parquet file: part {group} has {n_rows} rows. Write it again."
                     )
-                groups.append((Part(path, group, group + 1), n_rows))
+                groups.append((FileRange(path, group, group + 1), n_rows))
         self._set_chunks(groups)
         single = all(str(schema.field(name).type) == "float" for name in self._columns.features)
         self.dtype = np.dtype(np.float32 if single else np.float64)
@@ -890,7 +903,7 @@ class CsvSource(_TableSource):
         self._tables = {path: TextTable.recognise(path, header=header, delimiter=delimiter) for path in paths}
         names = list(self._tables[paths[0]].names)
         self._columns = TableColumns(names, target, weight, columns, paths[0])
-        chunks: list[tuple[Part, int]] = []
+        chunks: list[tuple[FileRange, int]] = []
         kinds: set[str] = set()
         for path, table in self._tables.items():
             if (names_here := list(table.names)) != names:
@@ -899,7 +912,7 @@ class CsvSource(_TableSource):
                 raise ValueError(f"{path} is packed, so that no rows can be read alone; unpack it first.")
             for start, text in table.texts(size=self._size):
                 block = table.block(_mark_quoted(text), first=start == 0)
-                chunks.append((Part(path, start, start + len(text)), block.n_rows if block else 0))
+                chunks.append((FileRange(path, start, start + len(text)), block.n_rows if block else 0))
                 kinds |= {_kind_of_labels(block[name]) for name in self._columns.targets if block}
         self._set_chunks(chunks)
         self.feature_names = self.feature_names if header else None
@@ -908,9 +921,10 @@ class CsvSource(_TableSource):
         self._kind = "number" if numbers and kinds != {"whole"} else kinds.pop() if len(kinds) == 1 else "word"
 
     def load(self, chunk: int) -> Raw:
-        part, columns = self._chunks[chunk], self._columns
-        table = self._tables[part.path]
-        block = table.block(_mark_quoted(next(table.texts(part.start, self._size))[1]), first=part.start == 0)
+        file_range, columns = self._chunks[chunk], self._columns
+        table = self._tables[file_range.path]
+        _, text = next(table.texts(file_range.start, self._size))
+        block = table.block(_mark_quoted(text), first=file_range.start == 0)
         assert block is not None
         strange: Counter[str] = Counter()
 

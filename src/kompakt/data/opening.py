@@ -54,7 +54,7 @@ def open_rows(
     weight : column name or number, array or path of a .npy file, optional
         Sample weights.
     columns : list of names or numbers, optional
-        Features; None means all columns but target and weight.
+        Features; None means all columns but target, weight and the index of a data frame, which has no name.
     scale : bool, default=False
         Standardise the features (mean 0, variance 1; sparse rows are scaled only).  The scaling is found in the first
         passes of ``fit`` and stored in the model, which then takes rows in their own units.
@@ -120,10 +120,10 @@ def _open_files(
                 f"{sorted(FORMATS)} for all files. Pass format=..., or a pattern that matches one kind of file. "
                 "Compressed text must be unpacked first."
             )
-    known = {"csv": {"delimiter", "header"}, "svmlight": {"n_features", "zero_based"}}.get(kind, set())
-    if not known.issuperset(options):
-        unknown = sorted(set(options) - known)
-        raise TypeError(f"unknown options {unknown} for format {kind!r}; expected some of {sorted(known)}.")
+    known_options = {"csv": {"delimiter", "header"}, "svmlight": {"n_features", "zero_based"}}.get(kind, set())
+    if not known_options.issuperset(options):
+        unknown = sorted(set(options) - known_options)
+        raise TypeError(f"unknown options {unknown} for format {kind!r}; expected some of {sorted(known_options)}.")
     if kind in ("parquet", "csv"):
         table = ParquetSource if kind == "parquet" else CsvSource
         return table(paths, target=target, weight=weight, columns=columns, scale=scale, **options)
@@ -154,15 +154,15 @@ def _open_zarr(path: str, target: Any, weight: Any, scale: bool) -> Source:
         import zarr
     except ImportError as error:
         raise ImportError('reading zarr arrays needs zarr; install it with: pip install "kompakt[zarr]"') from error
-    found = zarr.open(path, mode="r")
-    if hasattr(found, "shape"):
-        return ArraySource(found, target, weight, scale=scale, name=path)
-    if "X" not in found:
+    stored = zarr.open(path, mode="r")
+    if hasattr(stored, "shape"):
+        return ArraySource(stored, target, weight, scale=scale, name=path)
+    if "X" not in stored:
         raise ValueError(f"the zarr group {path} has no array X (and y, w); give the path of the array itself.")
 
     def member(values: Any, default: str) -> Any:
         if values is None:
-            return found.get(default)
-        return found[values] if isinstance(values, str) else values
+            return stored.get(default)
+        return stored[values] if isinstance(values, str) else values
 
-    return ArraySource(found["X"], member(target, "y"), member(weight, "w"), scale=scale, name=path)
+    return ArraySource(stored["X"], member(target, "y"), member(weight, "w"), scale=scale, name=path)

@@ -26,9 +26,9 @@ class RowBlock:
 
     def __init__(self, rows: ArrayRows, start: int, stop: int) -> None:
         self._rows, self.start, self.stop = rows, start, stop
-        here = slice(start - rows.first, stop - rows.first)
-        self.targets = None if rows.targets is None else rows.targets[here]
-        self.weights = None if rows.weights is None else rows.weights[here]
+        rows_of_block = slice(start - rows.first, stop - rows.first)
+        self.targets = None if rows.targets is None else rows.targets[rows_of_block]
+        self.weights = None if rows.weights is None else rows.weights[rows_of_block]
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -269,16 +269,16 @@ class ArrayRows(Rows):
         return self.X[indices]
 
     def subset(self, index: Array) -> ArrayRows:
-        part = ArrayRows(
+        chosen = ArrayRows(
             self.X[index],
             None if self.targets is None else self.targets[index],
             None if self.weights is None else self.weights[index],
             self.offset,
             dtype=self.dtype,
         )
-        part.to_inputs = self.to_inputs
-        part.numbers = index if self.numbers is None else self.numbers[index]
-        return part
+        chosen.to_inputs = self.to_inputs
+        chosen.numbers = index if self.numbers is None else self.numbers[index]
+        return chosen
 
     def in_float64(self) -> ArrayRows:
         """The same rows, computed with in float64."""
@@ -288,10 +288,12 @@ class ArrayRows(Rows):
 
     def one_output(self, output: int) -> ArrayRows:
         assert self.targets is not None
-        part = copy.copy(self)
-        part.targets, part.n_outputs = self.targets[:, [output]], 1
-        part.weights = self.weights[:, output] if self.weights is not None and self.weights.ndim == 2 else self.weights
-        return part
+        of_output = copy.copy(self)
+        of_output.targets, of_output.n_outputs = self.targets[:, [output]], 1
+        of_output.weights = (
+            self.weights[:, output] if self.weights is not None and self.weights.ndim == 2 else self.weights
+        )
+        return of_output
 
     def as_inputs(self, X: Any) -> Any:
         return X if self.to_inputs is None else self.to_inputs(X)
@@ -345,12 +347,12 @@ def sum_blocks(function: BlockFunction, block_rows: int, reader: Reader, bounds:
     return totals
 
 
-def _add(left: Sums | None, right: Sums) -> Sums:
-    if left is None:  # copied, so that the sums never share memory with what a function returned
-        return tuple(np.array(part, dtype=np.float64) for part in right)
+def _add(before: Sums | None, added: Sums) -> Sums:
+    if before is None:  # copied, so that the sums never share memory with what a function returned
+        return tuple(np.array(array, dtype=np.float64) for array in added)
     # New arrays, never `+=`: a part may be a NumPy scalar, for which `+=` binds a name and leaves the sum as it was,
     # and a part may be needed again, where a task that was lost with its worker is run once more.
-    return tuple(np.asarray(one + other) for one, other in zip(left, right, strict=True))
+    return tuple(np.asarray(first + second) for first, second in zip(before, added, strict=True))
 
 
 class TreeSum:
@@ -370,8 +372,8 @@ class TreeSum:
         if not self._stack:
             raise ValueError("there are no rows to reduce over.")
         total = self._stack[-1][1]
-        for _, left in self._stack[-2::-1]:
-            total = _add(left, total)
+        for _, before in self._stack[-2::-1]:
+            total = _add(before, total)
         return total
 
 
@@ -498,10 +500,10 @@ def hash_rows(X: Any, key: int) -> Array:
     # one key for the row itself, then one per column: without the first, a row of zeros would hash to 0 always
     keys = _mix(np.arange(1, X.shape[1] + 2, dtype=np.uint64) * _GOLDEN + np.uint64(key & _LARGEST))
     hash_block = _hash_sparse if sparse.issparse(X) else _hash_dense
-    parts = ordered_map(
+    block_hashes = ordered_map(
         lambda start: hash_block(X[start : start + MOMENT_ROWS], keys), range(0, X.shape[0], MOMENT_ROWS)
     )
-    return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+    return np.concatenate([np.empty(0, dtype=np.uint64), *block_hashes])
 
 
 def _hash_dense(X: Array, keys: Array) -> Array:
@@ -556,7 +558,10 @@ def content_of(rows: Rows, block_rows: int = 4096) -> dict[str, str]:
     """
     sums = rows.map_reduce(_content_sums, block_rows)
     names = ("inputs", "targets", "weights")
-    return {name: "-".join(f"{int(one):x}" for one in part) for name, part in zip(names, sums, strict=True)}
+    return {
+        name: "-".join(f"{int(number):x}" for number in sums_of_name)
+        for name, sums_of_name in zip(names, sums, strict=True)
+    }
 
 
 def _content_sums(block: RowBlock) -> Sums:
@@ -571,3 +576,9 @@ def _content_sums(block: RowBlock) -> Sums:
         hashes = hash_rows(matrix, 1) ^ place
         sums.append(np.sum((hashes[:, None] >> shifts) & np.uint64(0xFFFF), axis=0).astype(np.float64))
     return tuple(sums)
+
+
+def row_weights(rows: Rows) -> Array:
+    """Weight of every row, (n,); where each output has its own, 0 for rows that it does not see, the largest."""
+    given = rows.weights
+    return np.ones(rows.n_rows) if given is None else given if given.ndim == 1 else np.max(given, axis=1)

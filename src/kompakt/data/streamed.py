@@ -74,11 +74,11 @@ def join(parts: list[Raw]) -> Raw:
     """Consecutive rows put together."""
     if len(parts) == 1:
         return parts[0]
-    X = [part.X for part in parts]
+    X = [raw.X for raw in parts]
     return Raw(
         sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X),
-        None if parts[0].y is None else np.concatenate([part.y for part in parts if part.y is not None]),
-        None if parts[0].w is None else np.concatenate([part.w for part in parts if part.w is not None]),
+        None if parts[0].y is None else np.concatenate([raw.y for raw in parts if raw.y is not None]),
+        None if parts[0].w is None else np.concatenate([raw.w for raw in parts if raw.w is not None]),
     )
 
 
@@ -249,9 +249,9 @@ class RowReader:
         assert self.source is not None
         if self.kept is None:
             return self.source.read(start, stop)
-        wanted = self.kept[start:stop]
-        first = int(wanted[0])
-        return self.source.read(first, int(wanted[-1]) + 1).part(wanted - first)
+        numbers = self.kept[start:stop]
+        first = int(numbers[0])
+        return self.source.read(first, int(numbers[-1]) + 1).part(numbers - first)
 
     def inputs(self, X: Any) -> Any:
         """Standardised inputs, computed exactly as a stored model does, not centred."""
@@ -289,19 +289,19 @@ def _map_raw(function: Callable[[int, Raw], Any], reader: RowReader, bounds: Bou
 _Hashed = tuple[Array, Array, Raw]
 
 
-def _merged(found: list[_Hashed], count: int, repeated: bool) -> _Hashed:
+def _merged(lists: list[_Hashed], count: int, repeated: bool) -> _Hashed:
     """The smallest distinct hashes of several lists: the earliest row of each by hash, or all rows in their order."""
-    hashes = np.concatenate([part[0] for part in found])
-    numbers = np.concatenate([part[1] for part in found])
+    hashes = np.concatenate([hashed[0] for hashed in lists])
+    numbers = np.concatenate([hashed[1] for hashed in lists])
     distinct, chosen = np.unique(hashes, return_index=True)
     chosen = np.flatnonzero(hashes <= distinct[:count][-1]) if repeated else chosen[:count]
-    return hashes[chosen], numbers[chosen], join([part[2] for part in found]).part(chosen)
+    return hashes[chosen], numbers[chosen], join([hashed[2] for hashed in lists]).part(chosen)
 
 
 def _targets_and_weights(block: RowBlock) -> Array:
     """Targets and weights of a block side by side."""
-    given = [values.reshape(len(block), -1) for values in (block.targets, block.weights) if values is not None]
-    return np.concatenate([np.empty((len(block), 0)), *given], axis=1)
+    columns = [values.reshape(len(block), -1) for values in (block.targets, block.weights) if values is not None]
+    return np.concatenate([np.empty((len(block), 0)), *columns], axis=1)
 
 
 def _one_column(encode: Encode, output: int, raw: Raw) -> tuple[Array | None, Array | None]:
@@ -381,7 +381,7 @@ class StreamedRows(Rows):
         self.mass = float(self.n_rows) if mass is None else mass
         self.passes = Passes() if passes is None else passes
         self._per_row: tuple[Array | None, Array | None] | None = None
-        self._known: tuple[Array, ArrayRows] | None = None  # the last rows taken by number
+        self._last_subset: tuple[Array, ArrayRows] | None = None  # the last rows taken by number
 
     def with_reader(self, **changes: Any) -> StreamedRows:
         """The same rows, read otherwise."""
@@ -410,7 +410,7 @@ class StreamedRows(Rows):
             results = (cluster.reduce if reduce else cluster.run)(task, bounds, self.reader.kept)
         elif self.source.sequential:
             read_ahead = ((pair, self.reader.raw(*pair)) for pair in bounds)
-            results = ordered_map(lambda given: task(self.reader, *given), read_ahead)
+            results = ordered_map(lambda read: task(self.reader, *read), read_ahead)
         else:
             results = ordered_map(partial(task, self.reader), bounds)
         return self.passes.follow(results, n_results, share)
@@ -440,9 +440,9 @@ class StreamedRows(Rows):
     # -- rows by number --------------------------------------------------------------------------------
 
     def _in_memory(self, raw: Raw, index: Array) -> ArrayRows:
-        part = self.reader.rows(raw)
-        part.numbers, part.y, part.w, part.to_inputs = index, raw.y, raw.w, self._transform.inputs
-        return part
+        rows = self.reader.rows(raw)
+        rows.numbers, rows.y, rows.w, rows.to_inputs = index, raw.y, raw.w, self._transform.inputs
+        return rows
 
     def _gather(self, index: Array) -> ArrayRows:
         """Some rows in memory, in the order asked for."""
@@ -450,8 +450,8 @@ class StreamedRows(Rows):
         ascending = index[order]
 
         def pick(first: int, raw: Raw) -> Raw:
-            here = slice(np.searchsorted(ascending, first), np.searchsorted(ascending, first + len(raw)))
-            return raw.part(ascending[here] - first)
+            places = slice(np.searchsorted(ascending, first), np.searchsorted(ascending, first + len(raw)))
+            return raw.part(ascending[places] - first)
 
         bounds = [pair for pair in self._reading() if np.diff(np.searchsorted(ascending, pair))[0]]
         parts = list(self._pass(partial(_map_raw, pick), bounds))
@@ -459,9 +459,9 @@ class StreamedRows(Rows):
         return self._in_memory(raw, index)
 
     def subset(self, index: Array) -> ArrayRows:
-        if self._known is None or not np.array_equal(self._known[0], index):
-            self._known = (np.asarray(index), self._gather(np.asarray(index, dtype=np.intp)))
-        return self._known[1]
+        if self._last_subset is None or not np.array_equal(self._last_subset[0], index):
+            self._last_subset = (np.asarray(index), self._gather(np.asarray(index, dtype=np.intp)))
+        return self._last_subset[1]
 
     def as_inputs(self, X: Any) -> Any:
         return self._transform.inputs(X)
@@ -469,8 +469,8 @@ class StreamedRows(Rows):
     def originals(self, indices: Any) -> Any:
         """Rows by number, standardised but not centred, from the last rows taken if they are among them."""
         indices = np.asarray(indices, dtype=np.intp)
-        if self._known is not None:
-            numbers, rows = self._known
+        if self._last_subset is not None:
+            numbers, rows = self._last_subset
             order = np.argsort(numbers, kind="stable")
             place = order[np.searchsorted(numbers, indices, sorter=order).clip(max=len(order) - 1)]
             if np.array_equal(numbers[place], indices):
@@ -489,20 +489,20 @@ class StreamedRows(Rows):
         def smallest_of(first: int, raw: Raw) -> _Hashed:
             return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count, repeated)
 
-        found: list[_Hashed] = []
+        lists: list[_Hashed] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)
         for hashes, numbers, raw in self.scan(smallest_of):
             keep = hashes <= limit
             if not keep.any():
                 continue
-            found.append((hashes[keep], numbers[keep], raw.part(keep)))
+            lists.append((hashes[keep], numbers[keep], raw.part(keep)))
             pending += int(keep.sum())
             if pending > max(count, 4 * READ_ROWS):
-                found, pending = [_merged(found, count, repeated)], 0
-                distinct = np.unique(found[0][0])
+                lists, pending = [_merged(lists, count, repeated)], 0
+                distinct = np.unique(lists[0][0])
                 limit = distinct[-1] if len(distinct) == count else limit
-        _, numbers, raw = _merged(found, count, repeated)
-        self._known = (numbers, self._in_memory(raw, numbers))
+        _, numbers, raw = _merged(lists, count, repeated)
+        self._last_subset = (numbers, self._in_memory(raw, numbers))
         return numbers
 
     def everything(self) -> ArrayRows:
@@ -514,15 +514,15 @@ class StreamedRows(Rows):
 
         def choose(first: int, raw: Raw) -> tuple[Array, Raw]:
             uniform = (hash_numbers(first, first + len(raw), key) >> np.uint64(11)).astype(np.float64) / 2.0**53
-            here = np.flatnonzero(uniform < chance(raw))
-            return first + here, raw.part(here)
+            chosen = np.flatnonzero(uniform < chance(raw))
+            return first + chosen, raw.part(chosen)
 
-        found = [part for part in self.scan(choose) if len(part[0])]
-        if not found:
+        samples = [sample for sample in self.scan(choose) if len(sample[0])]
+        if not samples:
             raise ValueError("no row was chosen for the sample; expected a larger chance or more rows.")
-        index = np.concatenate([numbers for numbers, _ in found])
-        self._known = (index, self._in_memory(join([raw for _, raw in found]), index))
-        return self._known[1]
+        index = np.concatenate([numbers for numbers, _ in samples])
+        self._last_subset = (index, self._in_memory(join([raw for _, raw in samples]), index))
+        return self._last_subset[1]
 
     # -- per-row values, for those who need them all --------------------------------------------------
 
@@ -545,9 +545,9 @@ class StreamedRows(Rows):
         return self._values_per_row()[1] if self.weight_columns else None
 
 
-def _fill(out: Array, parts: Iterable[Array]) -> Array:
+def _fill(out: Array, blocks_of_values: Iterable[Array]) -> Array:
     at = 0
-    for part in parts:
-        out[at : at + len(part)] = part
-        at += len(part)
+    for values in blocks_of_values:
+        out[at : at + len(values)] = values
+        at += len(values)
     return out

@@ -50,13 +50,13 @@ _TARGET_NAMES = (
 )
 OTHER = "other"
 _FOLDED = f'rare in training or new, taken as "{OTHER}"'
-_WITH_INDICATOR = ", and an indicator column"
-_INDEX = "it has no name, as the row names or row numbers of a data frame"
+_WITH_INDICATOR = ", with a missing-value indicator"
+INDEX = "it has no name, as the row names or row numbers of a data frame"
 _CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 _ALL_DIFFERENT = "all values are different, as of an identifier"
 _NEARLY_ALL_DIFFERENT = "nearly all values are different, as of an identifier"
 _STAMPS = "times within one hour, as of an export"
-_IDENTIFIERS = frozenset({_INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _STAMPS})
+_IDENTIFIERS = frozenset({INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _STAMPS})
 #: names that pandas gives to an index, wherever it stands, and to columns without a name
 _PANDAS_INDEX = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__")
 _NO_NAME = re.compile(r"\s*|Unnamed: \d+(\.\d+)?")
@@ -139,11 +139,11 @@ def _numbers(cells: Array, decimal: str) -> Array:
             return np.array(list(map(float, cells)), dtype=np.float64)  # many cells are plain numbers: ten times faster
         except (TypeError, ValueError):
             pass
-    found = (number_of(cell, decimal) for cell in cells)
-    return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    numbers = (number_of(cell, decimal) for cell in cells)
+    return np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
 
 
-def _moment(text: str, form: str) -> float | None:
+def _seconds_of_text(text: str, form: str) -> float | None:
     """Seconds since 1970 of a date in a given form; times with a zone are in UTC."""
     text = text.strip()
     zone = _ZONE.search(text) if ":" in text else None
@@ -162,31 +162,32 @@ def seconds_of(cells: Array, form: str) -> Array:
     if cells.dtype.kind == "M":
         seconds = cells.astype("datetime64[us]").astype(np.float64) / 1e6
         return np.where(np.isnat(cells), np.nan, seconds)
-    known: dict[object, float] = {}
+    by_cell: dict[object, float] = {}
     for cell in cells:
-        if cell not in known:
+        if cell not in by_cell:
             if hasattr(cell, "timestamp"):
-                known[cell] = (cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell).timestamp()
+                by_cell[cell] = (cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell).timestamp()
             elif hasattr(cell, "year"):  # a date without time
-                known[cell] = datetime(cell.year, cell.month, cell.day, tzinfo=UTC).timestamp()
+                by_cell[cell] = datetime(cell.year, cell.month, cell.day, tzinfo=UTC).timestamp()
             else:
-                found = _moment(str(cell), form)
-                known[cell] = np.nan if found is None else found
-    return np.array([known[cell] for cell in cells], dtype=np.float64)
+                moment = _seconds_of_text(str(cell), form)
+                by_cell[cell] = np.nan if moment is None else moment
+    return np.array([by_cell[cell] for cell in cells], dtype=np.float64)
 
 
-def _text(cell: object) -> str:
+def _stripped(cell: object) -> str:
     return str(cell).strip()
 
 
-def _count(counts: Counter[str], text: str, cells: Array) -> None:
+def _count_unseen(counts: Counter[str], text: str, cells: Array) -> None:
     """Count cells that training did not have, under a text with the first of them as an example."""
     if len(cells):
         text += " (such as "
-        counts[next((known for known in counts if known.startswith(text)), f"{text}{_text(cells[0])!r})")] += len(cells)
+        entry = next((entry for entry in counts if entry.startswith(text)), f"{text}{_stripped(cells[0])!r})")
+        counts[entry] += len(cells)
 
 
-def _filled(
+def _parse_and_fill(
     column: Number | Date,
     cells: Array,
     gaps: Array,
@@ -198,7 +199,7 @@ def _filled(
     values = np.full(len(cells), np.nan)
     values[~gaps] = parse(cells[~gaps], style)
     absent = np.isnan(values)
-    _count(counts, f"{column.name}: not a {column.kind}, taken as missing", cells[absent & ~gaps])
+    _count_unseen(counts, f"{column.name}: not a {column.kind}, taken as missing", cells[absent & ~gaps])
     values[absent] = column.fill
     return values, absent
 
@@ -218,7 +219,7 @@ class Number:
         return [self.name] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        values, absent = _filled(self, cells, gaps, _numbers, self.decimal, counts)
+        values, absent = _parse_and_fill(self, cells, gaps, _numbers, self.decimal, counts)
         return np.column_stack([values, absent]) if self.indicator else values[:, None]
 
     def describe(self) -> str:
@@ -246,16 +247,19 @@ class Category:
         n_levels = len(self.levels)
         place = {level: number for number, level in enumerate(self.levels)}
         codes = np.full(len(cells), place.get(self.fill, n_levels))
-        codes[~gaps] = [place.get(_text(cell), n_levels) for cell in cells[~gaps]]
+        codes[~gaps] = [place.get(_stripped(cell), n_levels) for cell in cells[~gaps]]
         values = (codes[:, None] == np.arange(n_levels + self.other)).astype(np.float64)
         folded = _FOLDED if self.other else "other levels than training's"
-        _count(counts, f"{self.name}: {folded}", cells[codes == n_levels])
+        _count_unseen(counts, f"{self.name}: {folded}", cells[codes == n_levels])
         return np.column_stack([values, gaps]) if self.indicator else values
 
     def describe(self) -> str:
         shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
-        rest = " and other" if self.other else ""
-        return f"{len(self.levels)} levels{rest} ({shown}); gaps become {self.fill}" + _WITH_INDICATOR * self.indicator
+        with_other = " and other" if self.other else ""
+        return (
+            f"{len(self.levels)} levels{with_other} ({shown}); gaps become {self.fill}"
+            + _WITH_INDICATOR * self.indicator
+        )
 
 
 @dataclass(frozen=True)
@@ -272,25 +276,25 @@ class Date:
 
     @property
     def features(self) -> list[str]:
-        parts = ["days", "year", "month", "weekday"] + ["hour"] * self.hours
-        return [f"{self.name} {part}" for part in parts] + [f"{self.name} is missing"] * self.indicator
+        part_names = ["days", "year", "month", "weekday"] + ["hour"] * self.hours
+        return [f"{self.name} {part_name}" for part_name in part_names] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
-        seconds, absent = _filled(self, cells, gaps, seconds_of, self.form, counts)
+        seconds, absent = _parse_and_fill(self, cells, gaps, seconds_of, self.form, counts)
         days = np.floor(seconds / _DAY)
         moments = days.astype("datetime64[D]")
         months = moments.astype("datetime64[M]").astype(np.int64)
-        parts = [(seconds - self.first) / _DAY, 1970 + months // 12, 1 + months % 12, (days + 3) % 7]
+        columns = [(seconds - self.first) / _DAY, 1970 + months // 12, 1 + months % 12, (days + 3) % 7]
         if self.hours:
-            parts.append((seconds - days * _DAY) // 3600)
+            columns.append((seconds - days * _DAY) // 3600)
         if self.indicator:
-            parts.append(absent.astype(np.float64))
-        return np.column_stack(parts).astype(np.float64)
+            columns.append(absent.astype(np.float64))
+        return np.column_stack(columns).astype(np.float64)
 
     def describe(self) -> str:
-        first, fill = (datetime.fromtimestamp(one, UTC).date().isoformat() for one in (self.first, self.fill))
-        parts = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
-        return f"date: {parts}; gaps become {fill}" + _WITH_INDICATOR * self.indicator
+        first, fill = (datetime.fromtimestamp(moment, UTC).date().isoformat() for moment in (self.first, self.fill))
+        features = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
+        return f"date: {features}; gaps become {fill}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -332,27 +336,27 @@ def _decimal_of(cells: Sequence[object], decimals: str) -> tuple[str, float]:
 
 def _date_form(cells: Sequence[object]) -> tuple[str, float]:
     """The form under which most cells are dates, and their share."""
-    sample = [_text(cell) for cell in cells]
+    sample = [_stripped(cell) for cell in cells]
     looks = [text for text in sample if _LOOKS_LIKE_DATE.match(text)]
     if len(looks) < MOSTLY * len(sample):
         return "", 0.0
-    best, most = "", 0.0
+    best_form, best_share = "", 0.0
     for form in _DATE_FORMS:
         share = 0.0
-        if _moment(looks[0], form) is not None or _moment(looks[-1], form) is not None:
-            share = sum(_moment(text, form) is not None for text in looks) / len(sample)
-        if share > most:
-            best, most = form, share
-    return best, most
+        if _seconds_of_text(looks[0], form) is not None or _seconds_of_text(looks[-1], form) is not None:
+            share = sum(_seconds_of_text(text, form) is not None for text in looks) / len(sample)
+        if share > best_share:
+            best_form, best_share = form, share
+    return best_form, best_share
 
 
 def is_date(text: str) -> bool:
     """Whether a text is a date in one of the known forms."""
     looks = _LOOKS_LIKE_DATE.match(text.strip()) is not None
-    return looks and any(_moment(text, form) is not None for form in _DATE_FORMS)
+    return looks and any(_seconds_of_text(text, form) is not None for form in _DATE_FORMS)
 
 
-def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
+def _infer_column(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     """What a column is; `decimals` are the decimal signs that its numbers may have, the likelier first."""
     present, n_rows = cells[~gaps], len(cells)
     if not len(present):
@@ -364,24 +368,24 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     except TypeError:  # lists and the like
         return Unused(name, f"cells of type {type(present[0]).__name__}, which are no single values")
     if len(distinct) == 1 and not indicator:
-        return Unused(name, f"constant ({_text(distinct[0])})")
+        return Unused(name, f"constant ({_stripped(distinct[0])})")
     if kind == "M" or hasattr(distinct[0], "year"):
         seconds = seconds_of(present, "")
         clock = " %H:%M:%S" * bool(np.any(seconds % _DAY)) + ".%f" * bool(np.any(seconds % 1))
-        return _date(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
+        return _date_column(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
     if kind not in "fiub":
         # at most some thousand different cells decide; the others are met, and counted, when they are encoded
         looked = distinct[:5000]
         form, share = _date_form(looked)
         if share >= MOSTLY:
-            return _date(name, present, form, indicator)
+            return _date_column(name, present, form, indicator)
         words = all(isinstance(cell, bool | np.bool_) for cell in looked)
         sign, share = (".", 0.0) if words else _decimal_of(looked, decimals)
         if share >= MOSTLY:
-            return _number(name, present, sign, n_rows)
+            return _number_column(name, present, sign, n_rows)
     elif kind != "b":
-        return _number(name, present, ".", n_rows)
-    counts = Counter(_text(cell) for cell in present)
+        return _number_column(name, present, ".", n_rows)
+    counts = Counter(_stripped(cell) for cell in present)
     frequent = [level for level, count in counts.most_common() if count >= LEAST_COUNT][:MOST_LEVELS]
     frequent = frequent or list(counts)[:MOST_LEVELS]
     if len(counts) == 1 and not indicator:
@@ -390,7 +394,7 @@ def _infer(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     return Category(name, levels, frequent[0], len(counts) > len(levels), indicator)
 
 
-def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
+def _number_column(name: str, present: Array, decimal: str, n_rows: int) -> Column:
     values = _numbers(present, decimal)
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -401,7 +405,7 @@ def _number(name: str, present: Array, decimal: str, n_rows: int) -> Column:
     return Number(name, float(np.median(finite)), indicator, decimal)
 
 
-def _date(name: str, present: Array, form: str, indicator: bool) -> Column:
+def _date_column(name: str, present: Array, form: str, indicator: bool) -> Column:
     seconds = seconds_of(present, form)
     seconds = seconds[np.isfinite(seconds)]
     if seconds.min() == seconds.max() and not indicator:
@@ -425,11 +429,13 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
         if np.any(values != np.round(values)):
             return None
     if index:
-        return _INDEX
-    n_rows, n_distinct = len(present), len(set(present.tolist()))
+        return INDEX
+    n_rows = len(present)
     if isinstance(column, Date):
-        seconds = seconds_of(present, column.form)
-        return _STAMPS if n_rows > IDENTIFIER_ROWS and np.nanmax(seconds) - np.nanmin(seconds) < _HOUR else None
+        sample = present[:: 1 + n_rows // 1000]  # dates are slow to read, and nearly all columns of them span more
+        within = n_rows > IDENTIFIER_ROWS and all(_span(dates, column.form) < _HOUR for dates in (sample, present))
+        return _STAMPS if within else None
+    n_distinct = len(set(present.tolist()))
     if isinstance(column, Number):
         if n_distinct == len(cells) >= FEW_ROWS and values.max() - values.min() == n_distinct - 1:
             return _CONSECUTIVE
@@ -442,12 +448,18 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
     return None
 
 
+def _span(dates: Array, form: str) -> float:
+    """Seconds from the first to the last date."""
+    seconds = seconds_of(dates, form)
+    return float(np.nanmax(seconds) - np.nanmin(seconds))
+
+
 def _may_be_fractions(cells: Array, sign: str) -> bool:
     """Whether all cells are text like 1,234, which are thousands, or fractions with another decimal sign."""
     return all(isinstance(cell, str) and sign in cell and number_of(cell, sign) is not None for cell in cells)
 
 
-def _index_columns(names: Sequence[str]) -> set[str]:
+def index_columns(names: Sequence[str]) -> set[str]:
     """Names of the columns that are the index of a data frame: the first ones without a name, and pandas' names."""
     leading = list(takewhile(_NO_NAME.fullmatch, names))
     return {*leading, *filter(_PANDAS_INDEX.fullmatch, names)}
@@ -469,14 +481,14 @@ def needs_schema(X: Any) -> bool:
     """Whether X is a data frame with words, dates or gaps, or with its index as a column, and not of numbers alone."""
     if isinstance(X, Mapping) or not is_table(X):
         return False
-    if _index_columns([str(name) for name in getattr(X, "column_names", X.columns)]):
+    if index_columns([str(name) for name in getattr(X, "column_names", X.columns)]):
         return True
     if hasattr(X, "iloc") and all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):  # pandas
         return bool(X.isna().to_numpy().any())
-    return any(_is_gapped_or_text(_plain(column)) for column in _columns(X))
+    return any(_has_gaps_or_text(_as_array(column)) for column in _columns(X))
 
 
-def _is_gapped_or_text(cells: Array) -> bool:
+def _has_gaps_or_text(cells: Array) -> bool:
     if cells.dtype.kind in "iub":
         return False
     try:
@@ -492,7 +504,7 @@ def columns_of(table: Any) -> dict[str, Array]:
     if len(set(names)) != len(names):
         double = next(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"two columns have the name {double!r}; column names must differ.")
-    return {name: _plain(column) for name, column in zip(names, _columns(table), strict=True)}
+    return {name: _as_array(column) for name, column in zip(names, _columns(table), strict=True)}
 
 
 def _columns(table: Any) -> list[Any]:
@@ -504,7 +516,7 @@ def _columns(table: Any) -> list[Any]:
     return list(table.get_columns() if hasattr(table, "get_columns") else table.columns)  # polars, pyarrow
 
 
-def _plain(column: Any) -> Array:
+def _as_array(column: Any) -> Array:
     """A column as an array of numbers, of dates, or of Python objects with None for missing."""
     if isinstance(column, list | tuple):
         cells = np.empty(len(column), dtype=object)
@@ -521,25 +533,25 @@ def _plain(column: Any) -> Array:
         values = values / np.timedelta64(1, "s")
     kind = str(getattr(column, "dtype", "")).lower()
     if "categor" in kind or "enum" in kind or "dictionary" in str(getattr(column, "type", "")).lower():
-        values = np.array([None if is_missing(one) else str(one) for one in values], dtype=object)
+        values = np.array([None if is_missing(cell) else str(cell) for cell in values], dtype=object)
     if values.dtype.kind in "fiuM":
         return values
     return values.astype(object)
 
 
-def _decimal_said(column: Column, cells: Array, gaps: Array) -> str | None:
+def _unambiguous_sign(column: Column, cells: Array, gaps: Array) -> str | None:
     """The decimal sign of a column of text with some number that can be read with this sign only."""
     if not isinstance(column, Number) or cells.dtype.kind != "O":
         return None
     sample = list(dict.fromkeys(cells[~gaps].tolist()))[:1000]
-    return column.decimal if _is_clear(sample, column.decimal) else None
+    return column.decimal if _has_unambiguous_number(sample, column.decimal) else None
 
 
-def _is_clear(cells: Iterable[object], decimal: str) -> bool:
+def _has_unambiguous_number(cells: Iterable[object], decimal: str) -> bool:
     """Whether some text is a number with this decimal sign only."""
-    other = "," if decimal == "." else "."
+    other_sign = "," if decimal == "." else "."
     texts = (cell for cell in cells if isinstance(cell, str))
-    return any(number_of(text, decimal) is not None and number_of(text, other) is None for text in texts)
+    return any(number_of(text, decimal) is not None and number_of(text, other_sign) is None for text in texts)
 
 
 def _gaps(cells: Array, also: frozenset[str]) -> Array:
@@ -607,10 +619,10 @@ class TableSchema:
         also = frozenset(missing)
         columns = {name: (cells, _gaps(cells, also)) for name, cells in columns_of(table).items()}
         decimals = decimal or ".,"
-        inferred = [_infer(name, *column, decimals) for name, column in columns.items()]
-        signs = {_decimal_said(column, *columns[column.name]) for column in inferred}
+        inferred = [_infer_column(name, *column, decimals) for name, column in columns.items()]
+        signs = {_unambiguous_sign(column, *columns[column.name]) for column in inferred}
         if signs - {None} == {","}:  # none speaks for the point: 1.234 is then a number of thousands in all columns
-            inferred = [_infer(name, *column, ",.") for name, column in columns.items()]
+            inferred = [_infer_column(name, *column, ",.") for name, column in columns.items()]
         return cls(tuple(inferred), tuple(missing))
 
     def without_identifiers(self, table: Any, keep: Iterable[str] = ()) -> TableSchema:
@@ -633,7 +645,7 @@ class TableSchema:
         cells, kept, also = columns_of(table), frozenset(keep), frozenset(self.missing)
         if absent := sorted(kept - set(cells)):
             raise TableError(f"the table has no column {absent[0]!r} to keep; it has {', '.join(map(repr, cells))}.")
-        index = _index_columns(list(cells))
+        index = index_columns(list(cells))
         columns: list[Column] = []
         for column in self.columns:
             why = None
@@ -650,6 +662,13 @@ class TableSchema:
     def of_numbers(cls, names: Iterable[str], missing: tuple[str, ...] = ()) -> TableSchema:
         """Columns of numbers as they are, NaN in their gaps."""
         return cls(tuple(Number(name, np.nan) for name in names), missing)
+
+    def without_indicators(self) -> TableSchema:
+        """The schema without missing-value indicators."""
+        columns = (
+            column if isinstance(column, Unused) else replace(column, indicator=False) for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
 
     def with_decimal_of(self, table: Any, decimal: str | None = None) -> TableSchema:
         """The schema for a table whose numbers may be written with another decimal sign than those of training.
@@ -681,30 +700,30 @@ class TableSchema:
             if isinstance(column, Number) and column.name in cells and cells[column.name].dtype.kind == "O":
                 present = cells[column.name][~_gaps(cells[column.name], also)]
                 texts[column.name] = list(dict.fromkeys(present.tolist()))[:5000]
-        found: dict[str, str] = {}  # the signs that cells of these columns say
+        sign_of: dict[str, str] = {}  # the signs that cells of these columns say
         said: dict[str, set[str]] = {".": set(), ",": set()}  # by the sign in training
         for column in self.columns if decimal is None else ():
             if isinstance(column, Number) and (looked := texts.get(column.name)):
                 sign, share = _decimal_of(looked, ".," if column.decimal == "." else ",.")
-                if share >= MOSTLY and _is_clear(looked, sign):
-                    found[column.name] = sign
+                if share >= MOSTLY and _has_unambiguous_number(looked, sign):
+                    sign_of[column.name] = sign
                     said[column.decimal].add(sign)
         columns: list[Column] = []
-        for one in self.columns:
-            if isinstance(one, Number):
-                signs = said[one.decimal]  # where they agree, also for columns that could be read with both
-                sign = min(signs) if len(signs) == 1 else found.get(one.name, one.decimal)
-                one = replace(one, decimal=decimal or sign)
-                looked = texts.get(one.name, [])
-                strange = [cell for cell in looked if number_of(cell, one.decimal) is None]
+        for new in self.columns:
+            if isinstance(new, Number):
+                signs = said[new.decimal]  # where they agree, also for columns that could be read with both
+                sign = min(signs) if len(signs) == 1 else sign_of.get(new.name, new.decimal)
+                new = replace(new, decimal=decimal or sign)
+                looked = texts.get(new.name, [])
+                strange = [cell for cell in looked if number_of(cell, new.decimal) is None]
                 # a few words may stand for missing values, as they did in training
-                enough = len(looked) >= FEW_ROWS or any(map(str.isdigit, _text(strange[0] if strange else "")))
+                enough = len(looked) >= FEW_ROWS or any(map(str.isdigit, _stripped(strange[0] if strange else "")))
                 if enough and len(strange) > MOSTLY * len(looked):
                     raise TableError(
-                        f"column {one.name!r} holds numbers in the training table, but hardly any here: "
-                        f"{_text(strange[0])!r} is none with the decimal sign {one.decimal!r}."
+                        f"column {new.name!r} holds numbers in the training table, but hardly any here: "
+                        f"{_stripped(strange[0])!r} is none with the decimal sign {new.decimal!r}."
                     )
-            columns.append(one)
+            columns.append(new)
         return replace(self, columns=tuple(columns))
 
     @property
@@ -748,23 +767,23 @@ class TableSchema:
         if counts is None:
             counts = self.counts
             counts.clear()
-        parts = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
-        features = np.concatenate(parts, axis=1) if parts else np.empty((n_rows, 0))
+        blocks = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
+        features = np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows, 0))
         return (features - self.shift) / self.scale if self.scale else features
 
     def mostly_other(self, counts: Mapping[str, int], n_rows: int) -> list[str]:
         """A sentence about every column of words that is "other" in most of the `n_rows` rows that gave `counts`."""
-        found = []
+        sentences = []
         for column in self.columns:
             start = f"{column.name}: {_FOLDED}"
             n_folded = sum(count for text, count in counts.items() if text.startswith(start))
             if n_folded > 0.5 * n_rows:
-                found.append(
+                sentences.append(
                     f'column {column.name!r}: {n_folded / n_rows:.0%} of the rows are "{OTHER}", as their levels come '
                     f"once only or are none of the {MOST_LEVELS} most frequent. Leave it out or, for free text, "
                     "use TfidfVectorizer of scikit-learn (in Python)."
                 )
-        return found
+        return sentences
 
     def standardised(self, table: Any) -> TableSchema:
         """The schema whose features have mean 0 and variance 1 over a table."""
@@ -793,7 +812,7 @@ class TableSchema:
                 raise ValueError(f"it holds columns and missing; got {sorted(map(str, values))[:10]}")
             if not isinstance(described, list) or not isinstance(missing, list):
                 raise TypeError("columns and missing must be lists")
-            columns = tuple(_column_from(one) for one in described)
+            columns = tuple(_column_from(entry) for entry in described)
             if not all(isinstance(text, str) for text in missing):
                 raise TypeError("missing must be texts")
             if len({column.name for column in columns}) != len(columns):
@@ -821,14 +840,14 @@ def _column_from(values: Any) -> Column:
         "other": lambda v: isinstance(v, bool),
         "hours": lambda v: isinstance(v, bool),
         "first": lambda v: _is_real(v) and _FIRST_DAY <= v <= _LAST_DAY,
-        "levels": lambda v: isinstance(v, list) and bool(v) and all(isinstance(one, str) for one in v),
+        "levels": lambda v: isinstance(v, list) and bool(v) and all(isinstance(item, str) for item in v),
         "fill": (lambda v: isinstance(v, str)) if kind is Category else (lambda v: _is_real(v)),
     }
     if kind is Date:
         checks["fill"] = checks["first"]
-    known = {one.name for one in fields(kind)}
-    if set(values) != known:
-        raise ValueError(f"a column of kind {kind.kind} has {sorted(known)}; got {sorted(values)}")
+    names = {item.name for item in fields(kind)}
+    if set(values) != names:
+        raise ValueError(f"a column of kind {kind.kind} has {sorted(names)}; got {sorted(values)}")
     for name, value in values.items():
         if not checks[name](value):
             raise ValueError(f"{name}={value!r} of a column of kind {kind.kind}")
@@ -870,7 +889,7 @@ def target_values(cells: Array, *, missing: Iterable[str] = (), decimal: str | N
             values[~gaps] = _numbers(cells[~gaps], sign)
             if not np.any(np.isnan(values) & ~gaps) or is_regression(values):
                 return values
-    labels = np.array([_text(cell) for cell in cells], dtype=str)
+    labels = np.array([_stripped(cell) for cell in cells], dtype=str)
     labels[gaps] = ""
     if {label.lower() for label in np.unique(labels[~gaps])} <= {"true", "false"}:
         labels = np.char.lower(labels)
@@ -899,10 +918,10 @@ def is_regression(target: Array) -> bool:
     values, counts = np.unique(target[np.isfinite(target)], return_counts=True)
     if np.any(values != np.round(values)) or len(values) > max(FEW_CLASSES, CLASS_SHARE * len(target)):
         return True
-    return len(values) > SURELY_CLASSES and bool(counts.min() < ALIKE * counts.max()) and _fall_away(counts)
+    return len(values) > SURELY_CLASSES and bool(counts.min() < ALIKE * counts.max()) and _fall_from_mode(counts)
 
 
-def _fall_away(counts: Array) -> bool:
+def _fall_from_mode(counts: Array) -> bool:
     """Whether frequencies fall away from the largest one, on both sides.
 
     The test is the share of the variance of their logarithms that the best fit of this shape leaves. One of 20 sets of
@@ -974,17 +993,17 @@ def find_target(
     ('size', 'kind')
     """
     by_name = [[name for name in names if name.strip().lower() in usual] for usual in _TARGET_NAMES]
-    if usual := next((found for found in by_name if len(found) == 1), None):
+    if usual := next((matches for matches in by_name if len(matches) == 1), None):
         return usual[0], None
-    known = {column.name: column for column in schema.columns}
-    can_be = [name for name in names if _can_be_target(known[name], table[name], schema.missing)] or list(names)
-    first, last, others = can_be[0], can_be[-1], can_be[1:]
-    if others and first == names[0] and _holds_labels(known[first], table[first]):
-        quantities = all(_is_quantity(known[name], table[name]) for name in others)
-        words = isinstance(known[first], Category) and all(isinstance(known[name], Number) for name in others)
-        if quantities and len(others) >= 3 if header else quantities or words:
+    columns = {column.name: column for column in schema.columns}
+    can_be = [name for name in names if _can_be_target(columns[name], table[name], schema.missing)] or list(names)
+    first, last, later = can_be[0], can_be[-1], can_be[1:]
+    if later and first == names[0] and _holds_labels(columns[first], table[first]):
+        quantities = all(_is_quantity(columns[name], table[name]) for name in later)
+        words = isinstance(columns[first], Category) and all(isinstance(columns[name], Number) for name in later)
+        if quantities and len(later) >= 3 if header else quantities or words:
             return first, last
-        if _is_quantity(known[last], table[last]):
+        if _is_quantity(columns[last], table[last]):
             return last, first
     return last, None
 

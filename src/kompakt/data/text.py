@@ -193,7 +193,7 @@ class TextTable:
     packed: str | None = None
     comments: bool = False
     boxed: bool = False
-    _begun: list[Iterable[Block]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _read_ahead: list[Iterable[Block]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def recognise(
@@ -224,16 +224,16 @@ class TextTable:
             raise TableError(f"{path} holds blank lines only; expected rows.")
         if len(first_bytes) >= LOOKED_AT and len(lines) > 1:
             lines.pop()  # it may be cut
-        if other := _OTHER_TEXT.match(lines[0].strip()):
-            raise TableError(f"{path} begins with {other[0]!r}: this is no table of rows. Export it as CSV first.")
+        if other_kind := _OTHER_TEXT.match(lines[0].strip()):
+            raise TableError(f"{path} begins with {other_kind[0]!r}: this is no table of rows. Export it as CSV first.")
         remarks = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("#")]
         comments = 0 < len(remarks) < 0.5 * len(lines) or (bool(remarks) and len(lines) - len(remarks) > 1)
         if comments:
             lines = [line for line in lines if not line.lstrip().startswith("#")]
-        n_above, said = 0, _SEPARATOR_SAID.match(lines[0].strip())
-        if said and len(lines) > 1:
+        n_above, separator = 0, _SEPARATOR_SAID.match(lines[0].strip())
+        if separator and len(lines) > 1:
             lines, n_above = lines[1:], 1
-        delimiter = delimiter or (said[1] if said else _delimiter(path, lines))
+        delimiter = delimiter or (separator[1] if separator else _delimiter(path, lines))
         drawn = delimiter in "| "
         lines = [line for line in lines if not (drawn and _RULE.match(line.strip()))]
         boxed = delimiter == "|" and all(line.strip().startswith("|") and line.strip().endswith("|") for line in lines)
@@ -282,18 +282,18 @@ class TextTable:
         """Lines of a text, with those of the file that are needed to close the quotes of its last cell."""
         if text.count('"') % 2 == 0:
             return text
-        lines, more = io.StringIO(text, newline=""), []
+        lines, lines_below = io.StringIO(text, newline=""), []
 
         def all_lines() -> Iterator[str]:
             yield from lines
             while line := file.readline():
-                more.append(line)
+                lines_below.append(line)
                 yield line
 
         for _ in csv.reader(all_lines(), delimiter=self.delimiter, skipinitialspace=True):
             if lines.tell() == len(text):
                 break
-        return text + "".join(more)
+        return text + "".join(lines_below)
 
     def block(self, text: str, *, first: bool) -> Block | None:
         """Cells of a text with whole rows, where it has some; the `first` begins with what stands above the table."""
@@ -348,11 +348,11 @@ class TextTable:
 
     def blocks(self) -> Iterator[Block]:
         """All rows, in blocks."""
-        if self._begun:
-            begun = self._begun.pop()
-            if isinstance(begun, list):  # all of them, which may be asked for again
-                self._begun.append(begun)
-            yield from begun
+        if self._read_ahead:
+            blocks = self._read_ahead.pop()
+            if isinstance(blocks, list):  # all of them, which may be asked for again
+                self._read_ahead.append(blocks)
+            yield from blocks
             return
         for number, (_, text) in enumerate(self.texts()):
             if block := self.block(text, first=number == 0):
@@ -364,14 +364,14 @@ class TextTable:
         while n_read < n_rows and (block := next(blocks, None)):
             first.append(block)
             n_read += block.n_rows
-        self._begun.append(first if n_read < n_rows else chain(first, blocks))
+        self._read_ahead.append(first if n_read < n_rows else chain(first, blocks))
         return {name: np.concatenate([block[name] for block in first])[:n_rows] for name in self.names if first}
 
     def _cells_by_pyarrow(self, text: str) -> list[Any] | None:
         """Columns of texts, or None where pyarrow is missing or cannot read what Python's reader may."""
         spaced = rf'(^|[{re.escape(self.delimiter)}\r\n])[ \t]+"'  # quotes count behind spaces too
-        other = self.comments or self.delimiter not in ",;\t" or ('"' in text and re.search(spaced, text))
-        if other or find_spec("pyarrow") is None:
+        unusual = self.comments or self.delimiter not in ",;\t" or ('"' in text and re.search(spaced, text))
+        if unusual or find_spec("pyarrow") is None:
             return None
         import pyarrow
         from pyarrow import compute
@@ -438,28 +438,28 @@ def beginning(path: str, first_bytes: bytes) -> tuple[bytes, str | None]:
 def _some_lines(file: IO[bytes]) -> bytes:
     start = file.read(LOOKED_AT)
     while max(start.count(b"\n"), start.count(b"\r")) < _LEAST_LINES and len(start) < _MOST_LOOKED_AT:
-        more = file.read(len(start))
-        if not more:
+        next_bytes = file.read(len(start))
+        if not next_bytes:
             break
-        start += more
+        start += next_bytes
     return start
 
 
 def _delimiter(path: str, lines: list[str]) -> str:
     """The separator that gives most lines the same number of cells, at least two."""
-    for named in (True, False):  # the first line may be a title
-        for one in "\t;|,":
-            usual = [line for line in lines if not (one == "|" and _RULE.match(line.strip()))]
+    for first_line_counts in (True, False):  # the first line may be a title
+        for delimiter in "\t;|,":
+            lines_with_cells = [line for line in lines if not (delimiter == "|" and _RULE.match(line.strip()))]
             try:
-                counts = [len(row) for row in csv.reader(usual, delimiter=one, skipinitialspace=True)]
+                counts = [len(row) for row in csv.reader(lines_with_cells, delimiter=delimiter, skipinitialspace=True)]
             except csv.Error:
                 continue
             if not counts:
                 continue
             width, n_lines = Counter(counts).most_common(1)[0]
-            begins = not named or counts[0] >= max(2, width - 1)
+            begins = not first_line_counts or counts[0] >= max(2, width - 1)
             if begins and width > 1 and n_lines >= _CONSISTENT * (len(counts) - 1):
-                return one
+                return delimiter
     most = max("\t;|,", key=lines[0].count)
     if lines[0].count(most):
         return most
@@ -486,15 +486,15 @@ def names_columns(first: list[str], below: list[list[str]]) -> bool:
     does not.
     """
     rows = [row for row in below if len(row) == len(first)]
-    new = []  # for every column of labels, whether the cell above it is none of them
+    is_new = []  # for every column of labels, whether the cell above it is none of them
     for cell, column in zip(first, zip(*rows, strict=True), strict=False):
-        known = [value for value in column if not is_missing(value)]
-        if known and sum(map(_is_value, known)) >= _MOSTLY * len(known):
+        present = [value for value in column if not is_missing(value)]
+        if present and sum(map(_is_value, present)) >= _MOSTLY * len(present):
             if cell.lower() not in MISSING and not _is_value(cell) and re.search(r"[^\W\d_]", cell):
                 return True
-        elif len(known) >= _FEW_ROWS and len(set(known)) <= len(known) // 2:
-            new.append(cell not in known)
+        elif len(present) >= _FEW_ROWS and len(set(present)) <= len(present) // 2:
+            is_new.append(cell not in present)
     numbers = [cell for cell in first if _is_value(cell)]
-    if not all(new) or not numbers:
-        return all(new)
-    return bool(new) and all(number.isdigit() for number in numbers) and len(set(first)) == len(first)
+    if not all(is_new) or not numbers:
+        return all(is_new)
+    return bool(is_new) and all(number.isdigit() for number in numbers) and len(set(first)) == len(first)

@@ -29,8 +29,9 @@ from kompakt.methods.steps import Fitted, LeftOpen
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.train.data import LEARNED, prepare, with_columns
+from kompakt.train.data import LEARNED, check_columns_to_keep, prepare, with_columns
 from kompakt.train.running import CallbackSupportMixin, resumed, running, unfit, warn_interrupted
+from kompakt.train.task import Classes, Numbers, Task
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -94,7 +95,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
     penalize_intercept: bool
     tol: float
     max_iter: int
-    _classifier: ClassVar[bool]
     _learned_widths: ClassVar[tuple[str, ...]] = LEARNED[:3]  # values of gamma that refinement learns
     _drops_matrix_rows: ClassVar[bool] = False  # whether a precomputed matrix may hold rows of weight zero
     _may_scale: ClassVar[bool] = False  # whether the rows may be scaled by what they are handed to
@@ -135,9 +135,10 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         """
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=self._classifier, keep=keep_columns)
+            data, kernel = prepare(self, X, y, sample_weight, run, task=self._task(), keep=keep_columns)
             with resumed(self, checkpoint, data, run) as run:
                 fitted = self._train(data, kernel, run)
             self._publish(fitted)
@@ -151,8 +152,12 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         """Call the function of the method, with the options that the parameters stand for."""
         raise NotImplementedError
 
+    def _task(self) -> Task:
+        """What targets mean."""
+        raise NotImplementedError
+
     def _make_loss(self) -> Loss:
-        return make_loss(self.loss, classes=self._classifier, epsilon=self.epsilon)
+        return make_loss(self.loss, classes=not self._task().numeric, epsilon=self.epsilon)
 
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         """What the parameters say is minimised."""
@@ -253,8 +258,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             self.epsilon_ = fitted.spec.loss.epsilon
         if data.classes is not None:
             self.classes_ = data.classes
-        weighs_features = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
-        if weighs_features and isinstance(data.rows, ArrayRows):
+        has_widths = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
+        if has_widths and isinstance(data.rows, ArrayRows):
             self.feature_importances_ = importances(model, data)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
@@ -278,8 +283,8 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         """Warn and log what a user must know of the fit."""
         solution = fitted.machine.solution
         if fitted.machine.interrupted:
-            kept_model = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
-            warn_interrupted(self, kept_model, stacklevel=4)
+            message = f"the best model so far, with {self.n_basis_} basis vectors, is kept{fitted.skipped}"
+            warn_interrupted(self, message, stacklevel=4)
             return
         if solution.jitter:
             logger.info("the kernel matrix of the basis is nearly singular: jitter %.1e was added.", solution.jitter)
@@ -309,7 +314,6 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
 class MachineClassifier(ClassifierMixin, KernelMachine):
     """Base of the classifiers."""
 
-    _classifier = True
     coding: Any = "one_vs_rest"
     class_weight: Any = None
 
@@ -340,6 +344,9 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
         """
         return predicted(self, "predict", X)
 
+    def _task(self) -> Task:
+        return Classes(self.coding, self.class_weight)
+
     def _spec(self, data: Data, kernel: Kernel) -> Spec:
         return replace(super()._spec(data, kernel), coding=self.coding)
 
@@ -347,7 +354,8 @@ class MachineClassifier(ClassifierMixin, KernelMachine):
 class MachineRegressor(RegressorMixin, KernelMachine):
     """Prediction side of the regressors."""
 
-    _classifier = False
+    def _task(self) -> Task:
+        return Numbers()
 
     def _left_open(self) -> LeftOpen:
         named = isinstance(self.loss, str) and self.epsilon is None
@@ -378,8 +386,8 @@ def importances(model: Model, data: Data) -> Array:
 
     With a map A of the inputs, gamma is the diagonal of A'A.  Of more than 100,000 rows, evenly spaced ones are read.
     """
-    spaced_rows, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
+    every, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
     scaler = StandardScaler(with_mean=False)
-    scaler.fit(data.in_memory.X[spaced_rows], sample_weight=None if weights is None else weights[spaced_rows])
+    scaler.fit(data.in_memory.X[every], sample_weight=None if weights is None else weights[every])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))

@@ -141,6 +141,18 @@ class FEESVC(_FastEstimation, MachineClassifier):
         The same as a table, the chosen point with rank 1.
     n_iter_, converged_, objective_, jitter_, n_kernel_evals_ : see the other estimators
 
+    Notes
+    -----
+    With the hinge, the default, ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i f(x_i))`` is minimised, with a free intercept
+    and w in the span of the basis. `C` is the paper's C of eq. 1 and of its Table 1; its eq. 6 prints 2 C. Its sigma is
+    ``gamma = 1 / (2 sigma^2)``. Its R is `n_basis_`, its ten candidates and twenty steps are
+    ``FEESelector(n_candidates=10)`` and ``AutoSize(n_iter_no_change=20)``.
+
+    References
+    ----------
+    Navia-Vazquez, A., Diaz-Morales, R. (2010). Fast error estimation for efficient support vector machine growing.
+    Neurocomputing 73.
+
     Examples
     --------
     >>> from kompakt import FEESVC
@@ -207,7 +219,7 @@ class FEESVC(_FastEstimation, MachineClassifier):
         run = Run(int(check_random_state(self.random_state).randint(2**31 - 1)), memory_budget=self.memory_budget)
         with block_threads(self.n_jobs):
             check_parameters(self)
-            data, kernel = prepare(self, X, y, sample_weight, run, classifier=True)
+            data, kernel = prepare(self, X, y, sample_weight, run, task=self._task())
             points = np.asarray(grid, dtype=np.float64)
             points = points if data.rows.offset is None else points - data.rows.offset
 
@@ -241,6 +253,17 @@ class FEESVR(_FastEstimation, MachineRegressor):
         The mean of the rows first, then rows.
     selected_indices_, dual_coef_, intercept_, n_basis_, history_, fold_sizes_, fold_errors_, search_
         As for `FEESVC`; errors are mean squared errors.
+
+    Notes
+    -----
+    With least squares, the default, ``1/2 |w|^2 + C/2 sum_i s_i (y_i - f(x_i))^2`` is minimised. The paper is about
+    classes only; its symbols map as for `FEESVC`: ``gamma = 1 / (2 sigma^2)``, R is `n_basis_`, and its weights a_i are
+    constant here, a_i = C s_i.
+
+    References
+    ----------
+    Navia-Vazquez, A., Diaz-Morales, R. (2010). Fast error estimation for efficient support vector machine growing.
+    Neurocomputing 73.
 
     Examples
     --------

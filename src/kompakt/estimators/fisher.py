@@ -101,6 +101,16 @@ class KernelFisher(_Fisher):
         entry of N), mean_test_error, std_test_error, ...
     n_basis_, basis_indices_, objective_, jitter_, n_kernel_evals_, kernel_, model_
 
+    Notes
+    -----
+    ``a' N a + reg a'a`` is minimised subject to ``a' m = 2``, m the difference of the class means of kernel values.
+    That is eq. 5 of the paper with ``e = e_+ - e_-`` in eq. 6, where a plus sign is printed. Its C is
+    printed as the factor of the penalty, but its tables are reached with ``reg = 1 / C``. Its sigma is `gamma`.
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -157,6 +167,16 @@ class ProjectedKernelFisher(_Fisher):
         With tune=True, one entry per evaluated pair: param_gamma, param_reg_factor (reg divided by the mean diagonal
         entry of N), mean_test_error, std_test_error, ...
     n_basis_, objective_, jitter_, n_kernel_evals_, kernel_, model_
+
+    Notes
+    -----
+    ``a' N a + reg a'a`` is minimised subject to ``a' m = 2`` over the multipliers of the chosen vectors: eq. 7 of the
+    paper, whose alpha' is `dual_coef_`. Its m (a number) is `n_basis`, its tables are reached with ``reg = 1 / C``, and
+    its sigma is `gamma`. Its basis and bias are ``selection="projection"`` and ``priors=None``.
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
 
     Examples
     --------

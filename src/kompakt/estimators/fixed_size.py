@@ -161,6 +161,16 @@ class FixedSizeLSSVC(_FixedSize, PartialClassifier):
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,
     selection_info_
 
+    Notes
+    -----
+    The paper's gamma is `C`, the same number for least squares; `gamma` here is the width of the kernel. Its m is
+    `n_basis`. Its eq. 7 penalises the intercept, ``penalize_intercept=True``; its eq. 6 and the default do not.
+
+    References
+    ----------
+    De Brabanter, K., De Brabanter, J., Suykens, J. A. K., De Moor, B. (2010). Optimized fixed-size kernel models for
+    large data sets. Computational Statistics and Data Analysis 54(6), 1484-1504.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -239,6 +249,18 @@ class FixedSizeLSSVR(_FixedSize, PartialRegressor):
         With n_basis="auto", the sizes and their errors.
     n_basis_, n_iter_, converged_, n_kernel_evals_, objective_, jitter_, history_, kernel_, model_,
     selection_info_
+
+    Notes
+    -----
+    ``1/2 |w|^2 [+ 1/2 b^2] + C sum_i s_i loss(y_i - f(x_i))`` is minimised, where least squares is half of the squared
+    error. The paper's gamma is `C` for least squares, and ``C = gamma / 2`` for the absolute error; `gamma` here is the
+    width of the kernel. Its m is `n_basis`. Its eq. 7 penalises the intercept, ``penalize_intercept=True``; its eq. 6
+    and the default do not.
+
+    References
+    ----------
+    De Brabanter, K., De Brabanter, J., Suykens, J. A. K., De Moor, B. (2010). Optimized fixed-size kernel models for
+    large data sets. Computational Statistics and Data Analysis 54(6), 1484-1504.
 
     Examples
     --------

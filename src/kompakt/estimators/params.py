@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 
 from kompakt.basis.refine import Refinement
 from kompakt.heldout import AutoSize
-from kompakt.train.data import LARGEST
+from kompakt.train.task import LARGEST
 
 Class = TypeVar("Class", bound=type)
 

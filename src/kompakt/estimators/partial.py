@@ -21,8 +21,9 @@ from kompakt.methods.steps import freeze, resolve_width_and_cost
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import ClassEncoder, check_rows, checked_weights, class_factors, resolve_kernel
+from kompakt.train.data import check_rows, checked_weights, resolve_kernel
 from kompakt.train.running import running, unchanged_on_error
+from kompakt.train.task import ClassEncoder, class_factors
 
 #: losses whose rows may be forgotten after one look
 _LOSSES = ("least_squares", "squared_hinge")

@@ -39,7 +39,7 @@ from kompakt.model import Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.spec import Data, Spec
-from kompakt.train.data import check_rows, checked_weights, fit_on_sample, resolve_kernel
+from kompakt.train.data import check_columns_to_keep, check_rows, checked_weights, fit_on_sample, resolve_kernel
 from kompakt.train.running import CallbackSupportMixin, running, unchanged_on_error, unfit
 
 Array = np.ndarray
@@ -85,6 +85,16 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
     factor_ : ndarray of shape (n_basis_, n_basis_)
         R, upper triangular with ``R'R`` the kernel matrix of the basis.
     n_basis_, kernel_, gamma_, n_kernel_evals_
+
+    Notes
+    -----
+    Each step adds the row with the largest ``se(x) = k(x, x) - |gamma(x)|^2``. The paper's m and epsilon are `n_basis`
+    and `max_error`, its R is `factor_`, its Gamma the transpose of what `transform` returns. Its sigma is `gamma`, the
+    width: ``exp(-sigma d^2)``. Its mse is a sum, n times `mse_`.
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
 
     Examples
     --------
@@ -138,9 +148,10 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         """
         if is_dask(X):
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                fit_on_sample(self, X, y, sample_weight, run, classifier=False, needs_target=False)
+                fit_on_sample(self, X, y, sample_weight, run, task=None)
             else:
                 self._fit(X, y, sample_weight, run, keep_columns)
         return self
@@ -162,6 +173,7 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         -------
         ndarray of shape (n_samples, n_basis_)
         """
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             features = self._fit(X, y, sample_weight, run, keep_columns, keep_features=True)
         return self.transform(X) if features is None else features
@@ -248,11 +260,11 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         rows, selector = ArrayRows(union, offset=self._offset, dtype=dtype), self._selector()
         run, limit = Run(self._key), int(self.n_basis)
         with block_threads(self.n_jobs):
-            old_numbers = np.arange(min(len(old), limit))
-            projection = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=old_numbers)
+            old_rows = np.arange(min(len(old), limit))
+            projection = selector.project(rows, self.kernel_, limit, run, keep_features=False, given=old_rows)
             if len(projection.se_max) >= limit and projection.se_max[-1] >= self.max_error:
-                projection_anew = selector.project(rows, self.kernel_, limit, run, keep_features=False)
-                projection = projection_anew if projection_anew.se_max[-1] < projection.se_max[-1] else projection
+                anew = selector.project(rows, self.kernel_, limit, run, keep_features=False)
+                projection = anew if anew.se_max[-1] < projection.se_max[-1] else projection
         self._publish(projection, self.kernel_, union)
 
     def transform(self, X: Any) -> Array:
@@ -362,6 +374,16 @@ class ProjectedSVC(MachineClassifier):
         With refine=True: whether the moved vectors were kept, what was learned of the metric, objective and held-out
         loss before and after, and that loss along the descent.
     classes_, n_basis_, n_iter_, converged_, objective_, n_kernel_evals_, gamma_, kernel_, model_
+
+    Notes
+    -----
+    ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i w'gamma(x_i) - y_i b)`` is minimised over the coordinates gamma(x) of
+    `GreedyProjection`. The paper's C is `C`, its sigma is `gamma`, its m is `n_basis`, and its n_SV is
+    `n_support_vectors_`. Its alpha' = B alpha are `dual_coef_` where `folded_` is "basis".
+
+    References
+    ----------
+    Franc, V., Hlavac, V. (2003). Training set approximation for kernel methods. Computer Vision Winter Workshop.
 
     Examples
     --------

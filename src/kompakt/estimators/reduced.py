@@ -50,14 +50,15 @@ from kompakt.search.widths import width_and_cost
 from kompakt.spec import Data
 from kompakt.train.data import (
     Array,
+    check_columns_to_keep,
     check_rows,
     checked_weights,
     fit_on_sample,
-    refuse_one_class,
     resolve_gamma,
     with_columns,
 )
 from kompakt.train.running import CallbackSupportMixin, running, unfit
+from kompakt.train.task import Classes, refuse_one_class
 
 #: fewer rows than this are never reduced, and rows up to the second number only where the user says how far: an exact
 #: SVM on them takes less time than a reduction
@@ -168,9 +169,10 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         if is_dask(X):  # before anything could materialise it
             X, y, sample_weight = DaskSource(X, y, sample_weight), None, None
         self._check()
+        check_columns_to_keep(X, keep_columns)
         with running(self, X, y) as run:
             if isinstance(X, Source):
-                fit_on_sample(self, X, y, sample_weight, run, classifier=True)
+                fit_on_sample(self, X, y, sample_weight, run, Classes())
             else:
                 self._fit(X, y, sample_weight, run, keep_columns)
         return self
@@ -280,14 +282,14 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
                     "or a callable."
                 )
             # one width and cost for all subsamples: those of all rows
-            leaves_out = len(pool) < len(y)
-            train_rows, kernel = X[pool] if leaves_out else X, self.kernel
-            self.gamma_ = resolve_gamma(self.gamma, train_rows, None, kernel) if isinstance(kernel, str) else "scale"
+            left_out = len(pool) < len(y)
+            pool_rows, kernel = X[pool] if left_out else X, self.kernel
+            self.gamma_ = resolve_gamma(self.gamma, pool_rows, None, kernel) if isinstance(kernel, str) else "scale"
             self.C_ = 1.0 if self.C is None else float(self.C)
             width = self.gamma is None and kernel == "rbf"
             if (width or self.C is None) and kernel in ("rbf", "poly", "linear"):
-                dtype = computing_dtype(X.dtype, train_rows.shape[0])
-                rows = ArrayRows(train_rows, None, weights if weights is None else weights[pool], centre, dtype=dtype)
+                dtype = computing_dtype(X.dtype, pool_rows.shape[0])
+                rows = ArrayRows(pool_rows, None, weights if weights is None else weights[pool], centre, dtype=dtype)
                 labels = np.unique(y[pool], return_inverse=True)[1]
                 first = make_kernel(kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0)
                 rows.offset = rows.offset if first.shift_invariant else None
@@ -304,9 +306,9 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
                 "given. Set them on the estimator."
             )
         svm = clone(self.estimator)
-        svm_parameters = svm.get_params()
-        seeds = [name for name in svm_parameters if name == "random_state" or name.endswith("__random_state")]
-        return svm.set_params(**{name: run.key for name in seeds if svm_parameters[name] is None})
+        parameters = svm.get_params()
+        seeds = [name for name in parameters if name == "random_state" or name.endswith("__random_state")]
+        return svm.set_params(**{name: run.key for name in seeds if parameters[name] is None})
 
     def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         """The reduced training set with the machine trained on it; sets the attributes of the method."""
@@ -469,6 +471,18 @@ class LocalSamplingSVC(ReducedSVC):
     classes_, n_basis_, model_, kernel_, basis_vectors_, dual_coef_, intercept_
         `model_` is None for an estimator that kompakt has no form for; then `estimator_` decides.
 
+    Notes
+    -----
+    The last machine minimises ``1/2 |w|^2 + C sum_i r_i max(0, 1 - y_i f(x_i))`` over the rows of the reduced set,
+    where r is `row_weight_`; with variant="paper" r is 1. The paper's delta, L and beta are `delta`, `n_subsamples` and
+    `beta`; its m is `n_support_initial_`, its rho_j are `radii_` and its r is `radius_`. Its step (iv) draws a fraction
+    eta_j of a ball, ``intensity="literal"``; the default draws min(1, m eta_j), with variant="paper" too.
+
+    References
+    ----------
+    Barcenas, R., Gonzalez-Lima, M. D., Quiroz, A. J. (2018). A bagging and importance sampling approach to support
+    vector machines. arXiv 1808.05917.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -514,8 +528,8 @@ class LocalSamplingSVC(ReducedSVC):
             )
 
     def _by_itself(self) -> bool:
-        how_far = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
-        return super()._by_itself() and not how_far and self.variant != "paper"
+        said = not isinstance(self.beta, str) or self.max_train is not None or not isinstance(self.n_subsamples, str)
+        return super()._by_itself() and not said and self.variant != "paper"
 
     def _reduce(self, problem: ReductionProblem, run: Run) -> ReducedSet:
         n_rows = len(problem.y)
@@ -560,12 +574,12 @@ def _rows_of_share(name: str, value: Any, n: int) -> int | None:
     """A number of rows from a share of them, a number, or None."""
     if value is None:
         return None
-    is_number_of_rows = isinstance(value, Integral) and int(value) >= 2
-    if isinstance(value, bool) or not (is_number_of_rows or (isinstance(value, Real) and 0 < float(value) < 1)):
+    is_count = isinstance(value, Integral) and int(value) >= 2
+    if isinstance(value, bool) or not (is_count or (isinstance(value, Real) and 0 < float(value) < 1)):
         raise ValueError(
             f"{name} must be None, a share of the rows between 0 and 1, or a number of at least 2; got {value!r}."
         )
-    return int(value) if is_number_of_rows else max(2, int(float(value) * n))
+    return int(value) if is_count else max(2, int(float(value) * n))
 
 
 @described(
@@ -600,6 +614,20 @@ class CGLQSVC(ReducedSVC):
     delta_ : float
     n_iter_ : int
         Rounds made.
+
+    Notes
+    -----
+    Every round minimises ``1/2 |w|^2 + C sum_i max(0, 1 - y_i f(x_i))`` over its rows. The delta and the K of the
+    papers' tables are `delta` and `n_neighbors`; the new random rows of step (iii) are a share `fresh`. Their
+    error is that of test rows, ours that of held-out ones.
+
+    References
+    ----------
+    Camelo, S. A., Gonzalez-Lima, M. D., Quiroz, A. J. (2015). Nearest neighbors method for support vector machines.
+    Annals of Operations Research 235, 85-101.
+
+    Barcenas, R., Gonzalez-Lima, M. D., Quiroz, A. J. (2018). A bagging and importance sampling approach to support
+    vector machines. arXiv 1808.05917.
 
     Examples
     --------

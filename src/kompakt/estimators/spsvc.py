@@ -91,6 +91,15 @@ class SpSVC(MachineClassifier):
     -----
     Growth ends before `n_basis` when all other rows lie in the span of the basis to rounding.
 
+    ``1/2 |w|^2 + C/2 sum_i s_i max(0, 1 - y_i f(x_i))^2`` is minimised: the paper's eq. 4 divided by its lambda, so
+    that ``C = 1 / lambda``. Its kappa is ``GrowthSelector(n_candidates=kappa)``, its d_max is `n_basis`. Its kernel
+    ``1 + exp(-gamma d^2)`` is ``plus_one=True`` with the same gamma.
+
+    References
+    ----------
+    Keerthi, S. S., Chapelle, O., DeCoste, D. (2006). Building support vector machines with reduced classifier
+    complexity. Journal of Machine Learning Research 7, 1493-1515.
+
     Examples
     --------
     >>> from sklearn.datasets import make_moons

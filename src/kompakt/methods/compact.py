@@ -183,7 +183,7 @@ def _splits(data: Data, options: Compact, run: Run) -> list[Split]:
         return splits_of(data, options.cv, seed)
     if n_rows > options.most_rows_for_folds or (labels is not None and np.min(np.bincount(labels)) < 2):
         target = np.zeros(n_rows) if labels is None else labels
-        return [holdout(target, min(0.1, 20_000 / n_rows), classifier=data.classifier, random_state=seed)]
+        return [holdout(target, min(0.1, 20_000 / n_rows), stratify=data.classifier, random_state=seed)]
     fold = shuffled_folds(n_rows, 5, labels=labels, random_state=seed)
     n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
     n_folds = n_folds if is_quick(options.spec.loss) else min(2, n_folds)

@@ -163,7 +163,7 @@ def _grow(data: Data, spec: Spec, n_basis: int, options: FEE, run: Run, observe:
     if folds is None and share and not searched:
         target = data.y if data.labels is None else data.labels
         assert target is not None
-        split = holdout(target, share, classifier=data.classifier, random_state=run.key)
+        split = holdout(target, share, stratify=data.classifier, random_state=run.key)
         machine, growth = grow_on(data, spec, plan, stream, split, observe=observe)
         return Grown(machine, growth, split[0], growth.records)
     history: list[Record] = []

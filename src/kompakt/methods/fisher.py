@@ -1,4 +1,4 @@
-"""Kernel Fisher discriminants, on all rows or on few vectors that span them (Franc and Hlavac 2003, section 5)."""
+"""Kernel Fisher discriminants, on all rows or on few vectors that span them (Franc and Hlavac 2003, section 4.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.codings import get_coding
 from kompakt.data import Rows
 from kompakt.design import Design
-from kompakt.heldout import Split, shuffled_folds
+from kompakt.heldout import Scorer, Split, pooled, shuffled_folds
 from kompakt.kernels import Kernel
 from kompakt.methods.steps import Fitted, LeftOpen, freeze, refuse_what_cannot_work, resolve_width_and_cost
 from kompakt.run import Run
@@ -168,11 +168,9 @@ def _held_out_errors(
     data: Data, spec: Spec, costs: Array, splits: list[Split], options: Fisher, run: Run
 ) -> tuple[Array, Array, int]:
     """Held-out shares of wrong labels (n_C,), those of the folds (n_C, n_folds), and the kernel values spent."""
-    rows, labels, weights = data.rows, data.labels, data.row_weights
-    assert labels is not None
+    weights = data.row_weights
     codes = get_coding(options.coding).codes(spec.n_classes)
-    wrong_mass, fold_errors = np.zeros(len(costs)), np.empty((len(costs), len(splits)))
-    total_mass, evaluations = 0.0, 0
+    fold_errors, masses, evaluations = np.empty((len(costs), len(splits))), [], 0
     for number, (train, held_out) in enumerate(splits):
         train_data, train_weights = data.subset(train), None if weights is None else weights[train]
         basis, basis_mass = _choose_basis(train_data, spec, options, run)
@@ -187,17 +185,15 @@ def _held_out_errors(
             )
             for C in costs
         ]  # fmt: skip
-        held_out_design = Design(rows.subset(held_out), spec.kernel, basis.vectors, memory_budget=run.memory_budget)
+        held_out_rows = data.rows.subset(held_out)
+        held_out_design = Design(held_out_rows, spec.kernel, basis.vectors, memory_budget=run.memory_budget)
         outputs = held_out_design.matvec(np.concatenate([solution.weights for solution in solutions], axis=1))
         outputs += np.concatenate([solution.intercept for solution in solutions])
-        held_out_weights = np.ones(len(held_out)) if weights is None else weights[held_out]
-        for place, values in enumerate(np.split(outputs, len(costs), axis=1)):
-            wrong = held_out_weights @ (spec.decode(values) != labels[held_out])
-            wrong_mass[place] += wrong
-            fold_errors[place, number] = wrong / held_out_weights.sum()
-        total_mass += held_out_weights.sum()
+        scorer = Scorer.of(data, spec, held_out)
+        fold_errors[:, number] = scorer.mean(scorer.row_errors(np.stack(np.split(outputs, len(costs), axis=1))))
+        masses.append(scorer.mass)
         evaluations += basis.n_kernel_evals + design.n_kernel_evals + held_out_design.n_kernel_evals
-    return wrong_mass / total_mass, fold_errors, evaluations
+    return pooled(fold_errors, masses), fold_errors, evaluations
 
 
 def _splits(data: Data, cv: Any, run: Run) -> list[Split]:

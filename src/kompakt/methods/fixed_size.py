@@ -134,7 +134,7 @@ class Sizing:
 
 
 def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
-    """Prototypes, features, ridge regression, tuned by fast cross-validation (sections 2 to 4).
+    """Prototypes, features, ridge regression, tuned by fast cross-validation (algorithm 5 of the paper).
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     spec, evaluations = resolve_width_and_cost(data, options.spec, options.left_open, run)
     in_input_space = options.in_input_space(spec.kernel, data.rows.n_features)
 
-    # prototypes (section 2), those of the folds too
+    # prototypes (section 4), those of the folds too
     basis = choose_prototypes(data, spec, options, run)
     attributes: dict[str, Any] = {"selection_info_": dict(basis.info)}
     trials, why_size = None, ""
@@ -159,7 +159,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     prototypes = _with_those_of_folds(data, spec, basis, folds, options, run)
 
     if options.tune:
-        # width and C by exact cross-validation (section 4)
+        # width and C by exact cross-validation (section 6)
         assert folds is not None
         search, prototypes, spent = _tune(data, spec, prototypes, folds, options, run)
         spec, evaluations = replace(spec, kernel=search.kernel, C=search.C), evaluations + spent
@@ -178,7 +178,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
         if data.whole:
             attributes["out_of_fold_outputs_"] = outputs
 
-    # the ridge regression itself (section 3)
+    # the ridge regression itself (section 3.2)
     basis = prototypes.basis
     solution, spent = _solve_weights(data, data, spec, basis, options, run)
     run.note("weights", objective=float(np.sum(solution.objective)))
@@ -246,17 +246,17 @@ def _folds(data: Data, options: FixedSize, run: Run) -> int | Array:
 
 
 def _with_those_of_folds(
-    data: Data, spec: Spec, whole: Basis, folds: int | Array | None, options: FixedSize, run: Run
+    data: Data, spec: Spec, basis: Basis, folds: int | Array | None, options: FixedSize, run: Run
 ) -> Prototypes:
     """The prototypes, with those for every fold, chosen among the rows outside it, where folds have their own."""
-    if options.cv_prototypes != "anew" or whole.indices is None or not isinstance(folds, np.ndarray):
-        return Prototypes(whole)
+    if options.cv_prototypes != "anew" or basis.indices is None or not isinstance(folds, np.ndarray):
+        return Prototypes(basis)
     chosen = []
     for number in range(int(folds.max()) + 1):
         outside = np.flatnonzero(folds != number)
         basis = choose_prototypes(data.subset(outside), spec, options, run)
         chosen.append(replace(basis, indices=None if basis.indices is None else outside[basis.indices]))
-    return Prototypes(whole, chosen)
+    return Prototypes(basis, chosen)
 
 
 def _validation(
@@ -298,14 +298,15 @@ def _tune(
         **({} if options.search is None else options.search.options()),
     )
     search.visit(1.0, np.array([spec.C]), "untuned")  # so that tuning is never worse, as far as the folds can tell
-    found, contenders = replace(spec, kernel=search.kernel, C=search.C), {"": prototypes}
+    tuned_spec, contenders = replace(spec, kernel=search.kernel, C=search.C), {"": prototypes}
     for name, selector in options.rivals.items():
         if run.late or options.in_input_space(spec.kernel, data.rows.n_features):
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of entropy that still rises: the folds judge the prototypes
-            own = replace(options, selector=selector)
-            rival = _with_those_of_folds(data, found, choose_prototypes(data, found, own, run), folds, own, run)
+            rival_options = replace(options, selector=selector)
+            basis = choose_prototypes(data, tuned_spec, rival_options, run)
+            rival = _with_those_of_folds(data, tuned_spec, basis, folds, rival_options, run)
         contenders[name] = rival
         search.compare(replace(fast, parts=_validation(data, spec, rival, folds, options, run).parts).errors, name)
     prototypes = contenders.get(search.trials.best.more["phase"], prototypes)
@@ -356,7 +357,8 @@ def _choose_size(
     logger.info("sizes %s have errors %s: %d chosen", sizes, choice.mean_errors.round(5), choice.size)
     run.note("size", n_basis=choice.size)
     spec = replace(spec, C=float(costs[best_cost[choice.index]]))
-    return Sizing(spec, prototypes.take_first(choice.size), path, choice.why, validation.n_kernel_evals)
+    why = f"{choice.why} C {spec.C:.4g} is the best for it."
+    return Sizing(spec, prototypes.take_first(choice.size), path, why, validation.n_kernel_evals)
 
 
 def _held_out_outputs(

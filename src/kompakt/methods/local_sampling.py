@@ -121,17 +121,17 @@ def fit_local_sampling(problem: ReductionProblem, options: LocalSampling, run: R
     unused = np.zeros(X.shape[0], dtype=bool)
     unused[pool] = True
     unused[np.concatenate(subsamples)] = False
-    n_unused, wanted, reweight = int(unused.sum()), INTENSITY[options.intensity], options.variant != "paper"
+    n_unused, rows_wanted, reweight = int(unused.sum()), INTENSITY[options.intensity], options.variant != "paper"
     history: list[dict[str, Any]] = []
 
-    def sample(beta: float, most: int | None) -> ReducedSet:
+    def sample(beta: float, most_rows: int | None) -> ReducedSet:
         """Step (v): rows drawn from the balls join V, and the machine is trained on both."""
         with clock.phase("sampling"):
             draw_rng = np.random.default_rng([run.key, round(1e6 * beta)])  # what a beta draws depends on it alone
             drawn, counts = draw_from_balls(
-                search, beta * rho, lambda in_ball: wanted(eta, in_ball, n_unused), unused, draw_rng
+                search, beta * rho, lambda in_ball: rows_wanted(eta, in_ball, n_unused), unused, draw_rng
             )
-            drawn = thinned(drawn, most, m, draw_rng)
+            drawn = thinned(drawn, most_rows, m, draw_rng)
             rows = with_every_class(np.union1d(V, drawn), y, pool, draw_rng)
             step = ReducedSet(rows, beta=beta, radius=beta * rho, n_drawn=len(drawn))
             # C weighs the sum of all rows' losses: with fewer terms each must count for more, or the machine underfits
@@ -154,11 +154,11 @@ def fit_local_sampling(problem: ReductionProblem, options: LocalSampling, run: R
     else:
         with clock.phase("sampling"):
             search.remember(options.max_beta * rho)
-        few = options.max_train if options.search_train is None else options.search_train
+        search_rows = options.max_train if options.search_train is None else options.search_train
         n_betas = int(options.max_beta / options.beta_step + 1e-9)
-        steps = (sample(round(number * options.beta_step, 9), few) for number in range(1, n_betas + 1))
+        steps = (sample(round(number * options.beta_step, 9), search_rows) for number in range(1, n_betas + 1))
         best = best_while_improving(steps, lambda step: step.error, options.min_improvement, options.n_iter_no_change)
-        if few != options.max_train:
+        if search_rows != options.max_train:
             best = sample(best.beta, options.max_train)
     best.subsamples, best.initial_support, best.radii = subsamples, V, radii
     best.n_one_class, best.history, best.seconds = n_one_class, history, clock.seconds

@@ -202,6 +202,6 @@ def _multipliers(data: Data, features: Array, w: Array, intercept: Array, C: flo
         at_margin = np.flatnonzero((np.abs(shortfall[:, output]) <= on_margin) & (s[:, output] > 0))
         if len(at_margin):
             Phi = features[at_margin].astype(np.float64)
-            rest = w[:, output] - features.T @ multipliers[:, output].astype(features.dtype)
-            multipliers[at_margin, output] = np.linalg.lstsq(Phi.T, rest, rcond=None)[0]
+            unexplained = w[:, output] - features.T @ multipliers[:, output].astype(features.dtype)
+            multipliers[at_margin, output] = np.linalg.lstsq(Phi.T, unexplained, rcond=None)[0]
     return multipliers

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.svm import SVC, NuSVC
 from sklearn.utils.validation import has_fit_parameter
 
-from kompakt.heldout import holdout
+from kompakt.heldout import holdout, mean_and_error
 from kompakt.io.fitted import model_of
 from kompakt.kernels import Linear
 from kompakt.model import Model
@@ -52,7 +52,7 @@ class ReductionProblem:
             raise ValueError("validation needs two classes of at least two rows each; give beta, or more rows.")
         share = min(float(fraction), MOST_HELD_OUT / len(candidates))
         share = max(share, (len(classes) + 1) / len(candidates))
-        _, chosen = holdout(y[candidates], share, classifier=True, random_state=key)
+        _, chosen = holdout(y[candidates], share, stratify=True, random_state=key)
         held_out = candidates[chosen]
         self.pool = np.setdiff1d(self.pool, held_out)
         return held_out
@@ -101,7 +101,7 @@ class ReductionProblem:
         """Share of the validation rows, by weight, that a machine gets wrong."""
         # the model computes by blocks of BLAS, where LIBSVM goes row by row
         wrong = (model_or_none(machine) or machine).predict(self.X[held_out]) != self.y[held_out]
-        return float(np.average(wrong, weights=None if self.weights is None else self.weights[held_out]))
+        return mean_and_error(wrong, None if self.weights is None else self.weights[held_out])[0]
 
 
 def train_on_all_rows(problem: ReductionProblem) -> ReducedSet:

@@ -94,7 +94,7 @@ class SpSVM:
 
 
 def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
-    """Greedy primal SVM: vectors are added one by one, each the best of a few candidates (section 2, algorithm 1).
+    """Greedy primal SVM: vectors are added one by one, each the best of a few candidates (sections 2 and 3).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run)
     all_weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
     weights, held_out = all_weights, None
     if options.validation_fraction:
-        train, held_out = holdout(data.labels, options.validation_fraction, classifier=True, random_state=run.key)
+        train, held_out = holdout(data.labels, options.validation_fraction, stratify=True, random_state=run.key)
         weights = all_weights.copy()
         weights[held_out] = 0.0
         stream = stream.within(train)

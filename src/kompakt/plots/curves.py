@@ -201,26 +201,26 @@ class ConvergenceDisplay:
         refinement = next((record for record in reversed(history) if "objective_curve" in record), refinement)
         if refinement and quantity is None and against is None:
             named = {"objective_curve": "objective, training rows", "validation_curve": "mean loss, held-out rows"}
-            found = {name: refinement[key] for key, name in named.items() if key in refinement}
-            n_steps = max(map(len, found.values()))
-            curves = {name: [*values, *[np.nan] * (n_steps - len(values))] for name, values in found.items()}
+            recorded = {name: refinement[key] for key, name in named.items() if key in refinement}
+            n_steps = max(map(len, recorded.values()))
+            curves = {name: [*values, *[np.nan] * (n_steps - len(values))] for name, values in recorded.items()}
             steps = np.arange(n_steps)
             return cls(steps, curves, step_name="step of the refinement", title=title).plot(ax=ax, **line_options)
         if sizes and quantity is None:  # a path of sizes tells more than the phases of the last fit
             history = sizes
         present = {key for record in history for key, value in record.items() if value is not None}
         if quantity is not None:
-            wanted = [quantity] if isinstance(quantity, str) else list(quantity)
-            missing = [name for name in wanted if name not in present]
+            quantities = [quantity] if isinstance(quantity, str) else list(quantity)
+            missing = [name for name in quantities if name not in present]
             if missing:
                 raise ValueError(f"history_ records no {missing[0]!r}; it has {', '.join(sorted(present))}.")
         else:
-            wanted = ["objective"] if "objective" in present else [name for name in QUANTITIES if name in present]
-        if not wanted:
+            quantities = ["objective"] if "objective" in present else [name for name in QUANTITIES if name in present]
+        if not quantities:
             raise ValueError(f"history_ records nothing that can be drawn; it has {', '.join(sorted(present))}.")
-        history = [record for record in history if any(record.get(name) is not None for name in wanted)]
+        history = [record for record in history if any(record.get(name) is not None for name in quantities)]
         steps, name = _steps(history, against)
-        curves = {QUANTITIES.get(key, key): [_number(record.get(key)) for record in history] for key in wanted}
+        curves = {QUANTITIES.get(key, key): [_number(record.get(key)) for record in history] for key in quantities}
         return cls(steps, curves, step_name=name, title=title).plot(ax=ax, **line_options)
 
     @classmethod
@@ -237,16 +237,16 @@ class ConvergenceDisplay:
         held_out = [name for name in self.curves if "held-out" in name and len(self.curves) > 1]
         self.right_ax_ = ax.twinx() if held_out else None
         for number, (name, values) in enumerate(self.curves.items()):
-            known = np.isfinite(values)
+            finite = np.isfinite(values)
             style = {"color": colour(number), "marker": marker(number), "markersize": 4, **line_options}
-            own: Any = self.right_ax_ if name in held_out else ax
-            (self.lines_[name],) = own.plot(self.steps[known], values[known], label=name, **style)
+            axes: Any = self.right_ax_ if name in held_out else ax
+            (self.lines_[name],) = axes.plot(self.steps[finite], values[finite], label=name, **style)
         errors = any("error" in name for name in self.curves)
-        for own, names in ((ax, [name for name in self.curves if name not in held_out]), (self.right_ax_, held_out)):
+        for axes, names in ((ax, [name for name in self.curves if name not in held_out]), (self.right_ax_, held_out)):
             values = np.concatenate([np.zeros(0), *(self.curves[name] for name in names)])
             drawn = values[np.isfinite(values)]
-            if own is not None and len(drawn) and drawn.min() > 0 and drawn.max() > 20 * drawn.min() and not errors:
-                own.set_yscale("log")
+            if axes is not None and len(drawn) and drawn.min() > 0 and drawn.max() > 20 * drawn.min() and not errors:
+                axes.set_yscale("log")
         if errors:
             ax.set_ylim(bottom=0.0)
         if self.right_ax_ is not None:
@@ -259,9 +259,9 @@ class ConvergenceDisplay:
         if self.step_name.startswith("step"):
             ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(alpha=0.3)
-        for own in (ax, self.right_ax_):
-            if own is not None and own.get_yscale() == "linear":
-                own.ticklabel_format(axis="y", style="plain", useOffset=False)
+        for axes in (ax, self.right_ax_):
+            if axes is not None and axes.get_yscale() == "linear":
+                axes.ticklabel_format(axis="y", style="plain", useOffset=False)
         if not only and self.right_ax_ is None:
             ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
@@ -294,8 +294,8 @@ def front(x: Any, y: Any) -> Array:
     array([0, 1])
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    order = known[np.lexsort((y[known], x[known]))]
+    finite = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    order = finite[np.lexsort((y[finite], x[finite]))]
     best = np.minimum.accumulate(np.concatenate([[np.inf], y[order]]))[:-1]
     return np.asarray(order[y[order] < best])
 
@@ -389,9 +389,9 @@ class ParetoDisplay:
         )
         self.points_ = {}
         for number, family in enumerate(sorted(set(self.families), key=lambda name: ("kompakt" not in name, name))):
-            own = drawn & (np.array(self.families) == family)
+            members = drawn & (np.array(self.families) == family)
             style = {"color": colour(number), "marker": marker(number), "s": 42, "zorder": 2, **marker_options}
-            self.points_[family] = ax.scatter(self.x[own], self.y[own], label=family, **style)
+            self.points_[family] = ax.scatter(self.x[members], self.y[members], label=family, **style)
         if drawn.any() and 0 < 10 * self.x[drawn].min() < self.x[drawn].max():
             ax.set_xscale("log")
         ax.set(xlabel=self.x_name, ylabel=self.y_name)

@@ -132,14 +132,14 @@ class BasisVectorsDisplay:
         kind, image_shape = resolve_kind(kind, image_shape, vectors, X)
         sides, names = sides_of(model)
         strength = np.linalg.norm(model.weights, axis=1)
-        most = {"images": _MOST_IMAGES, "heatmap": _MOST_LINES, "parallel": _MOST_LINES}.get(kind, len(vectors))
-        kept = np.argsort(-strength, kind="stable")[: most if max_vectors is None else int(max_vectors)]
+        limit = {"images": _MOST_IMAGES, "heatmap": _MOST_LINES, "parallel": _MOST_LINES}.get(kind, len(vectors))
+        kept = np.argsort(-strength, kind="stable")[: limit if max_vectors is None else int(max_vectors)]
         features = getattr(estimator, "feature_names_in_", model.feature_names)
         labels = None if y is None or model.classes is None else np.searchsorted(model.classes, np.asarray(y))
-        known: dict[str, Any] = {"strength": strength[kept], "feature_names": features, "image_shape": image_shape}
+        settings: dict[str, Any] = {"strength": strength[kept], "feature_names": features, "image_shape": image_shape}
         last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-        known["relevance"] = getattr(getattr(last, "best_estimator_", last), "feature_importances_", None)
-        display = cls(vectors[kept], sides[kept], names, kind, model=model, X=X, labels=labels, **known)
+        settings["relevance"] = getattr(getattr(last, "best_estimator_", last), "feature_importances_", None)
+        display = cls(vectors[kept], sides[kept], names, kind, model=model, X=X, labels=labels, **settings)
         return display.plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, **options: Any) -> BasisVectorsDisplay:
@@ -169,8 +169,8 @@ class BasisVectorsDisplay:
         if len(rows) > _MOST_ROWS:
             pick = np.random.default_rng(0).choice(len(rows), _MOST_ROWS, replace=False)
             rows, labels = rows[pick], None if labels is None else labels[pick]
-        both = np.concatenate([self.vectors, rows])
-        low, high = both.min(axis=0), both.max(axis=0)
+        points = np.concatenate([self.vectors, rows])
+        low, high = points.min(axis=0), points.max(axis=0)
         margin = np.where(high > low, 0.08 * (high - low), 0.5)
         if self.model is not None:
             self._boundary(ax, self.model, *_grid(low - margin, high + margin, 150))
@@ -183,11 +183,11 @@ class BasisVectorsDisplay:
         artists = []
         size = 40 + 110 * np.sqrt(self._shares())
         self.members_ = [np.flatnonzero(self.sides == number).tolist() for number in np.unique(self.sides)]
-        for own in self.members_:
-            number = self.sides[own[0]]
-            look: dict[str, Any] = {"color": colour(number), "marker": marker(number), "s": size[own]}
+        for members in self.members_:
+            number = self.sides[members[0]]
+            look: dict[str, Any] = {"color": colour(number), "marker": marker(number), "s": size[members]}
             look |= {"edgecolors": "white", "linewidths": 1.2, "label": f"for {self.side_names[number]}", "zorder": 3}
-            artists.append(ax.scatter(*self.vectors[own].T, **{**look, **options}))
+            artists.append(ax.scatter(*self.vectors[members].T, **{**look, **options}))
         names = self.feature_names or ["feature 0", "feature 1"]
         ax.set(xlabel=names[0], ylabel=names[1], title=f"{len(self.vectors)} basis vectors")
         ax.legend(fontsize="small")
@@ -201,12 +201,12 @@ class BasisVectorsDisplay:
                 ax.clabel(ax.contour(xx0, xx1, first, levels=10, cmap="viridis", linewidths=1.0), fontsize="x-small")
             return
         best = ((values > 0).astype(int) if values.ndim == 1 else np.argmax(values, axis=1)).reshape(xx0.shape)
-        many = int(best.max()) + 1
-        levels = np.arange(many + 1) - 0.5
-        ax.contourf(xx0, xx1, best, levels=levels, colors=[colour(k) for k in range(many)], alpha=0.12)
+        n_classes = int(best.max()) + 1
+        levels = np.arange(n_classes + 1) - 0.5
+        ax.contourf(xx0, xx1, best, levels=levels, colors=[colour(k) for k in range(n_classes)], alpha=0.12)
         fields = [values]
         if values.ndim == 2:  # the border of each region: its lead over the best other class is zero
-            fields = [values[:, k] - np.delete(values, k, axis=1).max(axis=1) for k in range(many)]
+            fields = [values[:, k] - np.delete(values, k, axis=1).max(axis=1) for k in range(n_classes)]
         for field in fields:
             if field.min() < 0 < field.max():
                 width = 1.8 if len(fields) == 1 else 1.2
@@ -220,11 +220,11 @@ class BasisVectorsDisplay:
         style = {"cmap": "gray_r", "vmin": float(self.vectors.min()), "vmax": float(self.vectors.max()), **options}
         artists = []
         for number, (vector, side) in enumerate(zip(self.vectors, self.sides, strict=True)):
-            left, top = 1.1 * width * (number % columns), 1.35 * height * (number // columns)
-            extent = (left, left + width, top + height, top)
+            x_start, top = 1.1 * width * (number % columns), 1.35 * height * (number // columns)
+            extent = (x_start, x_start + width, top + height, top)
             artists.append(ax.imshow(vector.reshape(self.image_shape), **{"extent": extent, **style}))
             name = self.side_names[side]
-            ax.text(left + width / 2, top - 0.03 * height, name, ha="center", va="bottom", fontsize=8)
+            ax.text(x_start + width / 2, top - 0.03 * height, name, ha="center", va="bottom", fontsize=8)
         ax.set(xlim=(0.0, 1.1 * width * columns), ylim=(1.35 * height * -(-len(artists) // columns), -0.35 * height))
         ax.axis("off")
         return artists
@@ -248,8 +248,8 @@ class BasisVectorsDisplay:
         names = [f"for {self.side_names[side]}" for side in sides]
         crowded = max(len(name) / count for name, count in zip(names, counts, strict=True)) > 75 / m
         ax.set_xticks(starts + counts / 2, names, rotation=90 if crowded else 0)
-        known = self.feature_names or [f"feature {number}" for number in range(d)]
-        ax.set_yticks(np.arange(len(shown)) + 0.5, [known[i] for i in shown])
+        feature_names = self.feature_names or [f"feature {number}" for number in range(d)]
+        ax.set_yticks(np.arange(len(shown)) + 0.5, [feature_names[i] for i in shown])
         ax.tick_params(length=0, labelsize="small")
         ax.set(xlim=(0, m), ylim=(len(shown), 0))
         ax.grid(visible=False)
@@ -454,8 +454,8 @@ class CandidateBoundariesDisplay:
             )
         margin = 0.1 * np.ptp(rows, axis=0)
         xx0, xx1, grid = _grid(rows.min(axis=0) - margin, rows.max(axis=0) + margin, resolution)
-        found = clone(estimator).trace_candidates(rows, labels, grid, steps)
-        drawn = [BoundaryStep(n, values.reshape(-1, *xx0.shape), winner) for n, values, winner in found]
+        traces = clone(estimator).trace_candidates(rows, labels, grid, steps)
+        drawn = [BoundaryStep(n, values.reshape(-1, *xx0.shape), winner) for n, values, winner in traces]
         return cls(xx0, xx1, drawn, rows, labels).plot(axes=axes, **line_options)
 
     def plot(self, axes: Any = None, **line_options: Any) -> CandidateBoundariesDisplay:

@@ -79,39 +79,39 @@ def draw_figures(
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figures: dict[str, Any] = {}
         # a regressor's fit measures its own loss, in other units than the errors here
-        figures["errors"], places = _errors(measured, None if regression else size_errors, regression)
+        figures["errors"], places = _error_curve(measured, None if regression else size_errors, regression)
         if regression:
-            figures["residuals"], more = _residuals(subject, measured)
-            places |= more
-            figure, ax = _new()
+            figures["residuals"], residual_places = _residual_plot(subject, measured)
+            places |= residual_places
+            figure, ax = _new_figure()
             ax.hist(subject.y[:, 0], bins=24, color=colour(0), rwidth=0.95)
             ax.set(xlabel="target", ylabel="rows")
             ax.grid(axis="x", visible=False)
             figures["target"] = inline_svg(figure, "target", "Histogram of the target values")
         if regression and size_errors is not None:
-            figure, ax = _new()
+            figure, ax = _new_figure()
             SizePathDisplay(size_errors.sizes, size_errors.errors, model.n_basis_).plot(ax=ax)
             ax.set(ylabel="mean loss", ylim=(0.0, None))
-            said = "Loss recorded during the fit against the number of vectors"
-            figures["losses"] = inline_svg(figure, "losses", said)
+            description = "Loss recorded during the fit against the number of vectors"
+            figures["losses"] = inline_svg(figure, "losses", description)
         if search is not None:
-            figures["search"] = _search(search)
+            figures["search"] = _search_map(search)
         if any("validation_curve" in record for record in getattr(subject.estimator, "history_", None) or ()):
-            figure, ax = _new()
+            figure, ax = _new_figure()
             ConvergenceDisplay.from_estimator(subject.estimator, ax=ax)
             ax.set_title("")
-            said = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
-            figures["convergence"] = inline_svg(figure, "convergence-figure", said)
-        figures["calibration"] = _calibration(reliability, subject)
+            description = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
+            figures["convergence"] = inline_svg(figure, "convergence-figure", description)
+        figures["calibration"] = _calibration_plot(reliability, subject)
         if by_class is not None and by_class.roc:
-            names = [shortened(one, 16) for one in subject.classes]
+            names = [shortened(class_name, 16) for class_name in subject.classes]
             for name, curves, areas, axes in (
                 ("roc", by_class.roc, by_class.roc_area, ("false alarms (% of the other rows)", "recall (%)")),
                 ("precision", by_class.precision_recall, by_class.average_precision, ("recall (%)", "precision (%)")),
             ):
-                figures[name] = _curves(name, curves, areas, names, axes)
+                figures[name] = _class_curves(name, curves, areas, names, axes)
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
-            figures["vectors"] = _vectors(subject, model.basis_vectors_, order, relevant, image_shape)
+            figures["vectors"] = _vector_plot(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
 
 
@@ -142,18 +142,18 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
             parent.remove(child)
     renamed: dict[str, str] = {}  # identities that the drawing refers to; all others go
 
-    def new_name(found: re.Match[str]) -> str:
-        return "#" + renamed.setdefault(found[1], f"{name}-{len(renamed)}")
+    def new_name(match: re.Match[str]) -> str:
+        return "#" + renamed.setdefault(match[1], f"{name}-{len(renamed)}")
 
     for element in root.iter():
         for key, value in element.items():
             if key == "style":
                 value = re.sub("font-family: [^;]*;? ?", "", value)  # the page's own
-                value = re.sub("#[0-9a-f]{6}", lambda found: _PAGE_COLOURS.get(found[0], found[0]), value)
+                value = re.sub("#[0-9a-f]{6}", lambda match: _PAGE_COLOURS.get(match[0], match[0]), value)
             elif key in ("href", "clip-path"):
                 value = re.sub(r"#([\w.-]+)", new_name, "".join(value.split()))
             elif key in ("d", "x", "y"):
-                value = re.sub(r"-?\d+\.\d+", lambda found: f"{round(float(found[0]), 2):g}", value)
+                value = re.sub(r"-?\d+\.\d+", lambda match: f"{round(float(match[0]), 2):g}", value)
             element.set(key, value)
     by_identity = {}
     for element in root.iter():
@@ -163,7 +163,7 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
             element.set("id", renamed.get(identity, identity))
     for artist, titles, ranks in marks:
         group = by_identity[artist.get_gid()]
-        defined = {element for part in group.iter("defs") for element in part.iter()}
+        defined = {element for definitions in group.iter("defs") for element in definitions.iter()}
         drawn = [e for e in group.iter() if e.tag in ("use", "path", "image", "text") and e not in defined]
         for element, rank in zip(drawn, () if ranks is None else ranks, strict=False):
             element.attrib |= {"class": "vector", "data-rank": str(rank)}
@@ -177,17 +177,17 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _new(height: float = 3.5) -> tuple[Figure, Any]:
+def _new_figure(height: float = 3.5) -> tuple[Figure, Any]:
     """A figure in whose units (points) the places on it are too."""
     figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
     return figure, figure.subplots()
 
 
-def _places(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
+def _positions(ax: Any, prefix: str, x: Array, y: Array) -> dict[str, Any]:
     """Where points are on a drawing that was written, by the names that the script knows: x and y after a prefix."""
     across, up = ax.transData.transform(np.column_stack([x.ravel(), y.ravel()])).T
-    found = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
-    return {prefix + name: np.round(values, 1).reshape(x.shape).tolist() for name, values in found.items()}
+    coordinates = {"x": across, "y": ax.figure.get_figheight() * ax.figure.dpi - up}
+    return {prefix + name: np.round(values, 1).reshape(x.shape).tolist() for name, values in coordinates.items()}
 
 
 def _log_axis(ax: Any, which: str, values: Array) -> None:
@@ -199,8 +199,10 @@ def _log_axis(ax: Any, which: str, values: Array) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
-def _errors(measured: Measurements, recorded: SizeErrors | None, regression: bool) -> tuple[Markup, dict[str, Any]]:
-    figure, ax = _new()
+def _error_curve(
+    measured: Measurements, recorded: SizeErrors | None, regression: bool
+) -> tuple[Markup, dict[str, Any]]:
+    figure, ax = _new_figure()
     factor = 1.0 if regression else 100.0
     sizes, values = np.array(measured.sizes, dtype=float), factor * measured.errors
     label = "root mean squared error" if regression else "error (%)"
@@ -224,14 +226,14 @@ def _errors(measured: Measurements, recorded: SizeErrors | None, regression: boo
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylim(bottom=0.0)
     titles = [f"{number(int(size))} vectors: {number(value)}" for size, value in zip(sizes, values, strict=True)]
-    said = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
-    return inline_svg(figure, "errors", said, [(dots, titles, None)]), _places(ax, "", sizes, values)
+    description = f"{label} against the number of vectors, from {number(values[0])} to {number(values[-1])}"
+    return inline_svg(figure, "errors", description, [(dots, titles, None)]), _positions(ax, "", sizes, values)
 
 
-def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
+def _residual_plot(subject: Subject, measured: Measurements) -> tuple[Markup, dict[str, Any]]:
     """Residuals against predictions of the rows drawn, at every size."""
     assert measured.predictions is not None
-    figure, ax = _new()
+    figure, ax = _new_figure()
     residuals = subject.y[measured.drawn, 0] - measured.predictions
     low, high = np.quantile(measured.predictions, [0.002, 0.998])
     edge = float(np.quantile(np.abs(residuals), 0.995)) or 1.0
@@ -241,14 +243,14 @@ def _residuals(subject: Subject, measured: Measurements) -> tuple[Markup, dict[s
     ax.set(xlim=(low - pad, high + pad), ylim=(-1.05 * edge, 1.05 * edge))
     ax.axhline(0.0, color=_SOFT, linestyle="--", linewidth=1)
     ax.scatter(x[-1], y[-1], s=10, alpha=0.55, linewidths=0, color=colour(0), gid="residuals")
-    return inline_svg(figure, "residuals-figure", "Residuals against predictions"), _places(ax, "r", x, y)
+    return inline_svg(figure, "residuals-figure", "Residuals against predictions"), _positions(ax, "r", x, y)
 
 
-def _search(search: Search) -> Markup:
-    figure, ax = _new()
-    known = np.isfinite(search.error)
-    low, high = float(search.error[known].min()), float(search.error[known].max())
-    error = np.where(known, search.error, high)
+def _search_map(search: Search) -> Markup:
+    figure, ax = _new_figure()
+    finite = np.isfinite(search.error)
+    low, high = float(search.error[finite].min()), float(search.error[finite].max())
+    error = np.where(finite, search.error, high)
     titles = [
         f"C = {number(c)}, gamma = {number(g) if np.isfinite(g) else 'not searched'}: error {number(e)}"
         for c, g, e in zip(search.C, search.gamma, search.error, strict=True)
@@ -271,14 +273,14 @@ def _search(search: Search) -> Markup:
         _log_axis(ax, "y", search.gamma)
         if high > low:
             figure.colorbar(dots, label="error").ax.collections[0].set_rasterized(True)  # one image, not 256 paths
-    said = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
-    return inline_svg(figure, "search-figure", said, [(dots, [titles[k] for k in order], None)])
+    description = f"Validation errors of {len(order)} settings; chosen: {titles[i]}"
+    return inline_svg(figure, "search-figure", description, [(dots, [titles[k] for k in order], None)])
 
 
-def _curves(
+def _class_curves(
     name: str, curves: dict[int, tuple[Array, Array]], areas: Array, classes: list[str], labels: tuple[str, str]
 ) -> Markup:
-    figure, ax = _new()
+    figure, ax = _new_figure()
     for number_, (k, (x, y)) in enumerate(curves.items()):
         ax.plot(100 * x, 100 * y, color=colour(number_), label=f"{classes[k]}: area {areas[k]:.3f}")
     ax.set(xlabel=labels[0], ylabel=labels[1], xlim=(-2, 102), ylim=(-2, 102))
@@ -286,21 +288,23 @@ def _curves(
     return inline_svg(figure, f"{name}-figure", f"{labels[1]} against {labels[0]}")
 
 
-def _calibration(found: Reliability, subject: Subject) -> Markup:
-    figure, ax = _new()
-    fx = 100.0 if found.kind == "probability" else 1.0
-    fy = 1.0 if found.kind == "value" else 100.0
-    x, y, low, high = fx * found.said, fy * found.came, fy * found.low, fy * found.high
-    if found.kind == "value":
+def _calibration_plot(reliability: Reliability, subject: Subject) -> Markup:
+    figure, ax = _new_figure()
+    fx = 100.0 if reliability.kind == "probability" else 1.0
+    fy = 1.0 if reliability.kind == "value" else 100.0
+    x, y, low, high = fx * reliability.predicted, fy * reliability.observed, fy * reliability.low, fy * reliability.high
+    if reliability.kind == "value":
         labels = "mean prediction", "mean target"
         ends = [float(min(x.min(), low.min())), float(max(x.max(), high.max()))]
     else:
-        came = f"rows of class {shortened(subject.classes[1], 24)} (%)" if found.binary else "right predictions (%)"
-        lead = "decision value" if found.binary else "lead of the predicted class"
-        labels = ("probability said (%)" if found.kind == "probability" else lead), came
+        observed = (
+            f"rows of class {shortened(subject.classes[1], 24)} (%)" if reliability.binary else "right predictions (%)"
+        )
+        lead = "decision value" if reliability.binary else "lead of the predicted class"
+        labels = ("probability said (%)" if reliability.kind == "probability" else lead), observed
         ends = [0.0, 100.0]
         ax.set_ylim(-2.0, 102.0)
-    if found.kind != "score":
+    if reliability.kind != "score":
         ax.plot(ends, ends, "--", color=_SOFT, linewidth=1)
     ax.vlines(x, low, high, color=colour(0), linewidth=1, alpha=0.7)
     ax.plot(x, y, color=colour(0))
@@ -310,42 +314,45 @@ def _calibration(found: Reliability, subject: Subject) -> Markup:
     return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
 
 
-def _vectors(
+def _vector_plot(
     subject: Subject, vectors: Array, order: Array, relevant: Array, shape: tuple[int, int] | None
 ) -> dict[str, Any]:
     """The vectors in the order in which they enter the path; the caption needs what was drawn, and of what."""
     model = subject.model
     kind, shape = resolve_kind("auto", shape, vectors, subject.X)
-    most, height, said = _KINDS[kind]
-    shown, axes = order[:most], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
+    limit, height, description = _KINDS[kind]
+    shown, axes = order[:limit], relevant[:_MOST_AXES] if kind == "heatmap" else np.arange(model.n_features)
     sides, classes = sides_of(model)
     sides = sides[shown]
     names = [shortened(printable(name), 10 if kind == "images" else 24) for name in classes]
     titles = [f"vector {rank + 1}, for {names[side]}" for rank, side in enumerate(sides)]
     facts: dict[str, Any] = {"kind": kind, "n_shown": len(shown), "n_axes": len(axes)}
-    known: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
+    settings: dict[str, Any] = {"strength": np.linalg.norm(model.weights[shown], axis=1), "image_shape": shape}
     if kind == "scatter":
         rows = dense(subject.X[:_MOST_ROWS])
         finite = np.isfinite(rows).all(axis=1)
         labels = subject.y[:_MOST_ROWS][finite] if subject.classes else None
-        known |= {"model": model, "X": rows[finite], "labels": labels}
+        settings |= {"model": model, "X": rows[finite], "labels": labels}
         facts["n_rows"] = int(finite.sum())
     elif kind == "images":
         columns = np.ceil(np.sqrt(len(shown)))
         height *= np.ceil(len(shown) / columns) / columns
     else:
-        known["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
-        known["relevance"] = -np.arange(len(axes))  # they are in order
+        settings["moments"] = moments_of(subject.X[:MOMENT_ROWS][:, axes])
+        settings["relevance"] = -np.arange(len(axes))  # they are in order
         height += 0.26 * len(axes)
-    figure, ax = _new(height)
-    known["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
-    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **known).plot(ax=ax)
+    figure, ax = _new_figure(height)
+    settings["feature_names"] = [shortened(subject.feature_names[j], 30) for j in axes]
+    display = BasisVectorsDisplay(vectors[shown][:, axes], sides, names, kind, **settings).plot(ax=ax)
     for side in ("left", "center"):
         ax.set_title("", loc=side)
-    marks = [(a, [titles[k] for k in own], own) for a, own in zip(display.artists_, display.members_, strict=True)]
+    marks = [
+        (a, [titles[k] for k in members], members)
+        for a, members in zip(display.artists_, display.members_, strict=True)
+    ]
     if kind == "images":
         marks += [(name, [], [k]) for k, name in enumerate(ax.texts)]
     legend = ax.get_legend()
     if legend is not None and (len(names) < 2 or len(np.unique(sides)) > len(COLOURS)):
         legend.remove()
-    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {said}", marks), **facts}
+    return {"svg": inline_svg(figure, "vectors-figure", f"Basis vectors {description}", marks), **facts}

@@ -66,42 +66,14 @@ class Subject:
         return int(self.X.shape[0])
 
 
-def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
+def subject_of(source: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
     """The model to report on, and at most `max_rows` of the given rows, checked.
 
-    A pipeline whose steps can be put into a model (scalers) is one model; otherwise its last step is reported on the
-    rows that the steps before it make.
+    `source` is a `Model`, a fitted estimator, or a search or pipeline that holds one.
     """
     notes: list[str] = []
-    columns = getattr(X, "columns", None)
-    if isinstance(given, Model):
-        model, estimator = given, None
-        trained_by = None if model.record is None else model.record.estimator
-        name = str(trained_by or model.meta.get("estimator") or model.meta.get("source") or f"kompakt {model.kind}")
-    else:
-        if hasattr(given, "fit") and not isinstance(given, type):
-            check_is_fitted(given)
-        whole = getattr(given, "best_estimator_", given)
-        estimator = whole.steps[-1][1] if hasattr(whole, "steps") else whole
-        estimator = getattr(estimator, "best_estimator_", estimator)
-        name = type(estimator).__name__
-        try:
-            model = model_of(whole, svm=True)
-        except TypeError:
-            if whole is estimator:
-                raise
-            model, X = model_of(estimator, svm=True), whole[:-1].transform(X)
-            columns = getattr(X, "columns", None)
-            steps = " → ".join(type(step).__name__ for _, step in whole.steps[:-1])
-            notes += [
-                f"The model is the last step of a pipeline; features are what {steps} makes of the given columns."
-            ]
-            name = f"{type(given).__name__} with {name}"
-    names = [f"feature {number}" for number in range(model.n_features)]
-    for known in (model.feature_names, getattr(estimator, "feature_names_in_", None), columns):
-        if known is not None and len(known) == model.n_features:
-            names = [printable(one) for one in known]
-            break
+    model, estimator, name, X = _model_to_report(source, X, notes)
+    names = _feature_names(model, estimator, X)
     if model.schema is not None and is_table(X):
         X = model.schema.encode(X)
     finite: Any = True if model.input_fill is None else "allow-nan"
@@ -113,11 +85,7 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
         raise ValueError(f"X has {X.shape[0]} rows and y {len(y)}; expected one target per row.")
     classes: list[str] = []
     if model.kind == "regressor":
-        y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        if y.shape[1] != model.weights.shape[1]:
-            raise ValueError(f"y has {y.shape[1]} outputs, but the model has {model.weights.shape[1]}.")
-        if not np.isfinite(y).all():
-            raise ValueError("y holds NaN or infinite values; drop those rows.")
+        y = _target_values(model, y)
         counts = np.zeros(0, dtype=np.intp)
     else:
         y, classes = _class_numbers(model, y, notes)
@@ -131,23 +99,71 @@ def subject_of(given: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject:
     return Subject(model, estimator, name, notes, X, y, n, classes, counts, names, kept)
 
 
+def _model_to_report(source: Any, X: Any, notes: list[str]) -> tuple[Model, Any, str, Any]:
+    """Model, estimator (None for a bare model), name, and the rows that the model takes.
+
+    A pipeline whose steps can be put into a model (scalers) is one model; otherwise its last step is reported on the
+    rows that the steps before it make.
+    """
+    if isinstance(source, Model):
+        trained_by = None if source.record is None else source.record.estimator
+        name = trained_by or source.meta.get("estimator") or source.meta.get("source") or f"kompakt {source.kind}"
+        return source, None, str(name), X
+    if hasattr(source, "fit") and not isinstance(source, type):
+        check_is_fitted(source)
+    pipeline = getattr(source, "best_estimator_", source)
+    estimator = pipeline.steps[-1][1] if hasattr(pipeline, "steps") else pipeline
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    name = type(estimator).__name__
+    try:
+        return model_of(pipeline, svm=True), estimator, name, X
+    except TypeError:
+        if pipeline is estimator:
+            raise
+    steps = " → ".join(type(step).__name__ for _, step in pipeline.steps[:-1])
+    notes.append(f"The model is the last step of a pipeline; features are what {steps} makes of the given columns.")
+    name = f"{type(source).__name__} with {name}"
+    return model_of(estimator, svm=True), estimator, name, pipeline[:-1].transform(X)
+
+
+def _feature_names(model: Model, estimator: Any, X: Any) -> list[str]:
+    """Names of the features: those of the model, of the estimator, of the columns of X, or numbers."""
+    for names in (model.feature_names, getattr(estimator, "feature_names_in_", None), getattr(X, "columns", None)):
+        if names is not None and len(names) == model.n_features:
+            return [printable(name) for name in names]
+    return [f"feature {number}" for number in range(model.n_features)]
+
+
+def _target_values(model: Model, y: Array) -> Array:
+    """Targets of a regressor, one column per output."""
+    values = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    if values.shape[1] != model.weights.shape[1]:
+        raise ValueError(f"y has {values.shape[1]} outputs, but the model has {model.weights.shape[1]}.")
+    if not np.isfinite(values).all():
+        raise ValueError("y holds NaN or infinite values; drop those rows.")
+    return values
+
+
 def _class_numbers(model: Model, y: Array, notes: list[str]) -> tuple[Array, list[str]]:
     """Class numbers of the labels, and their names; labels that the model does not know get numbers after its own."""
-    known = np.array([-1, 1]) if model.classes is None else model.classes
+    classes = np.array([-1, 1]) if model.classes is None else model.classes
     if y.ndim != 1:
         raise ValueError(f"y must have one label per row; got shape {y.shape}.")
-    if y.dtype.kind != known.dtype.kind:  # as when a file gave text and the model was trained on numbers
+    if y.dtype.kind != classes.dtype.kind:  # as when a file gave text and the model was trained on numbers
         try:
-            y = y.astype(str if known.dtype.kind in "UO" else known.dtype)
+            y = y.astype(str if classes.dtype.kind in "UO" else classes.dtype)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"labels of type {y.dtype} cannot be compared with the model's ({known.dtype}): {known[:5].tolist()}."
+                f"labels of type {y.dtype} cannot be compared with the model's ({classes.dtype}), such as "
+                f"{classes[:5].tolist()}."
             ) from error
-    numbers = {label: number for number, label in enumerate(known.tolist())}
+    numbers = {label: number for number, label in enumerate(classes.tolist())}
     labels, inverse = np.unique(y, return_inverse=True)
     strangers = [label for label in labels.tolist() if label not in numbers]
     if len(strangers) == len(labels):
-        raise ValueError(f"no label in y is known to the model: y has {strangers[:5]}, the model {known[:5].tolist()}.")
+        raise ValueError(
+            f"no label in y is known to the model: y has {strangers[:5]}, the model {classes[:5].tolist()}."
+        )
     if strangers:
         notes.append(f"{len(strangers)} label(s) in y are unknown to the model; their rows count as errors.")
         numbers |= {label: number for number, label in enumerate(strangers, start=len(numbers))}
@@ -167,10 +183,10 @@ def relevance_of(subject: Subject) -> Array | None:
     None where the kernel has one gamma for all features.
     """
     gamma = subject.model.widths
-    return None if np.ndim(gamma) == 0 else np.asarray(np.abs(gamma) * _spread_seen(subject) ** 2)
+    return None if np.ndim(gamma) == 0 else np.asarray(np.abs(gamma) * _scaled_spread(subject) ** 2)
 
 
-def _spread_seen(subject: Subject) -> Array:
+def _scaled_spread(subject: Subject) -> Array:
     """Standard deviation of every feature as the model scales it, before it maps the features."""
     model = subject.model
     # without the shift, which changes no variance and would make sparse rows dense
@@ -179,7 +195,7 @@ def _spread_seen(subject: Subject) -> Array:
     return moments_of(unmapped._transformed(subject.X[:MOMENT_ROWS]))[1]
 
 
-def directions_of(subject: Subject, most: int = 3) -> list[tuple[float, Array]]:
+def directions_of(subject: Subject, n_directions: int = 3) -> list[tuple[float, Array]]:
     """The combinations of standardised features that the map of a model weighs most: share, and loadings (d,).
 
     They are the leading eigenvectors of A'A, where A maps features in units of their deviation; shares are of the sum
@@ -187,10 +203,10 @@ def directions_of(subject: Subject, most: int = 3) -> list[tuple[float, Array]]:
     """
     if subject.model.input_map is None:
         return []
-    _, singular, loadings = np.linalg.svd(subject.model.input_map * _spread_seen(subject), full_matrices=False)
+    _, singular, loadings = np.linalg.svd(subject.model.input_map * _scaled_spread(subject), full_matrices=False)
     shares = singular**2 / max(float(np.sum(singular**2)), 1e-300)
     signs = np.sign(loadings[np.arange(len(loadings)), np.argmax(np.abs(loadings), axis=1)])
-    return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(most, len(shares)))]
+    return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(n_directions, len(shares)))]
 
 
 def features_by_relevance(subject: Subject, relevance: Array | None) -> Array:
@@ -210,8 +226,8 @@ def seems_trained_on(subject: Subject) -> bool:
     vectors = getattr(subject.estimator, "basis_vectors_", None)
     if subject.n_rows < subject.n_given or indices is None or vectors is None:
         return False
-    found = len(indices) > 0 and max(indices) < subject.n_rows
-    return found and np.array_equal(dense(subject.X[indices]), vectors)
+    in_range = len(indices) > 0 and max(indices) < subject.n_rows
+    return in_range and np.array_equal(dense(subject.X[indices]), vectors)
 
 
 # -- smaller models inside the given one -----------------------------------------------------------------------
@@ -239,8 +255,8 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
     """
     m = model.n_basis_
     strongest = np.argsort(-np.linalg.norm(model.weights, axis=1), kind="stable")
-    wanted = sorted({size for size in [1, 2, 3, *sizes_up_to(min(_LARGEST, m)).tolist()] if size < m})
-    if not wanted:
+    sizes = sorted({size for size in [1, 2, 3, *sizes_up_to(min(_LARGEST, m)).tolist()] if size < m})
+    if not sizes:
         return [model], strongest, 0
     candidates = np.sort(strongest[:_MOST_CANDIDATES])
     n_rows = min(X.shape[0], max(2 * len(candidates), _MOST_VALUES // len(candidates)))
@@ -258,16 +274,16 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
     G, Kf, total, f_total = design.map_reduce(sums)
     A = np.block([[G, total[:, None]], [total[None], np.full((1, 1), float(n_rows))]])
     r = np.concatenate([Kf, f_total[None]])
-    chosen = forward_select(A[None], r.T, max(wanted), first=len(candidates))
+    chosen = forward_select(A[None], r.T, max(sizes), first=len(candidates))
     models = []
-    for size in wanted:
+    for size in sizes:
         if size > len(chosen):
             break  # what is left adds nothing to the chosen ones on these rows
         kept = np.append(chosen[:size], len(candidates))
         weights = lstsq(A[np.ix_(kept, kept)], r[kept], cond=1e-12)[0]
-        own = basis[chosen[:size]]
+        vectors = basis[chosen[:size]]
         fields = {"weights": weights[:-1], "intercept": weights[-1], "calibration": None, "storage": None}
-        models.append(replace(model, basis=own, **fields))
+        models.append(replace(model, basis=vectors, **fields))
     first = candidates[chosen]
     return [*models, model], np.concatenate([first, strongest[~np.isin(strongest, first)]]), n_rows
 
@@ -295,18 +311,20 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     """Errors, times and memory of models of growing size."""
     X, y, n, K = subject.X, subject.y, subject.n_rows, len(subject.classes)
     batch = X[:_BATCH]
-    runs = [timeit.repeat(partial(one.decision_function, batch), number=1, repeat=5) for one in models]
+    runs = [timeit.repeat(partial(model.decision_function, batch), number=1, repeat=5) for model in models]
     times = np.min(runs, axis=1) / batch.shape[0]
-    sizes = [one.n_basis_ for one in models]
+    sizes = [model.n_basis_ for model in models]
     maps = 0 if subject.model.input_map is None else subject.model.input_map.size
-    n_bytes = np.array([8.0 * (one.basis.size + one.weights.size + one.intercept.size + maps) for one in models])
+    n_bytes = np.array(
+        [8.0 * (model.basis.size + model.weights.size + model.intercept.size + maps) for model in models]
+    )
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
     counts, predictions, errors, r2 = [], [], [], []
-    for one in models:
-        outputs = one.outputs(X)
+    for model in models:
+        outputs = model.outputs(X)
         refuse_overflow(outputs)
         if subject.classes:
-            guess = predicted_numbers(one, one.scores(outputs))
+            guess = predicted_numbers(model, model.scores(outputs))
             counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
             errors.append(np.mean(guess != y))
         else:
@@ -369,19 +387,24 @@ def class_errors(subject: Subject, outputs: Array, most_curves: int = 4, most_po
     area, average = np.full(K, np.nan), np.full(K, np.nan)
     roc, recalled = {}, {}
     for k in range(min(K, by_class.shape[1])):
-        own = y == k
-        if own.any() and not own.all():
-            false_alarms, hits, _ = roc_curve(own, by_class[:, k])
-            precision, recall, _ = precision_recall_curve(own, by_class[:, k])
-            area[k], average[k] = auc(false_alarms, hits), average_precision_score(own, by_class[:, k])
-            some, few = (np.unique(np.linspace(0, len(x) - 1, most_points).astype(int)) for x in (hits, recall))
-            roc[k], recalled[k] = (false_alarms[some], hits[some]), (recall[few], precision[few])
+        in_class = y == k
+        if in_class.any() and not in_class.all():
+            false_alarms, hits, _ = roc_curve(in_class, by_class[:, k])
+            precision, recall, _ = precision_recall_curve(in_class, by_class[:, k])
+            area[k], average[k] = auc(false_alarms, hits), average_precision_score(in_class, by_class[:, k])
+            roc_points, recall_points = (
+                np.unique(np.linspace(0, len(x) - 1, most_points).astype(int)) for x in (hits, recall)
+            )
+            roc[k], recalled[k] = (
+                (false_alarms[roc_points], hits[roc_points]),
+                (recall[recall_points], precision[recall_points]),
+            )
     drawn = [1] if K == 2 and 1 in roc else sorted(sorted(roc, key=lambda k: area[k])[:most_curves])
     curves = {k: roc[k] for k in drawn}, {k: recalled[k] for k in drawn}
     return ClassErrors(precisions, recalls, f1, rows, area, average, *curves)
 
 
-def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[int, Any, Any, float]]:
+def worst_rows(subject: Subject, outputs: Array, n_worst: int = 10) -> list[tuple[int, Any, Any, float]]:
     """The rows that the model gets most wrong: number among the given rows, truth, prediction, and by how much.
 
     Of a classifier, wrong labels with the largest lead of the predicted class over the true one (of two classes, the
@@ -392,7 +415,7 @@ def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[i
         residuals = y - outputs
         column = np.argmax(np.abs(residuals), axis=1)
         by = np.abs(residuals[rows, column])
-        order = np.argsort(-by, kind="stable")[:most]
+        order = np.argsort(-by, kind="stable")[:n_worst]
         return [
             (int(subject.numbers[i]), float(y[i, column[i]]), float(outputs[i, column[i]]), float(by[i])) for i in order
         ]
@@ -401,10 +424,10 @@ def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[i
     if scores.ndim == 1:
         lead = np.abs(scores)
     else:
-        known = y < scores.shape[1]  # a label that the model does not know has no decision value
-        lead = scores[rows, guess] - np.where(known, scores[rows, np.where(known, y, 0)], 0.0)
+        has_score = y < scores.shape[1]  # a label that the model does not know has no decision value
+        lead = scores[rows, guess] - np.where(has_score, scores[rows, np.where(has_score, y, 0)], 0.0)
     wrong = np.flatnonzero(guess != y)
-    order = wrong[np.argsort(-lead[wrong], kind="stable")[:most]]
+    order = wrong[np.argsort(-lead[wrong], kind="stable")[:n_worst]]
     names = subject.classes
     return [(int(subject.numbers[i]), names[y[i]], names[guess[i]], float(lead[i])) for i in order]
 
@@ -414,16 +437,16 @@ def worst_rows(subject: Subject, outputs: Array, most: int = 10) -> list[tuple[i
 
 @dataclass(frozen=True)
 class Reliability:
-    """Bins of equal numbers of rows: what was said (x), what came (y), and a 95 % interval of it."""
+    """Bins of equal numbers of rows: what was predicted (x) and observed (y), and a 95 % interval of the latter."""
 
     kind: str  # "probability", "score" or "value"
-    said: Array
-    came: Array
+    predicted: Array
+    observed: Array
     low: Array
     high: Array
-    binary: bool = False  # whether `came` counts the second class; otherwise right predictions
+    binary: bool = False  # whether `observed` counts the second class; otherwise right predictions
     brier: float | None = None
-    gap: float | None = None  # mean distance between said and came, weighted by rows
+    gap: float | None = None  # mean distance between predicted and observed, weighted by rows
 
 
 def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliability:
@@ -436,7 +459,7 @@ def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliabili
     model, y = subject.model, subject.y
     kind, binary, brier, gap = "value", False, None, None
     if not subject.classes:
-        said, came = outputs[:, 0], y[:, 0]
+        predicted, observed = outputs[:, 0], y[:, 0]
     else:
         scores = model.scores(outputs)
         single = scores.ndim == 1
@@ -446,19 +469,19 @@ def reliability(subject: Subject, outputs: Array, n_bins: int = 10) -> Reliabili
             truth = y[:, None] == np.arange(probabilities.shape[1])  # a label that the model does not know: none
             brier = float(np.mean(np.sum((truth - probabilities) ** 2, axis=1)))
             brier *= 0.5 if single else 1.0  # of two classes one is counted, as is usual
-            said = probabilities[:, 1] if single else probabilities.max(axis=1)
+            predicted = probabilities[:, 1] if single else probabilities.max(axis=1)
         elif single:
-            said = scores
+            predicted = scores
         else:
             top = np.partition(scores, -2, axis=1)
-            said = top[:, -1] - top[:, -2]
-        came = y == 1 if binary else predicted_numbers(model, scores) == y
+            predicted = top[:, -1] - top[:, -2]
+        observed = y == 1 if binary else predicted_numbers(model, scores) == y
     # bins of equal numbers of rows, in which equal values stay together
-    edges = np.unique(np.quantile(said, np.linspace(0, 1, n_bins + 1)[1:-1]))
-    numbers = np.searchsorted(edges, said, side="right")
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    numbers = np.searchsorted(edges, predicted, side="right")
     bins = [np.flatnonzero(numbers == b) for b in np.unique(numbers)]
     counts = np.array([len(b) for b in bins])
-    x, share, spread = np.array([(said[b].mean(), came[b].mean(), came[b].std()) for b in bins]).T
+    x, share, spread = np.array([(predicted[b].mean(), observed[b].mean(), observed[b].std()) for b in bins]).T
     if kind == "value":
         reach = 1.96 * spread / np.sqrt(counts)
         return Reliability(kind, x, share, share - reach, share + reach)

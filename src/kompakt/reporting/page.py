@@ -131,54 +131,16 @@ def report(
             subject, measured, order, relevant, reliability, by_class, search, size_errors, image_shape
         )
         clock.append(("pictures", time.perf_counter()))
-    error_text = text.percent if subject.classes else text.number
-    now = {
-        "size": [text.number(size) for size in measured.sizes],
-        "error": [error_text(error) for error in measured.errors],
-        "time": [text.seconds(value) for value in measured.seconds],
-        "memory": [text.size_in_bytes(value) for value in measured.n_bytes],
-    }
-    if measured.r2 is not None:
-        now["r2"] = [f"{value:.3f}" for value in measured.r2]
-    data = {"sizes": measured.sizes, "now": now, **places}
-    confusion = None
-    if measured.confusion is not None:
-        confusion = _confusion(subject.classes, measured.confusion)
-        data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
     page = _template().render(
         title=title or f"{subject.name}: report",
-        data=data,
-        error_text=error_text,
         subject=subject,
         model=model,
-        gamma=np.asarray(model.widths).tolist(),
         estimator=fitted,
-        type_name=type(fitted).__name__,
-        parameters=training.parameters_of(fitted) if hasattr(fitted, "get_params") else [],
-        fit_seconds=[(name, value, text.seconds(value)) for name, value in _fit_seconds(subject).items()],
-        settings_text=_settings_text(model.record),
-        overfitted=_overfitted(subject, measured.errors[-1]),
         search=search,
         size_errors=size_errors,
-        size_choice=getattr(getattr(fitted, "size_path_", None), "choice", None),
-        seen=measure.seems_trained_on(subject),
-        notes=[*subject.notes, *_cautions(subject)],
-        missing=0.0 if sparse.issparse(subject.X) else float(np.mean(np.isnan(subject.X))),
-        class_counts=_class_counts(subject),
-        features=_features(subject, relevant),
-        relevance=[] if relevance is None or len(relevance) < 2 else _ranking(relevance, subject),
-        directions=[
-            (text.percent(share), _loadings(parts, subject)) for share, parts in measure.directions_of(subject)
-        ],
-        n_feature_rows=min(MOMENT_ROWS, subject.n_rows),
         measured=measured,
         n_matched=n_matched,
-        interval=np.clip(measure.wilson(measured.errors[-1], subject.n_rows), 0.0, 1.0) if subject.classes else None,
-        confusion=confusion,
         reliability=reliability,
-        by_class=[] if by_class is None else _class_table(subject, by_class),
-        absolute_error=None if subject.classes else mean_absolute_error(subject.y, measured.outputs),
-        worst=measure.worst_rows(subject, measured.outputs),
         figures=figures,
         vectors=_vector_table(subject, order),
         own_seconds=[(name, end - start, text.seconds(end - start)) for (_, start), (name, end) in pairwise(clock)],
@@ -188,6 +150,9 @@ def report(
         python=platform.python_version(),
         packages={"kompakt": kompakt, "NumPy": np, "SciPy": scipy, "scikit-learn": sklearn},
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        **_training_values(subject, measured),
+        **_data_values(subject, relevance, relevant),
+        **_error_values(subject, measured, by_class, places),
     )
     content = text.printable(page).encode()
     if len(content) > MOST_BYTES:
@@ -196,6 +161,65 @@ def report(
         )
     write_atomically(path, [content])
     return Path(path)
+
+
+def _training_values(subject: Subject, measured: measure.Measurements) -> dict[str, Any]:
+    """What the page says of the training: settings, why they were chosen, and the time."""
+    model, fitted = subject.model, subject.estimator
+    return {
+        "gamma": np.asarray(model.widths).tolist(),
+        "type_name": type(fitted).__name__,
+        "parameters": training.parameters_of(fitted) if hasattr(fitted, "get_params") else [],
+        "fit_seconds": [(name, value, text.seconds(value)) for name, value in _fit_seconds(subject).items()],
+        "settings_text": _settings_text(model.record),
+        "overfitted": _overfitted(subject, measured.errors[-1]),
+        "size_choice": getattr(getattr(fitted, "size_path_", None), "choice", None),
+    }
+
+
+def _data_values(subject: Subject, relevance: Array | None, relevant: Array) -> dict[str, Any]:
+    """What the page says of the rows and their features."""
+    directions = measure.directions_of(subject)
+    return {
+        "seen": measure.seems_trained_on(subject),
+        "notes": [*subject.notes, *_cautions(subject)],
+        "missing": 0.0 if sparse.issparse(subject.X) else float(np.mean(np.isnan(subject.X))),
+        "class_counts": _class_counts(subject),
+        "features": _features(subject, relevant),
+        "relevance": [] if relevance is None or len(relevance) < 2 else _ranking(relevance, subject),
+        "directions": [(text.percent(share), _loadings(loadings, subject)) for share, loadings in directions],
+        "n_feature_rows": min(MOMENT_ROWS, subject.n_rows),
+    }
+
+
+def _error_values(
+    subject: Subject, measured: measure.Measurements, by_class: measure.ClassErrors | None, places: dict[str, Any]
+) -> dict[str, Any]:
+    """What the page says of errors; `data` is what the slider shows at every size."""
+    error_text = text.percent if subject.classes else text.number
+    at_size = {
+        "size": [text.number(size) for size in measured.sizes],
+        "error": [error_text(error) for error in measured.errors],
+        "time": [text.seconds(value) for value in measured.seconds],
+        "memory": [text.size_in_bytes(value) for value in measured.n_bytes],
+    }
+    if measured.r2 is not None:
+        at_size["r2"] = [f"{value:.3f}" for value in measured.r2]
+    data = {"sizes": measured.sizes, "now": at_size, **places}
+    confusion = None
+    if measured.confusion is not None:
+        confusion = _confusion(subject.classes, measured.confusion)
+        data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
+    interval = np.clip(measure.wilson(measured.errors[-1], subject.n_rows), 0.0, 1.0) if subject.classes else None
+    return {
+        "data": data,
+        "error_text": error_text,
+        "interval": interval,
+        "confusion": confusion,
+        "by_class": [] if by_class is None else _class_table(subject, by_class),
+        "absolute_error": None if subject.classes else mean_absolute_error(subject.y, measured.outputs),
+        "worst": measure.worst_rows(subject, measured.outputs),
+    }
 
 
 @cache
@@ -237,19 +261,21 @@ def _confusion(names: list[str], counts: Array) -> dict[str, Any]:
     return {
         "names": names,
         "n_gathered": n_gathered,
-        "cells": [[text.count(cell) for cell in one.ravel()] for one in counts],
+        "cells": [[text.count(cell) for cell in matrix.ravel()] for matrix in counts],
         "shares": np.round(shares, 3).reshape(len(counts), -1).tolist(),
     }
 
 
-def _class_table(subject: Subject, found: measure.ClassErrors) -> list[list[str]]:
+def _class_table(subject: Subject, errors: measure.ClassErrors) -> list[list[str]]:
     """Name, rows, precision, recall, F1 and areas of the classes; of many, those that are found worst."""
-    hardest = np.argsort(np.where(found.rows > 0, found.f1, np.inf), kind="stable")[:_MOST_CLASSES]
+    hardest = np.argsort(np.where(errors.rows > 0, errors.f1, np.inf), kind="stable")[:_MOST_CLASSES]
     table = []
     for k in np.sort(hardest):
-        shares = [text.percent(part[k]) for part in (found.precision, found.recall, found.f1)]
-        areas = ["?" if np.isnan(part[k]) else f"{part[k]:.3f}" for part in (found.roc_area, found.average_precision)]
-        table.append([subject.classes[k], text.number(found.rows[k]), *shares, *areas])
+        shares = [text.percent(values[k]) for values in (errors.precision, errors.recall, errors.f1)]
+        areas = [
+            "?" if np.isnan(values[k]) else f"{values[k]:.3f}" for values in (errors.roc_area, errors.average_precision)
+        ]
+        table.append([subject.classes[k], text.number(errors.rows[k]), *shares, *areas])
     return table
 
 
@@ -277,13 +303,13 @@ def _features(subject: Subject, relevant: Array) -> list[tuple[str, Array, Array
     """Names, known values and heights of a histogram of the features, or of the most relevant ones of many."""
     d = len(subject.feature_names)
     shown = relevant[:_MOST_FEATURES] if d > _MOST_FEATURES else np.arange(d)
-    part = subject.X[:MOMENT_ROWS][:, shown]
-    found = []
-    for j, column in zip(shown, dense(part).T, strict=True):
-        known = column[np.isfinite(column)]
-        counts = np.histogram(known, bins=16)[0]
-        found.append((subject.feature_names[j], known, counts / max(1, counts.max())))
-    return found
+    columns = subject.X[:MOMENT_ROWS][:, shown]
+    rows = []
+    for j, column in zip(shown, dense(columns).T, strict=True):
+        finite = column[np.isfinite(column)]
+        counts = np.histogram(finite, bins=16)[0]
+        rows.append((subject.feature_names[j], finite, counts / max(1, counts.max())))
+    return rows
 
 
 def _vector_table(subject: Subject, order: Array) -> list[list[Any]]:
@@ -302,8 +328,10 @@ def _settings_text(record: TrainingRecord | None) -> str:
     if record is None:
         return ""
     numbers = {name: value for name, value in record.settings.items() if name in ("C", "gamma", "epsilon", "reg")}
-    parts = [f"{name} = {value if isinstance(value, str) else text.number(value)}" for name, value in numbers.items()]
-    return ", ".join(parts) or "Settings"
+    settings = [
+        f"{name} = {value if isinstance(value, str) else text.number(value)}" for name, value in numbers.items()
+    ]
+    return ", ".join(settings) or "Settings"
 
 
 def _overfitted(subject: Subject, error: float) -> bool:
@@ -326,16 +354,20 @@ def _fit_seconds(subject: Subject) -> dict[str, float]:
 
 def _cautions(subject: Subject) -> list[str]:
     """What a user should know before believing the numbers."""
-    found = []
+    cautions = []
     if getattr(subject.estimator, "converged_", True) is False:
-        found.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
+        cautions.append("The solver did not converge: raise max_iter or max_time, scale the inputs, or lower C.")
     if subject.model.kernel.name != "precomputed":
         spread = measure.moments_of(subject.X[:MOMENT_ROWS])[1]
         moving = spread[spread > 0]
         if len(moving) < len(spread):
-            found.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
+            cautions.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
         if subject.model.input_scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
-            found.append("Features differ in scale by more than 100 times: scale them, or the large ones decide alone.")
+            cautions.append(
+                "Features differ in scale by more than 100 times: scale them, or the large ones decide alone."
+            )
     if subject.classes and subject.counts.max() > 20 * max(1, subject.counts[subject.counts > 0].min()):
-        found.append("The classes are very unequal: look at the rows of the confusion matrix, not at the error alone.")
-    return found
+        cautions.append(
+            "The classes are very unequal: look at the rows of the confusion matrix, not at the error alone."
+        )
+    return cautions

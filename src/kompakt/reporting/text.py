@@ -16,10 +16,10 @@ def printable(value: Any) -> str:
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(value))
 
 
-def shortened(value: Any, most: int = 80) -> str:
+def shortened(value: Any, length: int = 80) -> str:
     """Text of at most `most` characters."""
     text = str(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def number(value: Any, digits: int = 3) -> str:

@@ -45,39 +45,43 @@ def search_of(estimator: Any, record: TrainingRecord | None) -> Search | None:
         return None
     chosen = tried.candidates[tried.chosen]
     # of a plain and a refined model of one setting, the chosen one counts, else the refined one
-    found = {tuple(one.setting.items()): one for one in tried.candidates if one.model in ("", "plain", "refined")}
-    found[tuple(chosen.setting.items())] = chosen
-    drawn = [one for one in found.values() if "C" in one.setting]
+    by_setting = {
+        tuple(candidate.setting.items()): candidate
+        for candidate in tried.candidates
+        if candidate.model in ("", "plain", "refined")
+    }
+    by_setting[tuple(chosen.setting.items())] = chosen
+    drawn = [candidate for candidate in by_setting.values() if "C" in candidate.setting]
     if chosen not in drawn:
         return None
-    C, gamma = (np.array([one.setting.get(name, np.nan) for one in drawn]) for name in ("C", "gamma"))
-    return Search(C, gamma, np.array([one.error for one in drawn]), drawn.index(chosen), tried.how)
+    C, gamma = (np.array([candidate.setting.get(name, np.nan) for candidate in drawn]) for name in ("C", "gamma"))
+    return Search(C, gamma, np.array([candidate.error for candidate in drawn]), drawn.index(chosen), tried.how)
 
 
 def size_errors_of(estimator: Any) -> SizeErrors | None:
     """Errors against sizes as measured during the fit, or None."""
     path = size_path_of(estimator)
     if path is not None:
-        sizes, errors, _, spread = (np.asarray(part) for part in path)
+        sizes, errors, _, spread = (np.asarray(column) for column in path)
         errors = errors if errors.ndim == 1 else errors.mean(axis=1)
         return SizeErrors(sizes, errors, spread if np.isfinite(spread).all() else None, "held-out rows")
     by_size = getattr(estimator, "cv_errors_", None)
     if by_size is not None and np.ndim(by_size) == 1:
         return SizeErrors(np.arange(1, len(by_size) + 1), np.asarray(by_size, dtype=float), None, "cross-validation")
     history = getattr(estimator, "history_", None) or []
-    for name, what in (("validation_error", "held-out rows"), ("train_error", "training rows")):
-        found = [(r["n_basis"], r[name]) for r in history if r.get(name) is not None and r.get("n_basis")]
-        sizes, values = np.array(found, dtype=float).reshape(-1, 2).T
-        if len(found) > 2 and np.all(np.diff(sizes) > 0):
-            return SizeErrors(sizes.astype(int), values, None, what)
+    for name, rows in (("validation_error", "held-out rows"), ("train_error", "training rows")):
+        pairs = [(r["n_basis"], r[name]) for r in history if r.get(name) is not None and r.get("n_basis")]
+        sizes, values = np.array(pairs, dtype=float).reshape(-1, 2).T
+        if len(pairs) > 2 and np.all(np.diff(sizes) > 0):
+            return SizeErrors(sizes.astype(int), values, None, rows)
     return None
 
 
 def parameters_of(estimator: Any) -> list[tuple[str, str, bool]]:
     """Constructor parameters (name, value, whether the value is not the default)."""
     signature = inspect.signature(type(estimator).__init__).parameters
-    found = []
+    parameters = []
     for name, value in sorted(estimator.get_params(deep=False).items()):
         text = repr(value) if np.ndim(value) == 0 or np.size(value) <= 6 else f"array of shape {np.shape(value)}"
-        found.append((name, text, name not in signature or text != repr(signature[name].default)))
-    return found
+        parameters.append((name, text, name not in signature or text != repr(signature[name].default)))
+    return parameters

@@ -90,8 +90,8 @@ def _worded(name: str, value: float) -> str:
     if name == "kept":
         return "kept" if value else "undone"
     if name in ("n_basis", "n_iter", "n_rows", "n_evaluations"):
-        what = {"n_basis": "basis vectors", "n_iter": "iterations"}.get(name, name[2:])
-        return f"{value:,} {what}"
+        noun = {"n_basis": "basis vectors", "n_iter": "iterations"}.get(name, name[2:])
+        return f"{value:,} {noun}"
     return f"{name.replace('_', ' ')} {value:.4g}"
 
 

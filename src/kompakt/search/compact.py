@@ -16,19 +16,18 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 from scipy.ndimage import gaussian_filter
 from scipy.sparse import issparse
 
 from kompakt.basis.build import Array, Plan, build
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import smooth
-from kompakt.design import Design, FeatureDesign
-from kompakt.heldout import Trials
+from kompakt.design import Design
+from kompakt.heldout import Scorer, Trials
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import Loss
 from kompakt.run import Run
-from kompakt.solve import Problem, Settings, solve
+from kompakt.solve.dense import DenseNewton
 from kompakt.solve.ridge import RidgePath
 from kompakt.spec import Data, Spec
 
@@ -42,8 +41,9 @@ _NEIGHBOURS = 0.7
 #: vectors of the machines in the table, rows that they are trained on (of all splits, but never fewer than the last
 #: number in one), and rows that they are tested on
 _VECTORS, _ROWS, _LEAST_ROWS, _TEST_ROWS = 100, 8000, 1000, 5000
-#: steps of Newton's method at most, and features of a linear machine beyond which it is approximated
-_NEWTON, _FEATURES = 15, 200
+#: steps of Newton's method at most, the share of the objective that the last one must gain, and features of a linear
+#: machine beyond which it is approximated
+_NEWTON, _ENOUGH, _FEATURES = 15, 1e-9, 200
 #: errors that are as good: up to so many standard errors above the lowest
 _AS_GOOD = 0.5
 #: up to so many rows plain models decide about C unless a refined one is better by more than chance
@@ -107,7 +107,7 @@ def tune_compact(
         for number, split in enumerate(splits):
             fold = _Fold(data, first, split, n_rows, size, run.key + number)
             constant.append(fold.constant if data.classifier else 1.0)
-            n_test += len(fold.test_weights)
+            n_test += len(fold.scorer.weights)
             for width in sorted(range(len(specs)), key=lambda width: abs(width - 3)):  # the most promising first
                 if seconds.any() and limited.late:
                     trials.stopped = "deadline"
@@ -163,7 +163,7 @@ def tune_compact(
         settings = [near[0], usual[0], lowest_plain.params] if few else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
         folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.test_weights) for fold in folds)
+        n_some = sum(len(fold.scorer.weights) for fold in folds)
         own = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
         with limited.task("search among refined models", len(settings)) as step:
             for setting in settings:
@@ -220,7 +220,7 @@ def tune_compact(
         trials.choose(plain, f"{why} There was no time to try refined ones.")
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.test_weights) for fold in folds)
+        n_some = sum(len(fold.scorer.weights) for fold in folds)
         spec = spec_of(plain.params)
         both = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
         evaluations += sum(spent for _, spent in both)
@@ -299,9 +299,7 @@ class _Fold:
         size = max(1, min(n_basis, len(train) // 2))
         self.vectors = RandomSelector().select(self.part, spec, size, Run(key=key)).vectors.astype(np.float64)
         self.before: list[Array] | None = None  # distances or products of both against the vectors, for all widths
-        weights = self.rest.row_weights
-        self.test_weights = np.ones(len(held)) if weights is None else weights
-        self.constant = 1.0
+        self.scorer, self.constant = Scorer.of(data, spec, held, spec.loss.held_out), 1.0
         self.constant = self.error(self._constant()) or 1.0
 
     @cached_property
@@ -348,29 +346,20 @@ class _Fold:
     def _outputs(self, train: Array, test: Array, spec: Spec, costs: Array) -> Iterator[Array]:
         """Outputs on the rows to test on for every cost, from features of both parts."""
         y, s = self.part.targets, self.part.rows.weights
-        if is_quick(spec.loss):
-            path = _ridge_path if spec.loss.quadratic else _squared_hinge_path
-            if s is not None and s.ndim == 2:
-                columns = (path(train, test, y[:, [k]], s[:, k], spec, costs) for k in range(y.shape[1]))
-                yield from map(np.hstack, zip(*columns, strict=True))
-            else:
-                yield from path(train, test, y, np.ones(len(y)) if s is None else s, spec, costs)
-            return
-        # kinks are rounded, as for a descent: Newton's method then goes on from cost to cost
-        design, theta, loss = FeatureDesign(train, y, s), None, smooth(spec.loss, self.part.in_memory)
-        for cost in costs:
-            problem = Problem.of(design, replace(spec, loss=loss, C=float(cost)))
-            theta = solve(problem, theta, Settings(1e-4, 50)).coordinates
-            yield test @ theta[:-1] + theta[-1]
+        if not spec.loss.quadratic:
+            # kinks are rounded, as for a descent
+            loss = smooth(spec.loss, self.part.in_memory)
+            yield from _newton_path(train, test, y, s, replace(spec, loss=loss), costs)
+        elif s is not None and s.ndim == 2:
+            columns = (_ridge_path(train, test, y[:, [k]], s[:, k], spec, costs) for k in range(y.shape[1]))
+            yield from map(np.hstack, zip(*columns, strict=True))
+        else:
+            yield from _ridge_path(train, test, y, np.ones(len(y)) if s is None else s, spec, costs)
 
     def error(self, outputs: Array) -> float:
         """Share of wrong rows; for regression, of the error that a constant makes, in a loss without epsilon."""
-        loss, targets = self.spec.loss, self.rest.targets
-        if self.rest.classifier:
-            wrong = self.spec.decode(outputs) != self.spec.decode(targets)
-            return float(np.average(wrong, weights=self.test_weights))
-        errors = loss.held_out(targets, outputs)
-        return float(np.average(errors.mean(axis=1), weights=self.test_weights)) / self.constant
+        error = float(self.scorer.mean(self.scorer.row_errors(outputs)))
+        return error if self.scorer.labels is not None else error / self.constant
 
 
 def _ridge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs: Array) -> Iterator[Array]:
@@ -389,42 +378,15 @@ def _ridge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs
         yield rotated @ (right / path.normal(1.0 / cost)[:, None]) + level
 
 
-def _squared_hinge_path(train: Array, test: Array, y: Array, s: Array, spec: Spec, costs: Array) -> Iterator[Array]:
-    """Outputs of squared-hinge machines by Newton's method (Keerthi et al. 2006, section 2.1), costs ascending.
-
-    The Gram matrix of the active rows is kept from step to step and from cost to cost: only rows that enter or leave it
-    are summed.
-    """
-    penalty = np.ones(train.shape[1])
-    if spec.fit_intercept:
-        train, test = (np.column_stack([F, np.ones(len(F))]) for F in (train, test))
-        penalty = np.append(penalty, 1.0 if spec.penalize_intercept else 1e-8)
-    L, diagonal = y.shape[1], np.diag_indices(len(penalty))
-    weighted = train * s[:, None]
-    gram = weighted.T @ train  # at zero every row is active
-    grams, rights = [gram.copy() for _ in range(L)], (weighted.T @ y).T.copy()
-    active, theta = np.ones((L, len(y)), dtype=bool), np.zeros((len(penalty), L))
-    for cost in costs:
-        for output in range(L):
-            for _ in range(_NEWTON):
-                H = cost * grams[output]
-                H[diagonal] += penalty
-                _, found, info = lapack.dposv(H, cost * rights[output])
-                if info:
-                    break  # as good as it gets: the last weights serve
-                theta[:, output] = found
-                now = y[:, output] * (train @ found) < 1.0
-                changed = np.flatnonzero(now != active[output])
-                if not len(changed):
-                    break
-                active[output] = now
-                if len(changed) > len(now) // 2:
-                    grams[output] = weighted[now].T @ train[now]
-                    rights[output] = weighted[now].T @ y[now, output]
-                else:
-                    rows = weighted[changed] * np.where(now[changed], 1.0, -1.0)[:, None]
-                    grams[output] += rows.T @ train[changed]
-                    rights[output] += rows.T @ y[changed, output]
-                if len(changed) <= len(now) // 1000:
-                    break
-        yield test @ theta
+def _newton_path(
+    train: Array, test: Array, y: Array, s: Array | None, spec: Spec, costs: Array
+) -> Iterator[Array]:
+    """Outputs of machines by Newton's method; each cost starts from the solution of the one before."""
+    machine = DenseNewton.on_features(
+        train, y, s, spec.loss, float(costs[0]), spec.fit_intercept, float(spec.penalize_intercept)
+    )
+    for before, cost in zip([costs[0], *costs], costs, strict=False):
+        machine.scale_cost(float(cost / before))
+        machine.retrain(0.0, _NEWTON, enough=_ENOUGH)
+        theta = machine.coordinates
+        yield test @ theta[:-1] + theta[-1]

@@ -19,9 +19,9 @@ from scipy.linalg import LinAlgWarning, lapack
 
 from kompakt.basis.build import solved
 from kompakt.codings import class_pairs
-from kompakt.data import ArrayRows, RowBlock, Rows
+from kompakt.data import ArrayRows, RowBlock, Rows, row_weights
 from kompakt.design import Design, FeatureDesign, choose_block_rows, values_of
-from kompakt.heldout import Trials, fold_means, shuffled_folds
+from kompakt.heldout import Scorer, Trials, absolute_errors, fold_means, shuffled_folds, squared_errors
 from kompakt.kernels import Kernel
 from kompakt.linalg import factorise, multiply_upper
 from kompakt.parallel import ordered_map
@@ -359,32 +359,28 @@ class CrossValidation:
         there), and the squared error to break ties, scaled to less than one row. Regression: mean squared error, or
         absolute error.
         """
-        pairs = [self._row_losses(part, values) for part, values in zip(self.parts, outputs, strict=True)]
-        loss, tie = (np.concatenate(column, axis=1) for column in zip(*pairs, strict=True))
-        fold = np.concatenate([np.where(part.fold < 0, -1, part.fold + part.first) for part in self.parts])
-        weight = np.concatenate(
-            [np.ones(len(part.fold)) if part.rows.weights is None else part.rows.weights for part in self.parts]
-        )
-        used = fold >= 0
-        share = weight[used] / weight[used].sum()
-        error = loss[:, used] @ share
+        errors, ties, folds, weights = [], [], [], []
+        for part, values in zip(self.parts, outputs, strict=True):
+            used = part.fold >= 0
+            scorer = self._scorer(part, used)
+            errors.append(scorer.row_errors(values[:, used]))
+            ties.append(squared_errors(scorer.targets, values[:, used]).mean(axis=-1))
+            folds.append(part.fold[used] + part.first)
+            weights.append(scorer.weights)
+        error, weight = np.concatenate(errors, axis=1), np.concatenate(weights)
+        share = weight / weight.sum()
+        total = error @ share
         if self.data.classifier:
-            error = error + np.minimum(tie[:, used] @ share, 100.0) * (0.005 / used.sum())
-        return error, fold_means(loss, fold, weight)
+            total = total + np.minimum(np.concatenate(ties, axis=1) @ share, 100.0) * (0.005 / len(share))
+        return total, fold_means(error, np.concatenate(folds), weight)
 
-    def _row_losses(self, part: Part, outputs: Array) -> tuple[Array, Array]:
-        """Loss and tie-breaker of every row, (n_C, n) each."""
-        residual = outputs - part.targets
-        squares = np.mean(residual**2, axis=2)
-        if self.data.labels is None:
-            return (np.mean(np.abs(residual), axis=2) if self.absolute else squares), squares
-        if len(part.outputs) == 1:
-            return (outputs[:, :, 0] * part.targets[:, 0] <= 0).astype(np.float64), squares
-        used = part.fold >= 0
-        wrong = np.zeros(squares.shape)
-        for k in range(len(outputs)):
-            wrong[k, used] = self.spec.decode(outputs[k, used]) != self.data.labels[part.index[used]]
-        return wrong, squares
+    def _scorer(self, part: Part, used: Array) -> Scorer:
+        """Measures held-out rows of a part: labels, the side of a pair's boundary, or numbers."""
+        targets, labels = part.targets[used], self.data.labels
+        if labels is not None:
+            labels = targets[:, 0] > 0 if len(part.outputs) == 1 else labels[part.index[used]]
+        weights = row_weights(part.rows)[used]
+        return Scorer(self.spec, targets, weights, labels, absolute_errors if self.absolute else squared_errors)
 
     def size_errors(self, sizes: Array, Cs: Array) -> tuple[Array, Array]:
         """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from shared features."""
@@ -401,15 +397,12 @@ class CrossValidation:
         A pair that a row takes no part in was not trained on it, so the outputs there are those of the whole machine.
         Rows that were never held out do not count.
         """
-        rows, labels = self.data.rows, self.data.labels
-        assert labels is not None
         absent = np.isnan(outputs)
         counted = ~np.any(absent & (self.data.targets != 0), axis=1)
-        whole = Design(rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
+        whole = Design(self.data.rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
         outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
-        wrong = self.spec.decode(outputs[counted]) != labels[counted]
-        weights = self.data.row_weights
-        return float(np.average(wrong, weights=None if weights is None else weights[counted]))
+        scorer = Scorer.of(self.data, self.spec, counted)
+        return float(scorer.mean(scorer.row_errors(outputs[counted])))
 
 
 def spread_order(kernel: Kernel, vectors: Array) -> Array:

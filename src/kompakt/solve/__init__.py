@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kompakt.solve import kinks, newton
+from kompakt.solve import dense, kinks, newton
 from kompakt.solve.problem import Array, Problem, Settings, Solution
 
 __all__ = ["Problem", "Settings", "Solution", "solve"]
@@ -36,10 +36,8 @@ def solve(
     (array([[3.]]), array([1.]))
     """
     settings = settings or Settings()
-    if outputs is not None and problem.loss.piecewise_quadratic and newton.is_small(problem):
-        found = newton.minimise_near(problem, outputs, settings)
-        if found is not None:
-            return found
+    if outputs is not None and problem.loss.piecewise_quadratic and dense.is_small(problem):
+        return dense.minimise_from(problem, outputs, settings)
     minimise: Callable[..., Solution]
     if problem.loss.quadratic:
         minimise = newton.minimise_squares

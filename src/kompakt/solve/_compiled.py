@@ -113,6 +113,10 @@ def _evaluate(y, cost, f, change, t, regression, base, ramps, trial, r, slope, c
     return value
 
 
+#: lines of a product of which only the lower triangle is needed
+_PANEL = 32
+
+
 @numba.njit(**_OPTIONS)
 def _change_hessian(A, p, penalty, before, fresh, H):  # type: ignore[no-untyped-def]
     """H after the curvatures of the rows changed from `before`, which is overwritten; returns how many did."""
@@ -135,18 +139,26 @@ def _change_hessian(A, p, penalty, before, fresh, H):  # type: ignore[no-untyped
                 rows[count], change[count] = i, fresh[i]
                 count += 1
     if count:
-        part, scaled = np.empty((p, count)), np.empty((p, count))
+        part, scaled = A[:p], np.empty((p, count))
+        if count < n:
+            part = np.empty((p, count))
+            for j in range(p):
+                for k in range(count):
+                    part[j, k] = A[j, rows[k]]
         for j in range(p):
             for k in range(count):
-                part[j, k] = A[j, rows[k]]
                 scaled[j, k] = part[j, k] * change[k]
-        sums = np.dot(scaled, part.T)
+        sums = np.empty((p, p))
+        for start in range(0, p, _PANEL):  # the lower triangle, by panels
+            stop = min(start + _PANEL, p)
+            sums[start:stop, :stop] = np.dot(scaled[start:stop], part[:stop].T)
     else:
         sums = np.zeros((p, p))
     if changed:
         for j in range(p):
-            for k in range(p):
+            for k in range(j + 1):
                 H[j, k] = (0.0 if anew else H[j, k]) + sums[j, k]
+                H[k, j] = H[j, k]
             if anew:
                 H[j, j] += penalty[j]
     return changed
@@ -156,46 +168,40 @@ def _change_hessian(A, p, penalty, before, fresh, H):  # type: ignore[no-untyped
 def _solve(matrix, b):  # type: ignore[no-untyped-def]
     """Solve for the leading part of a matrix by Cholesky, in place of b; False where a pivot vanishes."""
     p = len(b)
-    H = matrix[:p, :p].copy()
+    try:
+        lower = np.linalg.cholesky(np.ascontiguousarray(matrix[:p, :p]))
+    except Exception:  # not positive definite; compiled code knows no finer ones
+        return False
     for j in range(p):
-        pivot = H[j, j]
-        for k in range(j):
-            pivot -= H[j, k] * H[j, k]
-        if not pivot > 1e-14 * abs(H[j, j]):
+        if not lower[j, j] ** 2 > 1e-14 * abs(matrix[j, j]):
             return False
-        root = np.sqrt(pivot)
-        H[j, j] = root
-        for i in range(j + 1, p):
-            total = H[i, j]
-            for k in range(j):
-                total -= H[i, k] * H[j, k]
-            H[i, j] = total / root
-    for j in range(p):
         total = b[j]
         for k in range(j):
-            total -= H[j, k] * b[k]
-        b[j] = total / H[j, j]
+            total -= lower[j, k] * b[k]
+        b[j] = total / lower[j, j]
     for j in range(p - 1, -1, -1):
-        total = b[j]
-        for k in range(j + 1, p):
-            total -= H[k, j] * b[k]
-        b[j] = total / H[j, j]
+        b[j] /= lower[j, j]
+        for k in range(j):
+            b[k] -= lower[j, k] * b[j]
     return True
 
 
 @numba.njit(**_OPTIONS)
-def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-untyped-def]
+def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ignore[no-untyped-def]
     """Minimise from theta (L, p), in place, with predictions f (L, n): one problem after the other.
 
     A (1 or L, width, n) are whitened features, of which p lines are in use; curvatures (L, n) are those that H
     (L, width, width) was formed with, and both are up to date at the end, as are slopes, settled and objectives.  A
-    problem is settled when a full step changed no row's piece, or when a step gains less than the share `enough` of the
-    objective; where the Hessian is singular, or steps have run out, it is not, and the caller must go on.  Returns the
-    sums of steps and of changes of a row's curvature over the problems, and the most steps of one.
+    problem is settled when a full step changed no row's piece (and where curvatures do not tell that, the gradient has
+    vanished), when a step gains less than the share `enough` of the
+    objective, or when the relative gradient is below `tol`; where the Hessian is singular, or steps have run out, it is
+    not, and the caller must go on.  With `given`, f are outputs of another machine and theta is 0: the first step ends
+    at the minimiser of the parabolas that touch the losses there.  Returns the sums of steps and of changes of a row's
+    curvature over the problems, and the most steps of one.
     """
     A, y, cost, penalty = problem
     regression, base, ramps = pieces
-    theta, f, slopes, curvatures, H, settled, objectives = state
+    theta, f, slopes, curvatures, H, settled, objectives, optimality = state
     n = y.shape[1]
     all_steps, all_changes, most = 0, 0, 0
     r, fresh, trial, z, step = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(p)
@@ -209,17 +215,35 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
         objective = value + 0.5 * size
         settled[b] = False
         iteration, full, done = 0, False, False
+        one_bend = len(ramps[b]) == 1 and ramps[b, 0, 1] == np.inf  # a row's curvature tells its piece
         while True:
             changed = _change_hessian(features, p, penalty, curvatures[b], fresh, H[b])
             all_changes += changed
-            if done or (full and changed == 0):
+            same = full and changed == 0
+            if done or (same and one_bend):
                 settled[b] = True
                 break
+            if given and iteration == 0:
+                for i in range(n):
+                    z[i] = slopes[b, i] - curvatures[b, i] * f[b, i]
+                    f[b, i] = 0.0
+                objective = _evaluate(
+                    y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh
+                )
+                slopes[b] = z
             gradient = np.dot(features, slopes[b])
             size, linear, quadratic, descent = 0.0, 0.0, 0.0, 0.0
             for j in range(p):
                 gradient[j] += penalty[j] * theta[b, j]
                 step[j] = -gradient[j]
+            if (tol > 0.0 or same) and not (given and iteration == 0):
+                scale = np.sqrt(np.sum(theta[b, :p] ** 2))
+                for i in range(n):
+                    scale += abs(slopes[b, i])
+                optimality[b] = np.sqrt(np.sum(gradient**2)) / max(scale, 1e-300)
+                if optimality[b] <= max(tol, 1e-6 if same else 0.0):
+                    settled[b] = True
+                    break
             if not _solve(H[b], step):
                 break
             for j in range(p):
@@ -227,7 +251,7 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
                 size += penalty[j] * theta[b, j] * theta[b, j]
                 linear += penalty[j] * theta[b, j] * step[j]
                 quadratic += penalty[j] * step[j] * step[j]
-            if not -descent > enough * abs(objective):
+            if iteration > given and not -descent > enough * abs(objective):
                 settled[b] = True
                 break
             if iteration == max_iter:
@@ -244,7 +268,7 @@ def newton(problem, pieces, state, p, max_iter, enough):  # type: ignore[no-unty
                 value = _evaluate(y[b], own, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
                 reached = value + 0.5 * (size + t * (2.0 * linear + t * quadratic))
             iteration += 1
-            done = not (objective - reached > enough * abs(objective))
+            done = iteration > given and not (objective - reached > enough * abs(objective))
             if reached <= objective + 1e-14 * abs(objective):
                 objective = reached
                 for j in range(p):

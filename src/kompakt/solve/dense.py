@@ -7,18 +7,21 @@ from collections.abc import Callable
 import numpy as np
 
 from kompakt.data import tree_sum
-from kompakt.design import choose_block_rows
+from kompakt.design import choose_block_rows, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss, require_kind
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 from kompakt.solve import line_search
+from kompakt.solve.problem import Problem, Settings, Solution
 
 Array = np.ndarray
 
 #: the compiled loop is used up to so many rows and features; beyond, blocks of array operations are faster
 _COMPILED_ROWS = 32_768
 _COMPILED_WIDTH = 200
+#: outputs from which on Hessians are kept over several steps
+MANY_OUTPUTS = 3
 
 
 class RowBlocks:
@@ -90,9 +93,29 @@ class DenseNewton:
         self.converged = True
         self.optimality = np.zeros(L)
         self._exact = np.zeros(L, dtype=bool)  # whether theta minimises the objective with the pieces kept
+        self._terms: tuple[Array, Array, Array] | None = None  # of the losses at f, where they are known
         self._value: Array | None = None  # the objective, where it is known
         self._active: Array | None = None
         self.set_loss(loss)
+
+    @classmethod
+    def on_features(
+        cls,
+        features: Array,
+        targets: Array,
+        weights: Array | None,
+        loss: Loss,
+        C: float,
+        fit_intercept: bool,
+        penalty: float,
+    ) -> DenseNewton:
+        """Problems on features (n, m) with targets (n, L) and weights (n,) or (n, L); `penalty` of the intercept."""
+        (n, m), first = features.shape, int(fit_intercept)
+        A = np.empty((1, first + m, n))
+        A[0, :first], A[0, first:] = 1.0, features.T
+        y = np.ascontiguousarray(targets.T, dtype=np.float64)
+        cost = np.full((1, n), C) if weights is None else C * np.atleast_2d(np.asarray(weights, dtype=np.float64).T)
+        return cls(A, y, np.ascontiguousarray(cost), np.append([penalty] * first, np.ones(m)), loss, first, m)
 
     @property
     def width(self) -> int:
@@ -101,15 +124,22 @@ class DenseNewton:
 
     def set_loss(self, loss: Loss) -> None:
         """Minimise another loss from now on."""
-        self.loss, self._ramps, self._value = loss, loss.ramps(len(self.y)), None
+        self.loss, self._ramps = loss, loss.ramps(len(self.y))
+        self._terms = self._value = None
 
     def objective(self) -> Array:
         """1/2 |w|^2 + sum of the weighted losses at the current weights, per output."""
         if self._value is None:
             theta = self.theta[:, : self.width]
             penalties = 0.5 * np.sum(self.penalty[: self.width] * theta * theta, axis=1)
-            self._value = penalties + np.sum(self.cost * self.loss.value(self.y, self.f), axis=1)
+            self._value = penalties + np.sum(self.cost * self._loss_terms()[0], axis=1)
         return self._value
+
+    def _loss_terms(self) -> tuple[Array, Array, Array]:
+        """Value, derivative and curvature of the loss at the current predictions, (L, n) each."""
+        if self._terms is None:
+            self._terms = self.loss.terms(self.y, self.f)
+        return self._terms
 
     def _part(self, values: Array, which: Array) -> Array:
         """Lines of some problems, without a copy where these are all or where all share one."""
@@ -128,38 +158,43 @@ class DenseNewton:
     ) -> None:
         """Newton's method to the optimum for the current basis (Keerthi et al. 2006, section 2.1).
 
-        A full step after which no row changed its piece ended at the minimiser; `thorough` still checks the gradient.
+        A full step after which no row changed its piece ended at the minimiser; `thorough` still checks the gradient,
+        as is always done where a loss has the same curvature on several pieces.
         A problem is also done when a step promises less than the share `enough` of the objective: by default nothing
         beyond rounding, even where rows sit on a kink to the last bit.
         """
         p, left, used = self.width, np.arange(len(self.y)), 0
+        pieces_known = self._ramps is not None and self._ramps.bends_once
         while True:
             steps = self._newton(max_iter - used, enough)
             used += steps or 0
             changed = self._refresh(left) > 0 if steps is None else False
-            if not thorough:
+            if not thorough and (steps is not None or pieces_known):
                 left = left[changed | ~self._exact[left]]
                 if not len(left):
                     break
             theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
-            gradient = self.penalty[:p] * theta + self._times(left, slopes)
-            step = np.stack([self._direction(int(problem), gradient[i]) for i, problem in enumerate(left)])
-            descent = np.sum(gradient * step, axis=1)
-            before = self._part(self.objective(), left)
-            done = ~(-descent > enough * np.abs(before))  # also where it is not a number
+            gradient, step = self.penalty[:p] * theta + self._times(left, slopes), np.zeros((len(left), p))
+            done = np.zeros(len(left), dtype=bool)
             if tol:
                 scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
                 self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
-                done |= self.optimality[left] <= tol
+                done = self.optimality[left] <= tol
+            for i in np.flatnonzero(~done):
+                step[i] = self._direction(int(left[i]), gradient[i])
+            descent, before = np.sum(gradient * step, axis=1), self._part(self.objective(), left)
+            done |= ~(-descent > enough * np.abs(before))  # also where it is not a number
             self._exact[left] = done
             left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
             if used >= max_iter or not len(left) or (run is not None and run.late):
                 break
             theta, f = self.theta[left, :p], self.f[left]
             self._move(left, step)
-            # the step, or where it does not lower the objective enough, its best multiple (step 4 of the method)
-            poor = np.flatnonzero(~(self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)))
-            self._exact[left] = [not self._flat(problem) for problem in left]
+            # the step, or its best multiple where it does not lower the objective enough (step 4 of the method), and
+            # where its length is a guess because no row has curvature
+            good = self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)
+            self._exact[left] = good & [not self._flat(int(problem)) for problem in left]
+            poor = np.flatnonzero(~self._exact[left])
             if len(poor):
                 self._shorten(left, theta, f, step, poor)
             used += 1
@@ -170,7 +205,7 @@ class DenseNewton:
         """Newton's step."""
         return -self.factor(problem).solve(gradient)
 
-    def _newton(self, max_iter: int, enough: float) -> int | None:
+    def _newton(self, max_iter: int, enough: float, tol: float = 0.0, given: bool = False) -> int | None:
         """The compiled loop, where the problem is small; returns the steps taken, None where it is not used."""
         fast, p, n, ramps = line_search.compiled(), self.width, self.A.shape[2], self._ramps
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
@@ -178,9 +213,9 @@ class DenseNewton:
             return None
         value = np.empty(len(self.y))
         problem = self.A, self.y, self.cost, self.penalty[:p]
-        state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value
-        steps, changed, most = fast.newton(problem, tuple(ramps), state, p, max_iter, enough)
-        self.factors, self._value, self._active = [None] * len(self.H), value, None
+        state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value, self.optimality
+        steps, changed, most = fast.newton(problem, tuple(ramps), state, p, max_iter, enough, tol, given)
+        self.factors, self._terms, self._value, self._active = [None] * len(self.H), None, value, None
         self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
         return int(most)
 
@@ -197,7 +232,7 @@ class DenseNewton:
         self.theta[own, :p] += step
         self.f[own] += change
         self.slopes[own] += self.curvatures[own] * change
-        self._value = None
+        self._terms = self._value = None
         self.training += change.size * p
 
     def _shorten(self, which: Array, theta: Array, f: Array, step: Array, poor: Array) -> None:
@@ -213,7 +248,7 @@ class DenseNewton:
         sound = np.isfinite(t) & np.isfinite(np.sum(change, axis=1, keepdims=True))
         self.theta[problems, : self.width] = np.where(sound, theta + t * step, theta)
         self.f[problems] = np.where(sound, f + t * change, f)
-        self._value = None
+        self._terms = self._value = None
         self._exact[problems] = False
 
     def _times(self, which: Array, values: Array) -> Array:
@@ -226,9 +261,9 @@ class DenseNewton:
 
     def _refresh(self, which: Array) -> Array:
         """Slopes, curvatures and Hessians at the current predictions; returns how many rows changed their piece."""
-        loss, y, f, cost = self._own_loss(which), *(self._part(v, which) for v in (self.y, self.f, self.cost))
-        self.slopes[which] = cost * loss.gradient(y, f)
-        fresh = cost * loss.curvature(y, f)
+        cost, (_, slopes, curvatures) = self._part(self.cost, which), self._loss_terms()
+        self.slopes[which] = cost * self._part(slopes, which)
+        fresh = cost * self._part(curvatures, which)
         changed = np.zeros(len(which), dtype=np.intp)
         for i, problem in enumerate(which):
             h = min(problem, len(self.H) - 1)
@@ -247,14 +282,15 @@ class DenseNewton:
         p, curvature = self.width, self.curvatures[h]
         lines, H = self.A[h if len(self.A) > 1 else 0, :p], self.H[h, :p, :p]
         self.factors[h] = None
-        if len(rows) > 0.7 * np.count_nonzero(curvature):
+        anew = len(rows) > 0.7 * np.count_nonzero(curvature)
+        if anew:
             rows = np.flatnonzero(curvature)
             change = curvature[rows]
             H[...] = np.diag(self.penalty[:p])
 
         def one(part: slice) -> tuple[Array, ...]:
-            taken = lines[:, rows[part]]
-            return ((taken * change[part]) @ taken.T,)
+            K = lines.take(rows[part], axis=1).T
+            return (weighted_gram(K, change[part]) if anew else (K.T * change[part]) @ K,)
 
         H += RowBlocks(len(rows), 2048).total(one)[0]
         self.training += len(rows) * p * p / 2
@@ -277,3 +313,73 @@ class DenseNewton:
         """Whether hardly a row has curvature, so that the intercept has none."""
         mass = np.sum(self.cost[min(problem, len(self.cost) - 1)])
         return bool(self.first and self.H[min(problem, len(self.H) - 1), 0, 0] < 1e-3 * mass)
+
+    # -- other starts --------------------------------------------------------------------------------
+
+    def train_from(self, outputs: Array, tol: float, max_iter: int, enough: float) -> None:
+        """Newton's method from the outputs (L, n) of a machine with a similar basis.
+
+        Outputs tell which rows are active, and that is all that Newton's method needs to know: a better start than the
+        weights of that machine, which are large and cancel each other.  The first step ends at the minimiser where
+        every loss is the parabola that touches it at these outputs.
+        """
+        self.f[:] = outputs
+        self._terms = self._value = None
+        steps = self._newton(max_iter, enough, tol, given=True)
+        if steps is None:
+            everything, steps = np.arange(len(self.y)), 1
+            self._refresh(everything)
+            self.slopes -= self.curvatures * self.f
+            self.f[:] = 0.0
+            gradients = enumerate(self._times(everything, self.slopes))
+            self._move(everything, np.stack([self._direction(problem, gradient) for problem, gradient in gradients]))
+        self.n_iter += steps
+        if not self._exact.all():
+            self._terms = self._value = None
+            self.retrain(tol, max_iter - steps, thorough=True, enough=enough)
+
+    def scale_cost(self, share: float) -> None:
+        """Multiply C; the pieces that the rows lie on are kept."""
+        self.cost, self.slopes, self.curvatures = (share * part for part in (self.cost, self.slopes, self.curvatures))
+        penalty = np.diag(self.penalty)
+        self.H = penalty + share * (self.H - penalty)
+        self.factors, self._value = [None] * len(self.H), None
+        self._exact[:] = False
+
+    @property
+    def coordinates(self) -> Array:
+        """The weights and then the intercept of every problem, (n_basis + 1, L)."""
+        weights, intercept = self.theta[:, self.first : self.width], np.sum(self.theta[:, : self.first], axis=1)
+        return np.concatenate([weights.T, intercept[None]])
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether all rows are one block in memory, and the outputs so few that a Hessian for each is cheap."""
+    design = problem.design
+    return design.stored and design.n_rows <= design.block_rows and problem.n_outputs < MANY_OUTPUTS
+
+
+def minimise_from(problem: Problem, outputs: Array, settings: Settings) -> Solution:
+    """Newton's method from the outputs (n, L) of a similar machine, where the features are stored.
+
+    Small problems are solved hundreds of times in a descent: passes, trials and kept Hessians would take longer than
+    the arithmetic.
+    """
+    design, rows = problem.design, problem.design.rows
+    assert rows.targets is not None
+    machine = DenseNewton.on_features(
+        design.matrix, rows.targets, rows.weights, problem.loss, problem.C, problem.fit_intercept, problem.penalty[-1]
+    )
+    eps = float(np.finfo(design.block_dtype).eps)
+    machine.train_from(outputs.T, max(settings.tol, 50 * eps), settings.max_iter, 4 * eps)
+    theta = machine.coordinates
+    return Solution(
+        weights=design.to_weights(theta[:-1]),
+        intercept=theta[-1].copy(),
+        coordinates=theta,
+        objective=machine.objective(),
+        n_iter=machine.n_iter,
+        converged=machine.converged,
+        optimality=machine.optimality,
+        jitter=max([design.jitter, *(factor.jitter for factor in machine.factors if factor is not None)]),
+    )

@@ -25,6 +25,7 @@ from kompakt.design import FeatureDesign, even_blocks, weighted_gram
 from kompakt.linalg import Factor, factorise
 from kompakt.losses import Loss
 from kompakt.parallel import ordered_map
+from kompakt.solve.dense import MANY_OUTPUTS
 from kompakt.solve.line_search import guarded_roots
 from kompakt.solve.problem import Array, Problem, Settings, Solution, block_weights, start_coordinates
 
@@ -88,8 +89,6 @@ def _residual_sums(theta: Array, Phi: Array, block: RowBlock) -> tuple[Array, ..
 _TRIALS = np.array([1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 1e-3])
 #: predictions that are held at most, to shorten a step exactly: beyond, wherever the rows are, by passes
 _MOST_HELD = 1 << 22
-#: outputs from which on Hessians are kept over several steps
-_MANY_OUTPUTS = 3
 #: a step of a kept Hessian is good when the gradient falls to this share; otherwise the Hessian is summed anew; the
 #: dearer that is, by the number of vectors and the share of active rows, the more patience pays
 _GOOD_STEP, _PATIENT = 0.1, 0.7
@@ -123,7 +122,7 @@ def minimise(
     L = problem.n_outputs
     eps = float(np.finfo(problem.design.block_dtype).eps)
     tol = max(settings.tol, 50 * eps)
-    keep_hessians = L >= _MANY_OUTPUTS or outputs is not None
+    keep_hessians = L >= MANY_OUTPUTS or outputs is not None
     place = settings.run.progress("newton")
     if place.last is None:
         moving = np.arange(L)
@@ -193,86 +192,6 @@ def minimise(
         n_iter=n_iter,
         converged=bool(done.all()),
         optimality=optimality,
-        jitter=jitter,
-    )
-
-
-def is_small(problem: Problem) -> bool:
-    """Whether all rows are one block in memory, and the outputs so few that a Hessian for each is cheap."""
-    design = problem.design
-    return design.stored and design.n_rows <= design.block_rows and problem.n_outputs < _MANY_OUTPUTS
-
-
-def minimise_near(problem: Problem, outputs: Array, settings: Settings) -> Solution | None:
-    """Newton's method from the outputs (n, L) of a similar machine, where all rows are one block at hand.
-
-    The first step is that of `_from_outputs`.  Nearly always a few full steps end at the minimum, where the active rows
-    do not change any more; None where they do not, which is left to `minimise` and its line search.  Small problems are
-    solved hundreds of times in a descent, and passes, trials and kept Hessians would take longer than the arithmetic.
-    """
-    design, C, penalty = problem.design, problem.C, problem.penalty[:, None]
-    Phi, block = design.matrix, design.rows.block(0, design.n_rows)
-    eps = float(np.finfo(design.block_dtype).eps)
-    tol, floor = max(settings.tol, 50 * eps), 1e-6 * C * problem.mass
-    L = problem.n_outputs
-    coordinates = np.empty((len(penalty), L))
-    objectives, optimalities = np.empty(L), np.empty(L)
-    most, jitter = 0, design.jitter
-    for output in range(L):
-        index = np.array([output])
-        rows = _BlockLosses(problem.loss.take_outputs(index), index, Phi, block)
-        f = outputs[:, index].astype(rows.dtype, copy=False)
-        _, slopes, curvature = rows.terms(f)
-        hessian = _hessian(problem, *_curved(Phi, curvature))[0][0]
-        right = curvature * f - slopes
-        theta = np.zeros((len(penalty), 1))
-        gradient = np.concatenate([Phi.T @ right.astype(Phi.dtype, copy=False), _column_sums(right)[None]])
-        gradient = -C * gradient.astype(np.float64, copy=False)
-        lowest, factor = np.inf, None
-        for n_iter in range(1, settings.max_iter + 1):
-            if factor is None:
-                H = hessian.copy()
-                H.flat[:: len(H) + 1] += penalty[:, 0]
-                if not problem.fit_intercept:
-                    H[-1, :] = H[:, -1] = 0.0
-                    H[-1, -1] = 1.0
-                elif not H[-1, -1] > 0.0:
-                    return None
-                factor = factorise(H, what="Hessian")
-                jitter = max(jitter, factor.jitter)
-            if not problem.fit_intercept:
-                gradient[-1] = 0.0
-            theta = theta - factor.solve(gradient)
-            value, slopes, now = rows.terms(rows.predict(theta))
-            sums = np.concatenate([Phi.T @ slopes.astype(Phi.dtype, copy=False), _column_sums(slopes)[None]])
-            gradient = penalty * theta + C * sums
-            objective = 0.5 * float(np.vdot(theta, penalty * theta)) + C * float(_column_sums(value)[0])
-            size = float(np.linalg.norm(theta[:-1])) + C * float(_column_sums(np.abs(slopes))[0]) + floor
-            optimality = float(np.linalg.norm(gradient if problem.fit_intercept else gradient[:-1])) / size
-            if optimality <= tol:
-                break
-            if n_iter > 1 and not objective < lowest:  # rounding is all that is left, or a full step is too long
-                if objective <= lowest + 4 * eps * abs(lowest):
-                    break
-                return None
-            lowest = objective
-            change = now - curvature
-            if np.count_nonzero(change):
-                few = np.count_nonzero(change) < 0.5 * np.count_nonzero(now)
-                moved = _hessian(problem, *_curved(Phi, change if few else now))[0][0]
-                hessian, curvature, factor = hessian + moved if few else moved, now, None
-        else:
-            return None
-        coordinates[:, output], objectives[output], optimalities[output] = theta[:, 0], objective, optimality
-        most = max(most, n_iter)
-    return Solution(
-        weights=design.to_weights(coordinates[:-1]),
-        intercept=coordinates[-1].copy(),
-        coordinates=coordinates,
-        objective=objectives,
-        n_iter=most,
-        converged=True,
-        optimality=optimalities,
         jitter=jitter,
     )
 
@@ -667,8 +586,9 @@ def _shorter(
     best = np.argmin(values[:, which], axis=0)
     search = (best == 0) | (best == len(_TRIALS) - 1)
     trials = np.tile(_FIRST_STEPS, (len(slope), 1))
-    options = {"inner": _INNER_STEPS, "tol": 1e-10, "max_calls": _LINE_PASSES}
-    return np.where(search, guarded_roots(slopes, np.where(search, slope, 0.0), trials, **options), _TRIALS[best])
+    start = np.where(search, slope, 0.0)
+    roots = guarded_roots(slopes, start, trials, inner=_INNER_STEPS, tol=1e-10, max_calls=_LINE_PASSES)
+    return np.where(search, roots, _TRIALS[best])
 
 
 def _slopes_along(loss: Loss, y: Array, s: Array, f: Array, along: Array, steps: Array) -> tuple[Array, ...]:

@@ -52,8 +52,8 @@ class RidgePath:
 
     def penalty(self, amount: float) -> Array:
         """The diagonal (p,) of the penalty of an amount."""
-        return (amount / self.unit) * self.penalties
+        return np.asarray((amount / self.unit) * self.penalties)
 
     def normal(self, amount: float) -> Array:
         """The diagonal (p,) of the normal matrix of an amount; its inverse solves the ridge regression."""
-        return self.squares + self.penalty(amount)
+        return np.asarray(self.squares + self.penalty(amount))

@@ -51,9 +51,9 @@ class CallbackContext:
         stop = False
         for callback in self._callbacks:
             method = getattr(callback, hook)
-            wanted = {p.name for p in inspect.signature(method).parameters.values() if p.kind == p.KEYWORD_ONLY}
-            known = {"metadata": None, "fitted_estimator": fitted, "X": None, "y": None, **data}
-            stop |= bool(method(estimator, self, **{name: known[name] for name in wanted}))
+            names = {p.name for p in inspect.signature(method).parameters.values() if p.kind == p.KEYWORD_ONLY}
+            facts = {"metadata": None, "fitted_estimator": fitted, "X": None, "y": None, **data}
+            stop |= bool(method(estimator, self, **{name: facts[name] for name in names}))
         return stop
 
 

@@ -18,16 +18,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
     check_X_y,
-    column_or_1d,
     validate_data,
 )
 
-from kompakt.codings import get_coding
 from kompakt.data import (
     ArrayRows,
     Passes,
@@ -47,7 +44,6 @@ from kompakt.data.rows import (
     centre_sums,
     computing_dtype,
     sum_blocks,
-    task_bounds,
     with_mass,
 )
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
@@ -56,6 +52,16 @@ from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Data
+from kompakt.train.task import (
+    LARGEST,
+    NO_LABELS,
+    ClassEncoder,
+    Classes,
+    Labels,
+    Task,
+    ValueEncoder,
+    refuse_extreme_targets,
+)
 
 Array = np.ndarray
 
@@ -64,16 +70,27 @@ def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
     """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
     kept = data.kept
     if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
-        cv = [tuple(_among(kept, part) for part in pair) for pair in cv]
+        cv = [tuple(_among(kept, rows) for rows in pair) for pair in cv]
     y = data.labels if data.labels is not None else data.y
     assert y is not None
-    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.in_memory.X)
+    return resolve_splits(cv, y, stratify=data.classifier, random_state=key, X=data.in_memory.X)
 
 
-def _among(kept: Array, part: Any) -> Array:
+def _among(kept: Array, rows: Any) -> Array:
     """Positions among the kept rows of rows given by number or by mask."""
-    part = np.asarray(part)
-    return np.asarray(part[kept] if part.dtype == bool else np.searchsorted(kept, part[np.isin(part, kept)]))
+    rows = np.asarray(rows)
+    return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
+
+
+def check_columns_to_keep(X: Any, keep: Any) -> None:
+    """Refuse `keep_columns` of `fit` where it is no list of names, or where X has no columns that are left out."""
+    if keep is not None and (isinstance(keep, str) or not all(isinstance(name, str) for name in keep)):
+        raise ValueError(f"keep_columns must be a list of column names; got {keep!r}.")
+    if keep is not None and (isinstance(X, Source) or not is_table(X)):
+        raise ValueError(
+            f"keep_columns is for data frames in memory; got {type(X).__name__}. Every column of an array is used; "
+            "open_rows(columns=[...]) names those of a file."
+        )
 
 
 def check_rows(
@@ -90,8 +107,6 @@ def check_rows(
     A data frame with words, dates or gaps becomes standardised numbers by a schema, which the estimator keeps as
     `schema_`; columns in `keep` are used even if they look like identifiers.
     """
-    if keep is not None and not is_table(X):
-        raise ValueError(f"keep_columns is for data frames; got {type(X).__name__}, of which every column is used.")
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
     if reset and hasattr(estimator, "schema_"):
         del estimator.schema_
@@ -158,17 +173,17 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
             f"columns itself; expected a data frame with {', '.join(map(repr, schema.names[:10]))}, got "
             f"{type(X).__name__}."
         )
-    found = schema.encode(X)
+    features = schema.encode(X)
     strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
     if reset:  # levels that are seen once are "other" by intention
         strange = [text for text in strange if ": not a " in text]
-        for text in schema.mostly_other(schema.counts, len(found)):
+        for text in schema.mostly_other(schema.counts, len(features)):
             warnings.warn(f"{type(estimator).__name__}: {text}", UserWarning, stacklevel=5)
     if strange:
         warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
-    if not found.shape[1]:
+    if not features.shape[1]:
         raise ValueError(f"no column of the data frame can be used: {schema.describe()}")
-    return found
+    return features
 
 
 def _warn_of_unused(estimator: Any, schema: TableSchema) -> None:
@@ -240,17 +255,17 @@ def prepare(
     sample_weight: Any,
     run: Run,
     *,
-    classifier: bool,
+    task: Task,
     keep: Sequence[str] | None = None,
 ) -> tuple[Data, Kernel]:
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
-        return prepare_stream(estimator, X, y, sample_weight, run, classifier=classifier)
+        return prepare_stream(estimator, X, y, sample_weight, run, task)
     if y is None:
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
-    X, y = check_rows(estimator, X, y, numeric_y=not classifier, keep=keep)
+    X, y = check_rows(estimator, X, y, numeric_y=task.numeric, keep=keep)
     weights = None if sample_weight is None else checked_weights(sample_weight, X)
     kept = None
     square = X
@@ -273,23 +288,11 @@ def prepare(
             )
         kernel = Precomputed(square)
     offset = centre_of(X, weights) if kernel.shift_invariant and not sparse.issparse(X) else None
-    classes = labels = None
-    if classifier:
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        refuse_one_class(classes)
-        mass = class_mass(labels, weights, kept, square.shape[0])
-        factors = class_factors(estimator.class_weight, classes, mass)
-        encode = ClassEncoder(classes, estimator.coding, factors)
-        targets, weights = encode.targets(labels, weights)
-        y = None
-    else:
-        y = np.asarray(y, dtype=np.float64)
-        targets = y.reshape(len(y), -1)
-    rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, len(targets)))
+    targets = task.encode(y, weights, kept, square.shape[0])
+    dtype = computing_dtype(X.dtype, len(targets.outputs))
+    rows = ArrayRows(X, targets.outputs, targets.weights, offset, dtype=dtype)
     rows.numbers = kept
-    return Data(rows, kept, square.shape[0], classes=classes, labels=labels, y=y), kernel
+    return Data(rows, kept, square.shape[0], classes=targets.classes, labels=targets.labels, y=targets.y), kernel
 
 
 def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
@@ -302,65 +305,6 @@ def refuse_extremes(largest: float, dtype: np.dtype, is_sparse: bool) -> None:
             f"is {largest:.1e}, expected between {1.0 / bound:.0e} and {bound:.0e}. Scale the inputs, for example "
             f"with StandardScaler{', or pass float64' if single else ''}."
         )
-
-
-#: largest C, sample weight and target, and one over the smallest C and weight: products and squares of them must stay
-#: inside the range of float64
-LARGEST = 1e50
-
-
-def refuse_extreme_targets(y: Any) -> None:
-    """Regression targets whose squares, times C, would overflow."""
-    largest = float(np.max(np.abs(np.asarray(y, dtype=np.float64)), initial=0.0))
-    if largest > LARGEST:
-        raise ValueError(
-            f"the targets y are too large to be squared: the largest is {largest:.1e}, expected at most {LARGEST:.0e}. "
-            "Scale them, for example with TransformedTargetRegressor(regressor, transformer=StandardScaler())."
-        )
-
-
-def refuse_one_class(classes: Array) -> None:
-    """Labels that are all the same."""
-    if len(classes) < 2:
-        raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} class: {classes[:1]}. "
-            "Give rows of at least two classes (with positive weight)."
-        )
-
-
-def class_mass(labels: Array, weights: Array | None, kept: Array | None, n_rows: int) -> Array:
-    """Weight of every class; `kept` are the numbers of the rows among `n_rows` where some were left out.
-
-    Summed by the tasks and the tree of a first pass over streamed rows, so that both give the same bits.
-    """
-    numbers = np.arange(n_rows) if kept is None else kept
-    parts = [slice(*pair) for pair in np.searchsorted(numbers, task_bounds(n_rows, MOMENT_ROWS))]
-    w, n_classes = np.ones(len(labels)) if weights is None else weights, int(labels.max()) + 1
-    return tree_sum((np.bincount(labels[part], w[part], n_classes),) for part in parts)[0]
-
-
-def class_factors(class_weight: Any, classes: Array, mass: Array) -> Array | None:
-    """Factor of every class, or None; "balanced" counts sample weights, so that weight 2 equals a row given twice.
-
-    `mass` is the weight of every class.
-    """
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        return np.asarray(mass.sum() / (len(classes) * mass))
-    if not isinstance(class_weight, dict):
-        raise ValueError(f"class_weight must be None, 'balanced' or a dict of label: weight; got {class_weight!r}.")
-    known = list(classes)
-    unknown = [label for label in class_weight if label not in known]
-    if unknown:
-        raise ValueError(f"class_weight must name labels of y, which are {known}; got {unknown} besides.")
-    factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
-    if np.any(~np.isfinite(factors)) or np.any(factors <= 0) or np.any(factors > LARGEST):
-        raise ValueError(
-            f"class weights must be positive and at most {LARGEST:.0e}; got {class_weight!r}. Leave a class out of y "
-            "to ignore it."
-        )
-    return factors
 
 
 #: values of `gamma` that mean widths or a map learned by the fit, starting from "scale"
@@ -415,86 +359,11 @@ def resolve_gamma(
     return values if values.ndim else float(values)
 
 
-#: more labels than this are no classes
-_MOST_CLASSES = 10_000
-
-
-@dataclass(frozen=True)
-class ClassEncoder:
-    """Targets and weights of classes from raw rows.
-
-    Parameters
-    ----------
-    classes : ndarray
-    coding : str or Coding, optional
-        None gives the class numbers as targets.
-    factors : ndarray, optional
-        Weight of every class.
-    weighted : bool
-        Whether the rows' own weights count.
-    """
-
-    classes: Array
-    coding: Any
-    factors: Array | None = None
-    weighted: bool = False
-
-    def labels(self, raw: Raw) -> Array:
-        """Class numbers."""
-        assert raw.y is not None
-        y = raw.y.reshape(len(raw))  # one column is as good
-        labels = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
-        if not np.array_equal(self.classes[labels], y):
-            raise ValueError("a label came that the first pass did not see: the rows have changed during the fit.")
-        return labels
-
-    @property
-    def codes(self) -> Array:
-        """Targets of every class, (n_classes, L); 0 where a class takes no part in an output (one-vs-one)."""
-        return get_coding(self.coding).encode(np.arange(len(self.classes)), len(self.classes))
-
-    def targets(self, labels: Array, weights: Array | None) -> tuple[Array, Array | None]:
-        """Targets (n, L) and weights, (n, L) where some classes take no part in some outputs."""
-        if self.factors is not None:
-            weights = self.factors[labels] if weights is None else weights * self.factors[labels]
-        codes = self.codes
-        targets = codes[labels]
-        if np.any(codes == 0):
-            weights = (targets != 0) * (1.0 if weights is None else weights[:, None])
-        return targets, weights
-
-    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
-        labels, weights = self.labels(raw), raw.w if self.weighted else None
-        return (labels.astype(np.float64)[:, None], weights) if self.coding is None else self.targets(labels, weights)
-
-    def total(self, mass: Array) -> tuple[int, float]:
-        """Columns of the weights, and their sum over all rows, from the mass of every class."""
-        mass, codes = mass if self.factors is None else mass * self.factors, self.codes
-        if np.any(codes == 0):
-            return codes.shape[1], float(np.sum(mass * np.count_nonzero(codes, axis=1)))
-        return int(self.weighted or self.factors is not None), float(mass.sum())
-
-
-@dataclass(frozen=True)
-class ValueEncoder:
-    """Regression targets and weights from raw rows; weights only where there are no targets."""
-
-    weighted: bool = False
-    targets: bool = True
-
-    def __call__(self, raw: Raw) -> tuple[Array | None, Array | None]:
-        y = None
-        if self.targets and raw.y is not None:
-            y = np.asarray(raw.y, dtype=np.float64).reshape(len(raw), -1)
-        return y, raw.w if self.weighted else None
-
-
 @dataclass(frozen=True)
 class Facts:
     """What one task of the first pass says."""
 
-    labels: Array  # distinct ones of rows of positive weight, for a classifier
-    mass: Array  # weight of every label
+    labels: Labels
     weight: float
     zeros: bool  # whether some weights are zero
     unit: bool  # whether all weights are one
@@ -503,7 +372,7 @@ class Facts:
     sums: tuple[Array, ...]  # for the centre
 
 
-def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Facts:
+def _first_look(reader: RowReader, task: Task | None, first: int, raw: Raw) -> Facts:
     """Check the raw rows of a task, and look at them."""
 
     def place(row: int) -> str:
@@ -516,29 +385,16 @@ def _first_look(reader: RowReader, classifier: bool, first: int, raw: Raw) -> Fa
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
     for name, column in (("y", raw.y), ("the weights", raw.w)):
         if column is not None and (bad := missing(column)).any():
-            what = "NaN or infinity" if column.dtype.kind == "f" else "missing values (NaN)"
-            raise ValueError(f"Input {name} contains {what}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
+            fault = "NaN or infinity" if column.dtype.kind == "f" else "missing values (NaN)"
+            raise ValueError(f"Input {name} contains {fault}, first in {place(int(np.argmax(bad)))}. Drop such rows.")
     w = np.ones(len(raw)) if raw.w is None else raw.w
     refuse_extreme_weights(max(1.0, float(w.max(initial=0.0))))  # a part may hold small weights only
     if np.any(w < 0):
         raise ValueError(f"weights must not be negative; got {w.min()}, first in {place(int(np.argmax(w < 0)))}.")
-    labels: Array = np.empty(0)
-    mass: Array = np.empty(0)
-    if classifier and raw.y is not None:
-        labels, number = np.unique(raw.y[w > 0], return_inverse=True)
-        mass = np.bincount(number.ravel(), weights=w[w > 0], minlength=len(labels))
-    elif raw.y is not None:
-        if raw.y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"a regressor needs numbers as targets; got {raw.y.dtype}, for example {raw.y.flat[0]!r}. Use a "
-                "classifier."
-            )
-        refuse_extreme_targets(raw.y)
     is_sparse = sparse.issparse(raw.X)
     rows = ArrayRows(raw.X, weights=w)
     return Facts(
-        labels,
-        mass,
+        NO_LABELS if task is None else task.look(raw, w),
         weight=float(w.sum()),
         zeros=bool(np.any(w == 0)),
         unit=bool(np.all(w == 1.0)),
@@ -554,23 +410,21 @@ def first_pass(
     y: Any,
     sample_weight: Any,
     run: Run,
-    *,
-    classifier: bool,
-    needs_target: bool = True,
+    task: Task | None,
 ) -> tuple[StreamedRows, list[Facts]]:
-    """Check all rows; the rows as they are, and what each task found."""
+    """Check all rows; the rows as they are, and what each piece of them says. Without a task targets do not count."""
     if y is not None or sample_weight is not None:
         raise ValueError(
             "targets and weights of streamed rows belong to the rows: expected fit(rows) with y=None and "
             "sample_weight=None. Name them in open_rows(..., target=..., weight=...)."
         )
-    if needs_target and not source.n_targets:
+    if task is not None and not source.n_targets:
         raise ValueError(f"requires y to be passed, but {source.name} has no target. Give open_rows(..., target=...).")
-    if classifier and source.n_targets > 1:
-        raise ValueError(f"a classifier needs one target; got {source.n_targets} columns.")
+    if task is not None:
+        task.refuse_targets(source.n_targets)
     set_features(estimator, source.n_features, source.feature_names)
     rows = StreamedRows(RowReader(source), passes=Passes(source.n_index_passes, run))
-    facts = list(rows.scan(partial(_first_look, rows.reader, classifier), MOMENT_ROWS))
+    facts = list(rows.scan(partial(_first_look, rows.reader, task), MOMENT_ROWS))
     if not sum(fact.weight for fact in facts):
         raise ValueError(f"the weights of {source.name} are zero for every row; expected a positive one.")
     refuse_extremes(max(fact.largest for fact in facts), source.dtype, source.is_sparse)
@@ -578,10 +432,10 @@ def first_pass(
 
 
 def prepare_stream(
-    estimator: BaseEstimator, source: Source, y: Any, sample_weight: Any, run: Run, *, classifier: bool
+    estimator: BaseEstimator, source: Source, y: Any, sample_weight: Any, run: Run, task: Task
 ) -> tuple[Data, Kernel]:
     """Validate a row source and resolve kernel, targets, weights, centre and scale."""
-    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier)
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, task)
     weighted = source.has_weight and not all(fact.unit for fact in facts)
     kept = None
     if any(fact.zeros for fact in facts):
@@ -598,44 +452,26 @@ def prepare_stream(
     offset = None
     if kernel.shift_invariant and centre is not None and not source.scale:
         offset = centre
-    encode: ValueEncoder | ClassEncoder = ValueEncoder(weighted)
-    classes = mass_of = None
-    n_outputs, columns, mass = source.n_targets, int(weighted), float(sum(fact.weight for fact in facts))
-    if classifier:
-        classes, mass_of = classes_of(facts)
-        factors = class_factors(estimator.class_weight, classes, mass_of)
-        encode = ClassEncoder(classes, estimator.coding, factors, weighted)
-        n_outputs, (columns, mass) = encode.codes.shape[1], encode.total(mass_of)
+    weight = float(sum(fact.weight for fact in facts))
+    targets = task.encode_stream([fact.labels for fact in facts], source.n_targets, weight, weighted=weighted)
     dtype = computing_dtype(source.dtype, plain.n_rows)
-    reader = replace(plain.reader, encode=encode, offset=offset, dtype=dtype)
+    reader = replace(plain.reader, encode=targets.encode, offset=offset, dtype=dtype)
     data = Data(
-        StreamedRows(reader, n_outputs, columns, mass if columns else None, rows.passes),
+        StreamedRows(
+            reader,
+            targets.n_outputs,
+            targets.weight_columns,
+            targets.mass if targets.weight_columns else None,
+            rows.passes,
+        ),
         kept,
         source.n_rows,
-        classes=classes,
+        classes=targets.classes,
         one_target=source.n_targets == 1,
         stored=sum(fact.stored for fact in facts),
-        mass_of=mass_of,
+        mass_of=targets.class_mass,
     )
     return data, kernel
-
-
-def classes_of(facts: list[Facts]) -> tuple[Array, Array]:
-    """The labels that the first pass found, sorted, and their weights."""
-    classes = np.unique(np.concatenate([fact.labels for fact in facts]))
-    check_classification_targets(classes)
-    refuse_one_class(classes)
-    if len(classes) > _MOST_CLASSES:
-        raise ValueError(
-            f"the target has {len(classes)} different values; expected classes. Use a regressor for numeric targets."
-        )
-
-    def spread(fact: Facts) -> Array:
-        mass = np.zeros(len(classes))
-        mass[np.searchsorted(classes, fact.labels)] = fact.mass
-        return mass
-
-    return classes, tree_sum((spread(fact),) for fact in facts)[0]
 
 
 def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRows, Array | None]:
@@ -699,8 +535,8 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
     entries = data.stored / max(1, n) * (1.5 if rows.is_sparse else 1.0)
     share = _share(n, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
     if share == 1.0:
-        part = rows.everything()
-        labels = _labels_of(rows, part)
+        sample = rows.everything()
+        labels = _labels_of(rows, sample)
     else:
         of_class = None
         if data.mass_of is not None:
@@ -713,33 +549,33 @@ def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
                 return np.full(len(raw), share)
             return np.asarray(of_class[encode.labels(raw)])
 
-        part = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
-        logger.info("the search sees a sample of %d of %d rows", part.n_rows, n)
-        labels = _labels_of(rows, part)
-        stands_for = np.full(part.n_rows, n / part.n_rows) if of_class is None else 1.0 / of_class[labels]
-        part.weights = stands_for if part.weights is None else (part.weights.T * stands_for).T
-    numbers, part.numbers = part.numbers, None
+        sample = copy.copy(rows.sample(chance, run.key))  # the rows remember what they gave
+        logger.info("the search sees a sample of %d of %d rows", sample.n_rows, n)
+        labels = _labels_of(rows, sample)
+        stands_for = np.full(sample.n_rows, n / sample.n_rows) if of_class is None else 1.0 / of_class[labels]
+        sample.weights = stands_for if sample.weights is None else (sample.weights.T * stands_for).T
+    numbers, sample.numbers = sample.numbers, None
     y = None
     if labels is None:
-        assert part.targets is not None
-        y = part.targets[:, 0] if data.single else part.targets
-    whole = part.n_rows == n
-    kept = data.kept if whole else numbers if data.kept is None else data.kept[numbers]
-    return replace(data, rows=part, kept=kept, labels=labels, y=y, origin=data, whole=whole)
+        assert sample.targets is not None
+        y = sample.targets[:, 0] if data.single else sample.targets
+    all_rows = sample.n_rows == n
+    kept = data.kept if all_rows else numbers if data.kept is None else data.kept[numbers]
+    return replace(data, rows=sample, kept=kept, labels=labels, y=y, origin=data, whole=all_rows)
 
 
 def by_content(data: Data, count: int, run: Run) -> Data:
     """Streamed rows whose content has one of the `count` smallest hashes, in memory: what arrays of them would give."""
     rows = data.rows
     assert isinstance(rows, StreamedRows)
-    part = data.subset(rows.smallest(run.key, count, repeated=True))
-    return replace(part, labels=_labels_of(rows, part.in_memory))
+    sample = data.subset(rows.smallest(run.key, count, repeated=True))
+    return replace(sample, labels=_labels_of(rows, sample.in_memory))
 
 
-def _labels_of(rows: StreamedRows, part: ArrayRows) -> Array | None:
+def _labels_of(rows: StreamedRows, sample: ArrayRows) -> Array | None:
     """Class numbers of some of the rows in memory; None where there are no classes."""
     encode = rows.reader.encode
-    return encode.labels(Raw(part.X, part.y)) if isinstance(encode, ClassEncoder) else None
+    return encode.labels(Raw(sample.X, sample.y)) if isinstance(encode, ClassEncoder) else None
 
 
 def labelled_rows(data: Data) -> StreamedRows:
@@ -761,9 +597,7 @@ def fit_on_sample(
     y: Any,
     sample_weight: Any,
     run: Run,
-    *,
-    classifier: bool,
-    needs_target: bool = True,
+    task: Task | None,
 ) -> None:
     """Fit an estimator that needs its rows in memory on a sample of streamed rows, as they are and unweighted by it.
 
@@ -775,23 +609,23 @@ def fit_on_sample(
             f"scale=True of open_rows is not possible with {type(estimator).__name__}, which keeps no scaling. "
             "Standardise the rows before, or put a StandardScaler into its estimator."
         )
-    rows, facts = first_pass(estimator, source, y, sample_weight, run, classifier=classifier, needs_target=needs_target)
-    if classifier:
-        classes_of(facts)
+    rows, facts = first_pass(estimator, source, y, sample_weight, run, task)
+    if isinstance(task, Classes):
+        task.classes_of([fact.labels for fact in facts])
     entries = sum(fact.stored for fact in facts) / source.n_rows * (1.5 if source.is_sparse else 1.0)
     share = _share(source.n_rows, run.budget / (24 * max(entries, 1.0)))
     if share == 1.0:
-        part = rows.everything()
+        sample = rows.everything()
     else:
         key = np.random.RandomState(0).randint(2**31 - 1)
-        part = rows.sample(lambda raw: np.full(len(raw), share), key)
-        logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, part.n_rows, source.n_rows)
-    numbers = part.numbers
+        sample = rows.sample(lambda raw: np.full(len(raw), share), key)
+        logger.info("%s trains on a sample of %d of %d rows", type(estimator).__name__, sample.n_rows, source.n_rows)
+    numbers = sample.numbers
     assert numbers is not None
-    estimator._fit(part.X, part.y if needs_target else None, part.w, run)
+    estimator._fit(sample.X, None if task is None else sample.y, sample.w, run)
     set_features(estimator, source.n_features, source.feature_names)
     estimator.n_passes_ = rows.passes.count
     for name in ("training_indices_", "support_", "initial_support_", "basis_indices_"):
-        found = getattr(estimator, name, None)
-        if found is not None:
-            setattr(estimator, name, numbers[found])
+        row_numbers = getattr(estimator, name, None)
+        if row_numbers is not None:
+            setattr(estimator, name, numbers[row_numbers])

@@ -173,7 +173,7 @@ case(
 )  # fmt: skip
 case(
     table(SIZE, ("income", with_gaps(lambda p: p.income, "unknown"))), {"size": NUMBER, "income": NUMBER},
-    "column income: not a number, taken as missing (such as 'unknown'): 4 cell(s)", "and an indicator",
+    "column income: not a number, taken as missing (such as 'unknown'): 4 cell(s)", "with a missing-value indicator",
     name="a word among numbers",
 )  # fmt: skip
 
@@ -218,10 +218,10 @@ for title, gap in [
 ]:  # fmt: skip
     text = table(SIZE, ("income", with_gaps(lambda p: p.income, gap)), ("city", with_gaps(lambda p: p.city, gap, 9)))
     kinds = {**MIXED_KINDS, "income": NUMBER}
-    case(text, kinds, "income  number; gaps become", "and an indicator", "city    3 levels", name=f"gaps by {title}")
+    case(text, kinds, "income  number; gaps", "missing-value indicator", "city    3 levels", name=f"gaps by {title}")
 case(
     table(SIZE, ("income", with_gaps(lambda p: p.income, "-999"))), {"size": NUMBER, "income": NUMBER},
-    "and an indicator", name="gaps by a code", flags=("--na", "-999"),
+    "with a missing-value indicator", name="gaps by a code", flags=("--na", "-999"),
 )  # fmt: skip
 case(
     table(SIZE, ("income", lambda p: "" if p.number == 3 else p.income), n=150), {"size": NUMBER, "income": NUMBER},

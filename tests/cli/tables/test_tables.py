@@ -97,6 +97,15 @@ def test_what_training_did_not_have_is_told(run, trained, tmp_path):
     assert "lacks the column(s) 'city', 'joined', 'member'" in run("predict", "less.csv", "m.kompakt").err
 
 
+@pytest.mark.parametrize("to", ["onnx", "numpy"])
+def test_an_export_is_checked_with_a_table(run, trained, to):
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    done = run("export", "m.kompakt", "out", "--to", to, "--check", "people.csv", "--json")
+    assert done.code == 0, done.err
+    assert done.json["rows_checked"] >= 140
+
+
 def test_inspect_and_report_show_the_columns(run, trained, tmp_path):
     done = run("inspect", "m.kompakt")
     assert "city: 3 levels (Bern, Oslo, Rome)" in done.out
@@ -165,6 +174,16 @@ def test_the_decimal_sign_of_a_target_is_that_of_the_table(run, tmp_path, monkey
     assert run("train", "train.csv", "m.kompakt", "--target", "y", "-n", 5, "-q").code == 0
     assert 1.4 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 1.6
     assert run("predict", "new.csv", "m.kompakt", "--json").json["r2"] > 0.99
+
+
+def test_thousands_of_a_target_are_told_by_the_other_columns(run, tmp_path):
+    """12.345 is a number of thousands beside 0,5, also in a target whose numbers are all different."""
+    x = np.random.default_rng(0).permutation(200) / 200 + 0.1
+    rows = [f"{a:.4f}".replace(".", ",") + f";{12_000 + 1000 * a:,.0f}".replace(",", ".") for a in x]
+    (tmp_path / "train.csv").write_text("\n".join(["x;price", *rows]))
+    assert run("train", "train.csv", "m.kompakt", "-n", 5, "-q").code == 0
+    assert 12_400 < kompakt.load("m.kompakt").predict({"x": ["0,5"]})[0] < 12_600
+    assert run("predict", "train.csv", "m.kompakt", "--json").json["r2"] > 0.99
 
 
 def test_predict_scales_as_a_model_that_was_fitted_to_a_data_frame(run, tmp_path):
