@@ -51,29 +51,12 @@ from kompakt.data.rows import (
     with_mass,
 )
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
-from kompakt.heldout import resolve_splits
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Data
 
 Array = np.ndarray
-
-
-def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
-    """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
-    kept = data.kept
-    if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
-        cv = [tuple(_among(kept, rows) for rows in pair) for pair in cv]
-    y = data.labels if data.labels is not None else data.y
-    assert y is not None
-    return resolve_splits(cv, y, classifier=data.classifier, random_state=key, X=data.in_memory.X)
-
-
-def _among(kept: Array, rows: Any) -> Array:
-    """Positions among the kept rows of rows given by number or by mask."""
-    rows = np.asarray(rows)
-    return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
 
 
 def check_rows(
