@@ -58,7 +58,7 @@ PAPERS: dict[str, Paper] = {
         },
     ),
     "local_sampling": Paper(
-        "Barcenas, Gonzalez-Lima and Quiroz",
+        "Barcenas, Gonzalez-Lima and Quiroz 2018",
         "local_sampling.md",
         {
             "local_sampling_ratios": "Tables 2 to 5: ratios to the full SVM",

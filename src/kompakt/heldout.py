@@ -259,6 +259,47 @@ def holdout(y: ArrayLike, fraction: float, *, stratify: bool, random_state: Any 
     return np.sort(train), np.sort(held)
 
 
+def fold_splits(fold: IntArray) -> list[Split]:
+    """Rows to train on and rows held out, of every fold; rows of fold -1 are always trained on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.heldout import fold_splits
+    >>> [(train.tolist(), held_out.tolist()) for train, held_out in fold_splits(np.array([0, 1, -1]))]
+    [([1, 2], [0]), ([0, 2], [1])]
+    """
+    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(fold.max() + 1)]
+
+
+def split_rows(
+    data: Data, n_folds: int, key: int, *, fraction: float = 0.1, most_rows: int | None = None
+) -> list[Split]:
+    """Folds of the rows, or with one fold a single held-out part: this share of the rows, but at most so many."""
+    n_rows, labels = data.rows.n_rows, data.labels
+    if n_folds > 1:
+        return fold_splits(shuffled_folds(n_rows, n_folds, labels=labels, random_state=key))
+    target = np.zeros(n_rows) if labels is None else labels
+    share = fraction if most_rows is None else min(fraction, most_rows / n_rows)
+    return [holdout(target, share, stratify=labels is not None, random_state=key)]
+
+
+def splits_of(data: Data, cv: Any, key: int) -> list[Split]:
+    """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
+    kept = data.kept
+    if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
+        cv = [tuple(_among(kept, rows) for rows in pair) for pair in cv]
+    y = data.labels if data.labels is not None else data.y
+    assert y is not None
+    return resolve_splits(cv, y, stratify=data.classifier, random_state=key, X=data.in_memory.X)
+
+
+def _among(kept: IntArray, rows: Any) -> IntArray:
+    """Positions among the kept rows of rows given by number or by mask."""
+    rows = np.asarray(rows)
+    return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
+
+
 def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
     """Number of the split that validates each row, -1 for a row that is always trained on.
 

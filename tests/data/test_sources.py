@@ -88,6 +88,14 @@ def test_csv(tmp_path, monkeypatch):
     check_source(open_rows(tmp_path / "plain.tsv", target=3, weight=4, header=False), X, Y, W)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_svmlight_lines_may_end_as_they_like(tmp_path, end):
+    (tmp_path / "rows.svm").write_bytes(end.join([b"1 1:0.5 3:2", b"-1 2:1 # a remark", b"1 1:4", b""]))
+    raw = open_rows(tmp_path / "rows.svm").read(0, 3)
+    assert raw.X.toarray().tolist() == [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0], [4.0, 0.0, 0.0]]
+    assert raw.y.tolist() == [1.0, -1.0, 1.0]
+
+
 @pytest.mark.parametrize("zero_based", [False, True])
 def test_svmlight(tmp_path, monkeypatch, zero_based):
     monkeypatch.setattr("kompakt.data.files.CHUNK_BYTES", 300)

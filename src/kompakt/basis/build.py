@@ -22,7 +22,7 @@ from kompakt.basis.refine import Refined, Watch, best_seen, mean_curve, principa
 from kompakt.data import ArrayRows, Rows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.design import Design
-from kompakt.heldout import Score, Scorer, Split, holdout, no_worse, shuffled_folds
+from kompakt.heldout import Score, Scorer, Split, no_worse, split_rows
 from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.run import Run
 from kompakt.solve import Problem, Settings, Solution, solve
@@ -31,8 +31,8 @@ from kompakt.spec import Basis, Data, Selector, Spec
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
 
-#: fewer rows than this are too few to hold some out
-_LEAST_ROWS_TO_HOLD_OUT = 100
+#: fewer rows than the first number are too few to hold some out; more than the second are not held out
+_LEAST_ROWS_TO_HOLD_OUT, _MOST_HELD_OUT = 100, 5000
 #: below so many rows one part held out is noise: so many folds are used, more of numbers, whose losses differ more
 _FOLDS = ((200, 5), (3000, 3))
 _FOLDS_OF_NUMBERS = ((1000, 5), (3000, 3))
@@ -536,8 +536,7 @@ def _splits(data: Data, plan: Plan, run: Run) -> list[Split]:
     n_folds = next((count for limit, count in folds if n_rows < limit), 1)
     if n_folds == 1:
         return [split]
-    fold = shuffled_folds(n_rows, n_folds, labels=data.labels, random_state=run.key % 2**31)
-    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
+    return split_rows(data, n_folds, run.key % 2**31)
 
 
 def _as_it_stands(
@@ -606,13 +605,11 @@ def hold_out(data: Data, plan: Plan, run: Run) -> Split | None:
     n_rows, labels = data.rows.n_rows, data.labels
     if plan.validation_fraction <= 0 or n_rows < _LEAST_ROWS_TO_HOLD_OUT:
         return None
-    fraction = min(plan.validation_fraction, 5000 / n_rows)
     if labels is not None:
-        counts = np.bincount(labels)
-        if np.min(counts) < 2 or np.ceil(fraction * n_rows) < len(counts):  # both parts must hold every class
+        counts, n_held = np.bincount(labels), np.ceil(min(plan.validation_fraction, _MOST_HELD_OUT / n_rows) * n_rows)
+        if np.min(counts) < 2 or n_held < len(counts):  # both parts must hold every class
             return None
-    target = np.zeros(n_rows) if labels is None else labels
-    return holdout(target, fraction, stratify=labels is not None, random_state=run.key % 2**31)
+    return split_rows(data, 1, run.key % 2**31, fraction=plan.validation_fraction, most_rows=_MOST_HELD_OUT)[0]
 
 
 def _total(solution: Solution) -> float:

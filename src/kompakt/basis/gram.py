@@ -160,8 +160,9 @@ class GramSelector:
 def _draw(hashes: Array, count: int, chosen: Array, pull: Array, round_number: int) -> Array:
     """The chosen rows, and others where the residual is: `pull` is the size of each row's gradient."""
     # weighted sampling without replacement (exponential races), driven by the rows' own hashes
-    uniform = (hashes >> np.uint64(11)).astype(np.float64) / 2.0**53 + 2.0**-54
-    shuffled = np.mod(uniform * (2654435761.0 + round_number), 1.0) + 1e-12
+    upper, lower, half = hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF), 2.0**-32
+    turned = (upper * np.uint64(2654435761 + round_number)) & np.uint64(0xFFFFFFFF)
+    shuffled = (turned + half * lower) * half + 1e-12  # by the upper half, which is the same in float32
     race = np.where(pull > 0, -np.log(shuffled) / np.maximum(pull, 1e-300), np.inf)
     order = np.argsort(race, kind="stable")
     _, first = np.unique(hashes[order], return_index=True)

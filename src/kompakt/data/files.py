@@ -661,6 +661,8 @@ def _parse_svmlight(file_range: FileRange) -> tuple[Any, np.ndarray]:
     from sklearn.datasets import load_svmlight_file
 
     text = file_range.read()
+    if b"\n" not in text:  # lines may end with CR alone
+        text = text.replace(b"\r", b"\n")
     if b"_" in text:  # Python reads 1_0 as 10, and so does the reader
         for line in text.splitlines():
             wrong = [word for word in line.split(b"#", 1)[0].split() if b"_" in word]

@@ -488,6 +488,9 @@ def _mix(x: Array) -> Array:
 def hash_rows(X: Any, key: int) -> Array:
     """A 64-bit hash of every row, (n,).
 
+    Its upper half is that of the row rounded to float32, so rows that are chosen by the order of their hashes are the
+    same in float32 and float64; its lower half tells rows apart that differ in further digits.
+
     Examples
     --------
     >>> import numpy as np
@@ -495,6 +498,9 @@ def hash_rows(X: Any, key: int) -> Array:
     >>> from kompakt.data import hash_rows
     >>> X = np.array([[0.0, 1.0], [-0.0, 1.0]], dtype=np.float32)
     >>> bool((hash_rows(X, 7) == hash_rows(sparse.csr_matrix(X), 7)).all())
+    True
+    >>> fine = X + 1e-9
+    >>> bool((hash_rows(fine, 7) >> np.uint64(32) == hash_rows(fine.astype(np.float32), 7) >> np.uint64(32)).all())
     True
     """
     # one key for the row itself, then one per column: without the first, a row of zeros would hash to 0 always
@@ -507,21 +513,43 @@ def hash_rows(X: Any, key: int) -> Array:
 
 
 def _hash_dense(X: Array, keys: Array) -> Array:
+    def of_rows(values: Array) -> Array:
+        return _mix(_mixed(values, keys[1:]).sum(axis=1, dtype=np.uint64) + keys[0])
+
     values = np.ascontiguousarray(X, dtype=np.float64)
-    mixed = _mix(values.view(np.uint64) ^ keys[1:])
+    return of_rows(values) if X.dtype == np.float32 else _joined(of_rows(_rounded(values)), of_rows(values))
+
+
+def _rounded(values: Array) -> Array:
+    """Numbers rounded to float32; those beyond its range are infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
+def _mixed(values: Array, keys: Array) -> Array:
+    """Scrambled numbers of rows; zeros, which sparse rows do not hold, are 0."""
+    mixed = _mix(values.view(np.uint64) ^ keys)
     mixed[values == 0] = 0
-    return _mix(mixed.sum(axis=1, dtype=np.uint64) + keys[0])
+    return mixed
+
+
+def _joined(upper: Array, lower: Array) -> Array:
+    half = np.uint64(32)
+    return np.asarray((upper >> half << half) | (lower & np.uint64(0xFFFFFFFF)))
 
 
 def _hash_sparse(X: Any, keys: Array) -> Array:
     X = sparse.csr_matrix(X, copy=True)
     X.sum_duplicates()
+
+    def of_rows(values: Array) -> Array:
+        mixed = _mixed(values, keys[1:][X.indices])
+        # cumulative sums wrap modulo 2^64, and so do their differences: the row sums are exact
+        ends = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])[X.indptr]
+        return _mix(ends[1:] - ends[:-1] + keys[0])
+
     values = X.data.astype(np.float64)
-    mixed = _mix(values.view(np.uint64) ^ keys[1:][X.indices])
-    mixed[values == 0] = 0
-    # cumulative sums wrap modulo 2^64, and so do their differences: the row sums are exact
-    ends = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])[X.indptr]
-    return _mix(ends[1:] - ends[:-1] + keys[0])
+    return of_rows(values) if X.data.dtype == np.float32 else _joined(of_rows(_rounded(values)), of_rows(values))
 
 
 def hash_numbers(start: int, stop: int, key: int) -> Array:

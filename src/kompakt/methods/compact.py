@@ -11,7 +11,7 @@ import numpy as np
 
 from kompakt.basis.build import Plan, choose, weigh
 from kompakt.basis.path import SizePath, size_path
-from kompakt.heldout import Split, holdout, shuffled_folds
+from kompakt.heldout import Split, split_rows, splits_of
 from kompakt.kernels import RBF, Kernel
 from kompakt.methods.steps import (
     Fitted,
@@ -27,7 +27,7 @@ from kompakt.run import Run
 from kompakt.search.compact import Tuned, is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
 from kompakt.spec import Data, Spec
-from kompakt.train.data import in_memory, splits_of
+from kompakt.train.data import in_memory
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
@@ -182,12 +182,9 @@ def _splits(data: Data, options: Compact, run: Run) -> list[Split]:
     if options.cv is not None:
         return splits_of(data, options.cv, seed)
     if n_rows > options.most_rows_for_folds or (labels is not None and np.min(np.bincount(labels)) < 2):
-        target = np.zeros(n_rows) if labels is None else labels
-        return [holdout(target, min(0.1, 20_000 / n_rows), stratify=data.classifier, random_state=seed)]
-    fold = shuffled_folds(n_rows, 5, labels=labels, random_state=seed)
-    n_folds = int(np.clip(10_000 // n_rows, 1, fold.max() + 1))
-    n_folds = n_folds if is_quick(options.spec.loss) else min(2, n_folds)
-    return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]
+        return split_rows(data, 1, seed, most_rows=20_000)
+    n_used = int(np.clip(10_000 // n_rows, 1, 5))
+    return split_rows(data, 5, seed)[: n_used if is_quick(options.spec.loss) else min(2, n_used)]
 
 
 def _as_vectors(data: Data, start: Array) -> Array:

@@ -12,7 +12,7 @@ from kompakt.basis.fee import FeeGrowth, FeePlan, FEESelector, Observer, Semipar
 from kompakt.basis.forward import CandidateStream, Record
 from kompakt.data import hash_rows
 from kompakt.design import Design
-from kompakt.heldout import holdout
+from kompakt.heldout import split_rows, splits_of
 from kompakt.kernels import RBF
 from kompakt.methods.steps import (
     Fitted,
@@ -27,7 +27,7 @@ from kompakt.run import Run
 from kompakt.search.fee import C_EXPONENTS, SIGMA_EXPONENTS, FeeSearch, TwoGrids, search_fee
 from kompakt.solve import Problem, solve
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import in_memory, splits_of
+from kompakt.train.data import in_memory
 
 Array = np.ndarray
 
@@ -161,9 +161,7 @@ def _grow(data: Data, spec: Spec, n_basis: int, options: FEE, run: Run, observe:
     folds = None if searched else options.folds_for(data)
     share = 0.2 if options.validation_fraction is None else options.validation_fraction
     if folds is None and share and not searched:
-        target = data.y if data.labels is None else data.labels
-        assert target is not None
-        split = holdout(target, share, stratify=data.classifier, random_state=run.key)
+        split = split_rows(data, 1, run.key, fraction=share)[0]
         machine, growth = grow_on(data, spec, plan, stream, split, observe=observe)
         return Grown(machine, growth, split[0], growth.records)
     history: list[Record] = []

@@ -12,7 +12,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.codings import get_coding
 from kompakt.data import Rows
 from kompakt.design import Design
-from kompakt.heldout import Scorer, Split, pooled, shuffled_folds
+from kompakt.heldout import Scorer, Split, fold_splits, pooled, shuffled_folds, splits_of
 from kompakt.kernels import Kernel
 from kompakt.methods.steps import Fitted, LeftOpen, freeze, refuse_what_cannot_work, resolve_width_and_cost
 from kompakt.run import Run
@@ -20,7 +20,7 @@ from kompakt.search.fixed_size import tune_width_and_cost
 from kompakt.search.widths import SAMPLE_ROWS
 from kompakt.solve import fisher
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.train.data import in_memory, labelled_rows, splits_of
+from kompakt.train.data import in_memory, labelled_rows
 
 Array = np.ndarray
 
@@ -155,8 +155,7 @@ def _choose_penalty(data: Data, spec: Spec, options: Fisher, run: Run) -> tuple[
     spread = [len(np.unique(fold[sample.labels == label])) for label in range(spec.n_classes)]
     if n_rows < options.least_rows or min(spread) < 2:
         return spec, 0  # too little to tell
-    splits = [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(5)]
-    costs = np.array(options.costs)
+    splits, costs = fold_splits(fold), np.array(options.costs)
     errors, _, evaluations = _held_out_errors(sample, spec, costs, splits, options, run)
     usual = float(errors[costs == DEFAULT_C][0])
     if errors.min() < usual - np.sqrt(usual * (1.0 - usual) / n_rows):
@@ -203,8 +202,7 @@ def _splits(data: Data, cv: Any, run: Run) -> list[Split]:
     if isinstance(cv, Integral):
         fold = shuffled_folds(data.rows.n_rows, int(cv), labels=labels, random_state=run.key)
         fold[np.bincount(labels)[labels] == 1] = -1  # the only row of its class is always trained on
-        splits = [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(fold.max() + 1)]
-        return [(train, held_out) for train, held_out in splits if len(held_out)]
+        return [(train, held_out) for train, held_out in fold_splits(fold) if len(held_out)]
     if not data.whole:
         raise ValueError(f"streamed rows are cut into folds here: cv must be a whole number; got {cv!r}.")
     splits = splits_of(data, cv, run.key)

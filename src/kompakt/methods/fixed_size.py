@@ -14,7 +14,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.basis.random import RandomSelector
 from kompakt.codings import class_pairs
 from kompakt.design import Design
-from kompakt.heldout import AutoSize, fold_of_row, pick_size, shuffled_folds
+from kompakt.heldout import AutoSize, fold_of_row, pick_size, shuffled_folds, splits_of
 from kompakt.kernels import Kernel
 from kompakt.losses import LeastSquares
 from kompakt.methods.steps import (
@@ -40,7 +40,7 @@ from kompakt.search.fixed_size import (
 from kompakt.search.strategies import Annealing, GridSearch, RandomSearch
 from kompakt.solve import Solution
 from kompakt.spec import Basis, Data, Selector, Spec
-from kompakt.train.data import in_memory, splits_of
+from kompakt.train.data import in_memory
 
 Array = np.ndarray
 logger = logging.getLogger("kompakt")

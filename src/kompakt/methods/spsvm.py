@@ -12,7 +12,7 @@ from kompakt.basis.build import Machine, Plan
 from kompakt.basis.forward import CandidateStream, Growth, GrowthPlan, GrowthSelector, Monitor, Record, finish
 from kompakt.basis.growing import GrowingMachine
 from kompakt.basis.sizes import best_point, size_errors, tune_grid
-from kompakt.heldout import AutoSize, SizeChoice, Split, Trials, holdout, pick_size
+from kompakt.heldout import AutoSize, SizeChoice, Split, Trials, pick_size, split_rows, splits_of
 from kompakt.kernels import Kernel
 from kompakt.methods.steps import (
     Fitted,
@@ -25,7 +25,7 @@ from kompakt.methods.steps import (
 )
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Spec
-from kompakt.train.data import in_memory, splits_of
+from kompakt.train.data import in_memory
 
 Array = np.ndarray
 
@@ -145,7 +145,7 @@ def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run)
     all_weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
     weights, held_out = all_weights, None
     if options.validation_fraction:
-        train, held_out = holdout(data.labels, options.validation_fraction, stratify=True, random_state=run.key)
+        train, held_out = split_rows(data, 1, run.key, fraction=options.validation_fraction)[0]
         weights = all_weights.copy()
         weights[held_out] = 0.0
         stream = stream.within(train)

@@ -47,7 +47,6 @@ from kompakt.data.rows import (
     with_mass,
 )
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
-from kompakt.heldout import resolve_splits
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
@@ -64,22 +63,6 @@ from kompakt.train.task import (
 )
 
 Array = np.ndarray
-
-
-def splits_of(data: Data, cv: Any, key: int) -> list[tuple[Array, Array]]:
-    """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
-    kept = data.kept
-    if kept is not None and not isinstance(cv, Integral) and not hasattr(cv, "split"):
-        cv = [tuple(_among(kept, rows) for rows in pair) for pair in cv]
-    y = data.labels if data.labels is not None else data.y
-    assert y is not None
-    return resolve_splits(cv, y, stratify=data.classifier, random_state=key, X=data.in_memory.X)
-
-
-def _among(kept: Array, rows: Any) -> Array:
-    """Positions among the kept rows of rows given by number or by mask."""
-    rows = np.asarray(rows)
-    return np.asarray(rows[kept] if rows.dtype == bool else np.searchsorted(kept, rows[np.isin(rows, kept)]))
 
 
 def check_columns_to_keep(X: Any, keep: Any) -> None:

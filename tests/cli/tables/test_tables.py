@@ -154,6 +154,19 @@ def test_large_tables_are_encoded_by_parts(run, trained, tmp_path):
     assert other.decision_function(table) == pytest.approx(one.decision_function(table))
 
 
+def test_gaps_among_numbers_are_imputed_in_large_tables_too(run, tmp_path):
+    lines = PLAIN.splitlines()
+    lines[4] = lines[4].replace(lines[4].split(",")[1], "")
+    (tmp_path / "plain.csv").write_text("\n".join(lines))
+    flags = ("-t", "linear", "-n", 12, "-q", "--impute", "median", "--scale")
+    for name, memory in (("whole", "512"), ("streamed", "0.0001")):
+        assert run("train", "plain.csv", f"{name}.kompakt", *flags, "--memory", memory).code == 0
+        assert kompakt.load(f"{name}.kompakt").schema is None
+    whole, streamed = (run("predict", "plain.csv", f"{name}.kompakt", "--scores").out for name in ("whole", "streamed"))
+    scores = [[float(line.rsplit(",", 1)[1]) for line in out.splitlines()[1:]] for out in (whole, streamed)]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-6)
+
+
 def test_a_model_of_numbers_reads_packed_and_spaced_files(run, tmp_path):
     (tmp_path / "plain.csv").write_text(PLAIN)
     assert run("train", "plain.csv", "m.kompakt", "-t", "linear", "-n", 5, "-q").code == 0
