@@ -85,7 +85,8 @@ EVERY = {
     "KernelFisher": (KernelFisher(), []),
     "ProjectedKernelFisher": (ProjectedKernelFisher(8), ["selection"]),
     "GreedyProjection": (GreedyProjection(8), ["selection"]),
-    "LocalSamplingSVC": (LocalSamplingSVC(), ["subsamples", "local sampling"]),
+    "LocalSamplingSVC": (LocalSamplingSVC(beta=0.5), ["subsamples", "local sampling"]),
+    "LocalSamplingSVC, few rows": (LocalSamplingSVC(), ["all rows"]),
     "CGLQSVC": (CGLQSVC(delta=0.2), ["subsamples", "CGLQ"]),
 }
 T = np.sin(X[:, 0]) + X[:, 1]

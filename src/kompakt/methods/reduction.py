@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from kompakt.model import Model
 from kompakt.reduce.local_sampling import ReducedSet, last_step, support_positions
 
 Array = np.ndarray
+logger = logging.getLogger("kompakt")
 
 #: rows held out at most
 MOST_HELD_OUT = 5_000
@@ -111,6 +113,7 @@ def train_on_all_rows(problem: ReductionProblem) -> ReducedSet:
     support = rows[support_positions(machine, problem.X[rows], problem.y[rows])]
     facts = {"n_train": len(rows), "n_support": len(support)}
     seconds = {"fits": time.perf_counter() - start}
+    logger.info("all rows: %s", facts)
     return ReducedSet(
         rows, machine, support, initial_support=support, history=[facts], seconds=seconds, subsamples=[rows]
     )
