@@ -181,7 +181,7 @@ def test_tuning_takes_weights_codings_rare_classes_and_splits():
     [
         ({"reg": "auto"}, "reg must be 'cv', 'scale' or"),
         ({"reg": -1.0}, "reg must be"),
-        ({"cv": 1}, "cv must be at least 2"),
+        ({"cv": 1}, "cv must be None, at least 2 folds"),
     ],
 )
 def test_penalty_and_folds_are_checked(options, message):

@@ -347,7 +347,7 @@ def test_selectors_and_models(tmp_path):
         ({"n_basis": AutoSize(largest=5)}, "FixedSizeLSSVR does not use largest=5"),
         ({"tune": GridSearch(C=[1.0])}, "FixedSizeLSSVR does not use C=.1.0. of tune=GridSearch; it uses n_points"),
         ({"cv_prototypes": "keep"}, "cv_prototypes must be one of"),
-        ({"cv": 1}, "cv must be at least 2"),
+        ({"cv": 1}, "cv must be None, at least 2 folds"),
         ({"selection": "psychic"}, "selection must be one of"),
         ({"tune": True, "cv": KFold(3).split(np.zeros((100, 1)))}, None),
         ({"tune": True, "cv": GroupKFold(2)}, "groups"),
