@@ -247,7 +247,7 @@ class _Job:
         self.map_steps: Array | None = None  # of a map that was rounded
         rows = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
-        outputs = _outputs(model, rows)
+        outputs = plain_model(model).outputs(rows)
         measuring, deciding, matching = _parts(rows, plan)
         self.test, self.stop = self._rows(rows, outputs, measuring), self._rows(rows, outputs, deciding)
         self.train = self._rows(rows, outputs, matching)
@@ -460,18 +460,6 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
     return np.concatenate(made)[: plan.max_rows]
 
 
-def _outputs(model: Model, rows: Any) -> Array:
-    """Outputs of the machine on rows that are already shifted and scaled, which must be numbers to be matched."""
-    outputs = plain_model(model).outputs(rows)
-    if not np.isfinite(outputs).all():
-        wrong = int(np.sum(~np.isfinite(outputs).all(axis=1)))
-        raise ValueError(
-            f"the outputs of the model are NaN or infinite for {wrong} of {len(outputs)} rows, so that they cannot be "
-            "matched: its kernel or weights are too large. Are the rows scaled as in training?"
-        )
-    return outputs
-
-
 def plain_model(model: Model) -> Model:
     """The model for rows that are already shifted, scaled and mapped."""
     n_inputs = model.n_features if model.input_map is None else len(model.input_map)
@@ -535,7 +523,7 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
     rows = matching_rows(model, X, plan)
-    outputs = _outputs(model, rows)
+    outputs = plain_model(model).outputs(rows)
     test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []
     began = time.monotonic()

@@ -261,7 +261,6 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
     candidates = np.sort(strongest[:_MOST_CANDIDATES])
     n_rows = min(X.shape[0], max(2 * len(candidates), _MOST_VALUES // len(candidates)))
     F = model.outputs(X[:n_rows])
-    refuse_overflow(F)
     rows = ArrayRows(model._transformed(X[:n_rows]), offset=model.offset)
     basis = model.basis[candidates]
     design = Design(rows, model.kernel, basis if rows.offset is None else basis - rows.offset, store=False)
@@ -322,7 +321,6 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     counts, predictions, errors, r2 = [], [], [], []
     for model in models:
         outputs = model.outputs(X)
-        refuse_overflow(outputs)
         if subject.classes:
             guess = predicted_numbers(model, model.scores(outputs))
             counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
@@ -336,17 +334,6 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
         return Measurements(*seen, float(1.0 - np.bincount(y).max() / n), confusion=np.array(counts))
     baseline = float(np.sqrt(np.mean(np.var(y, axis=0))))
     return Measurements(*seen, baseline, r2=np.array(r2), drawn=drawn, predictions=np.array(predictions))
-
-
-def refuse_overflow(outputs: Array) -> None:
-    """Raise for outputs that are no numbers, of which nothing can be told."""
-    wrong = ~np.isfinite(outputs).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"the model's outputs are NaN or infinite for {int(wrong.sum())} of {len(outputs)} rows, first for row "
-            f"{int(np.argmax(wrong))}: its kernel or weights are too large for these rows, so that there is nothing to "
-            "report. Are the rows scaled as in training?"
-        )
 
 
 def predicted_numbers(model: Model, scores: Array) -> Array:
