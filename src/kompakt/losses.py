@@ -478,8 +478,8 @@ _LOSSES: tuple[type[Loss], ...] = (
 )  # fmt: skip
 
 
-def require_kind(loss: Loss, kind: str, what: str) -> None:
-    """Refuse a loss that is not of the kind that `what` needs: the name of one of the flags of a loss.
+def require_kind(loss: Loss, kind: str, purpose: str) -> None:
+    """Refuse a loss that is not of the kind that a purpose needs: the name of one of the flags of a loss.
 
     Examples
     --------
@@ -491,8 +491,8 @@ def require_kind(loss: Loss, kind: str, what: str) -> None:
     ValueError: leave-one-out needs a loss that is quadratic (least_squares); got Hinge().
     """
     if not getattr(loss, kind):
-        names = ", ".join(dict.fromkeys(each.name for each in _LOSSES if getattr(each, kind)))
-        raise ValueError(f"{what} needs a loss that is {kind.replace('_', ' ')} ({names}); got {loss!r}.")
+        names = ", ".join(dict.fromkeys(loss_class.name for loss_class in _LOSSES if getattr(loss_class, kind)))
+        raise ValueError(f"{purpose} needs a loss that is {kind.replace('_', ' ')} ({names}); got {loss!r}.")
 
 
 CLASS_LOSSES = ("squared_hinge", "hinge", "least_squares", "huber")
