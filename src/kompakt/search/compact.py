@@ -41,9 +41,8 @@ _NEIGHBOURS = 0.7
 #: vectors of the machines in the table, rows that they are trained on (of all splits, but never fewer than the last
 #: number in one), and rows that they are tested on
 _VECTORS, _ROWS, _LEAST_ROWS, _TEST_ROWS = 100, 8000, 1000, 5000
-#: steps of Newton's method at most, the share of the objective that the last one must gain, and features of a linear
-#: machine beyond which it is approximated
-_NEWTON, _ENOUGH, _FEATURES = 15, 1e-9, 200
+#: steps of Newton's method at most, and features of a linear machine beyond which it is approximated
+_NEWTON, _FEATURES = 15, 200
 #: errors that are as good: up to so many standard errors above the lowest
 _AS_GOOD = 0.5
 #: up to so many rows plain models decide about C unless a refined one is better by more than chance
@@ -387,6 +386,6 @@ def _newton_path(
     )
     for before, cost in zip([costs[0], *costs], costs, strict=False):
         machine.scale_cost(float(cost / before))
-        machine.retrain(0.0, _NEWTON, enough=_ENOUGH)
+        machine.retrain(0.0, _NEWTON)
         theta = machine.coordinates
         yield test @ theta[:-1] + theta[-1]
