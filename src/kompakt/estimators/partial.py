@@ -134,10 +134,13 @@ class _Partial(KernelMachine):
 
     def _after_fit(self) -> _Running:
         """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-        model, kernel, offset, vectors = self.model_, self.model_.kernel, self.model_.offset, self.model_.basis
-        if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
-            kernel, offset = MappedRBF(model.input_map), model.input_shift
-            vectors = np.asarray(model.basis_vectors_)
+        model, kernel, vectors = self.model_, self.model_.kernel, self.model_.basis
+        offset = model.inputs.centre
+        if model.inputs.map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
+            kernel, offset = MappedRBF(model.inputs.map), model.inputs.shift
+            vectors, table = np.asarray(model.basis_vectors_), getattr(self, "_inputs", None)
+            if table is not None:
+                vectors, offset = table.transform(vectors), table.transform(offset)
         no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
         spec = self._spec(no_rows, kernel)
         spec = replace(spec, C=self.C_) if self.C is None else spec

@@ -217,18 +217,18 @@ def eight_bits(basis: Array) -> tuple[Array, Array, Array]:
 
 def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
     """The model with the numbers that the C file will hold, in float64."""
-    names = ("basis", "weights", "intercept", "input_fill", "input_shift", "input_map")
-    fields: dict[str, Any] = {name: in_single(values) for name in names if (values := getattr(model, name)) is not None}
-    if model.input_scale is not None:
+    fields: dict[str, Any] = {name: in_single(getattr(model, name)) for name in ("basis", "weights", "intercept")}
+    arrays: dict[str, Any] = {name: in_single(values) for name, values in model.inputs.arrays().items()}
+    if model.inputs.scale is not None:
         with np.errstate(divide="ignore"):
-            fields["input_scale"] = 1.0 / in_single(1.0 / model.input_scale)
+            arrays["scale"] = 1.0 / in_single(1.0 / model.inputs.scale)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
     if model.storage is not None:
         fields["weights"] = model.weights
         if model.storage.map_steps is not None:
-            fields["input_map"] = model.input_map
-    return replace(model, **fields)
+            del arrays["map"]
+    return replace(model, inputs=replace(model.inputs, **arrays), **fields)
 
 
 # -- the source ------------------------------------------------------------------------------------------
@@ -258,14 +258,12 @@ def c_source(
         arrays["weights"] = ("int8_t", model.storage.small(model.weights, steps))
         arrays["weights_step"], defined["WEIGHT_BYTES"] = (real, steps), 1
     arrays["intercept"] = (real, model.intercept)
-    factor = None if model.input_scale is None else 1.0 / model.input_scale
-    optional = {"fill": model.input_fill, "shift": model.input_shift, "factor": factor, "map": model.input_map}
-    for key, values in optional.items():
-        if values is not None:
-            arrays[key], defined[key.upper()] = (real, values), 1
+    for key, values in model.inputs.arrays().items():
+        key, values = ("factor", 1.0 / values) if key == "scale" else (key, values)
+        arrays[key], defined[key.upper()] = (real, values), 1
     if model.storage is not None and model.storage.map_steps is not None:
-        assert model.input_map is not None
-        arrays["map"] = ("int16_t", model.storage.small_map(model.input_map))
+        assert model.inputs.map is not None
+        arrays["map"] = ("int16_t", model.storage.small_map(model.inputs.map))
         arrays["map_step"], defined["MAP_STEPS"] = (real, model.storage.map_steps), 1
     if "_power(" in kernel:
         defined["POWER"] = 1
@@ -275,7 +273,7 @@ def c_source(
         arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
     sizes = {real: size, "int16_t": 2}
     data_bytes = sum(sizes.get(kind, 1) * values.size for kind, values in arrays.values())
-    mapped = 0 if model.input_map is None else r
+    mapped = 0 if model.inputs.map is None else r
     work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes

@@ -133,7 +133,7 @@ def to_onnx(
             'installed. Install the extra: pip install "kompakt[onnx]".'
         )
     model = model_of(fitted, svm=True)
-    schema = None if encoded else model.schema
+    schema = None if encoded else model.inputs.schema
     if schema is not None:
         for column in schema.columns:
             if isinstance(column, Date) and "%d%b" in column.form:
@@ -192,13 +192,7 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
 
     Blanks are around some words and dates.
     """
-    rng, place, most = np.random.default_rng(0), 0, float(np.finfo(rows.dtype).max)
-    if schema.scale:
-        scale = np.asarray(schema.scale)
-        most = most * np.minimum(scale, 1.0)
-        with np.errstate(over="ignore"):
-            rows = rows * scale + np.asarray(schema.shift)
-    rows = np.clip(rows.astype(np.float64), -most, most)
+    rng, place = np.random.default_rng(0), 0
     blanks = np.array(["", "", " ", "\n", "\t  ", "\u00a0"], dtype=object)
     found: dict[str, Array] = {}
     for column in schema.columns:
@@ -226,7 +220,7 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph = Graph(model, dtype, "" if schema is None else "kompakt_")
     element, text = graph.element, helper.np_dtype_to_tensor_dtype(np.dtype(object))
     X = "X" if schema is None else graph.features(schema)
-    scores = graph.scores(graph.outputs(X))
+    scores = graph.scores(graph.outputs(X, tables=schema is not None))
     n_scores, is_flat = decision_shape(model)
     shown, shape = (graph.flat(scores), ["n"]) if is_flat else (scores, ["n", n_scores])
     results: dict[str, tuple[str, int, list[Any]]] = {"value": (shown, element, shape)}
@@ -313,10 +307,7 @@ class Graph:
         return name
 
     def features(self, schema: TableSchema) -> str:
-        """The encoded features, (n, d), of one input per column.
-
-        They are float64 until they are standardised: days and years are large beside their spread.
-        """
+        """The encoded features, (n, d), of one input per column, in float64."""
         add, names, parts = self.add, _used(schema), []
         missing = "|".join([f"(?i:{'|'.join(map(re.escape, sorted(MISSING)))})", *map(re.escape, schema.missing)])
         for column in schema.columns:
@@ -338,11 +329,7 @@ class Graph:
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
-        X = add("Concat", *parts, axis=1)
-        if schema.scale:
-            shift, scale = (self.constant(numbers, np.float64) for numbers in (schema.shift, schema.scale))
-            X = add("Div", add("Sub", X, shift), scale)
-        return X if self.dtype == np.float64 else add("Cast", X, to=self.element)
+        return add("Concat", *parts, axis=1)
 
     def _date(self, column: Date, texts: str, missing: tuple[str, ...]) -> list[str]:
         """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
@@ -477,18 +464,24 @@ class Graph:
         before, after = (self.add("Gather", cut, self.constant(place, np.int64), axis=-1) for place in (0, 1))
         return before, after
 
-    def outputs(self, X: str) -> str:
-        """Raw outputs f(x), (n, L)."""
-        add, model = self.add, self.model
-        if model.input_fill is not None:
-            X = add("Where", add("IsNaN", X), self.constant(model.input_fill), X)
-        if model.input_shift is not None:
-            X = add("Sub", X, self.constant(model.input_shift))
-        if model.input_scale is not None:
-            factor, one = 1.0 / model.input_scale, model.n_features == 1
-            X = add("MatMul" if one else "Mul", X, self.constant(factor[:, None] if one else factor))
-        if model.input_map is not None:
-            X = add("MatMul", X, self.constant(model.input_map.T))
+    def outputs(self, X: str, tables: bool = False) -> str:
+        """Raw outputs f(x), (n, L).
+
+        Features of `tables` are float64 until they are standardised: days and years are large beside their spread.
+        """
+        add, model, inputs = self.add, self.model, self.model.inputs
+        dtype = np.float64 if tables else None
+        if inputs.fill is not None:
+            X = add("Where", add("IsNaN", X), self.constant(inputs.fill, dtype), X)
+        if inputs.shift is not None:
+            X = add("Sub", X, self.constant(inputs.shift, dtype))
+        if inputs.scale is not None:
+            factor, single = 1.0 / inputs.scale, model.n_features == 1
+            X = add("MatMul" if single else "Mul", X, self.constant(factor[:, None] if single else factor, dtype))
+        if tables and self.dtype != np.float64:
+            X = add("Cast", X, to=self.element)
+        if inputs.map is not None:
+            X = add("MatMul", X, self.constant(inputs.map.T))
         values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
         return add("Add", values, self.constant(model.intercept))
 

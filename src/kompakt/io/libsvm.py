@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
+from kompakt.inputs import Inputs
 from kompakt.io.container import ModelFileError, UnsupportedModelError, require
 from kompakt.io.files import opened
 from kompakt.kernels import RBF, Linear, Polynomial, from_spec
@@ -370,8 +371,8 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"the kernel is not valid: {error}") from None
     # Far from the origin, distances of float32 rows would be rounding errors: they are formed around the vectors' mean.
-    offset = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
-    return Model(kernel, basis, kind=kind, n_features=d, offset=offset, meta=meta, **fields)
+    centre = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
+    return Model(kernel, basis, kind=kind, n_features=d, inputs=Inputs(centre=centre), meta=meta, **fields)
 
 
 def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, Any]:
@@ -682,12 +683,12 @@ def format_range(ranges: RangeFile) -> str:
 
 def range_text(model: Model) -> str:
     """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
-    shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
-    scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
+    shift = np.zeros(model.n_features) if model.inputs.shift is None else model.inputs.shift
+    scale = np.ones(model.n_features) if model.inputs.scale is None else model.inputs.scale
     kept = np.isfinite(scale)
     if np.any(scale[kept] < 0):
         raise UnsupportedModelError(
-            f"input_scale is negative for feature {int(np.argmax(scale < 0))}; a range file of minimum and maximum "
+            f"the scale is negative for feature {int(np.argmax(scale < 0))}; a range file of minimum and maximum "
             "cannot turn a feature round. Change its sign in the data and in the model's basis."
         )
     low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature

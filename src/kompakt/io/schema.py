@@ -19,6 +19,7 @@ import numpy as np
 import kompakt
 from kompakt.codings import CODINGS, get_coding
 from kompakt.data.table import TableSchema
+from kompakt.inputs import Inputs
 from kompakt.io import container
 from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
@@ -29,10 +30,12 @@ from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
 
+#: arrays of the inputs by their names in a file
+_INPUTS = {"input_shift": "shift", "input_scale": "scale", "input_fill": "fill", "input_map": "map", "offset": "centre"}
 #: arrays of numbers and their shapes, by the letters of `_sizes`; those of one letter d or k may be missing
 _SHAPES = {
-    "basis": "mr", "weights": "mL", "intercept": "L", "input_shift": "d", "input_scale": "d", "input_fill": "d",
-    "input_map": "rd", "offset": "d", "calibration.a": "k", "calibration.b": "k",
+    "basis": "mr", "weights": "mL", "intercept": "L", "calibration.a": "k", "calibration.b": "k",
+    **{name: "rd" if name == "input_map" else "d" for name in _INPUTS},
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
@@ -118,8 +121,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         "kernel": kernel,
         "meta": _encode_value(dict(model.meta), "meta", 0),
     }
-    if model.schema is not None:
-        header["schema"] = model.schema.to_json()
+    if model.inputs.schema is not None:
+        header["schema"] = model.inputs.schema.to_json()
     if model.record is not None:
         header["record"] = model.record.to_json()
     if storage is not None:
@@ -243,7 +246,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
-        model = Model(kernel=from_spec(described), schema=schema, record=record, storage=storage, **fields)
+        inputs = Inputs(schema, **{part: fields.pop(name) for name, part in _INPUTS.items() if name in fields})
+        model = Model(kernel=from_spec(described), inputs=inputs, record=record, storage=storage, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
@@ -362,9 +366,10 @@ def _check_strings(name: str, strings: list[str]) -> int:
 
 def _numbers_of(model: Model) -> dict[str, Any]:
     """The arrays of numbers of a model by their names in a file."""
-    values = {name: getattr(model, name) for name in _SHAPES if "." not in name}
-    values |= {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
-    return {name: value for name, value in values.items() if value is not None}
+    values: dict[str, Any] = {name: getattr(model, name) for name in _NEEDED}
+    parts = model.inputs.arrays()
+    values |= {name: parts[part] for name, part in _INPUTS.items() if part in parts}
+    return values | {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
 
 
 def _check_model(model: Model) -> None:
@@ -372,7 +377,7 @@ def _check_model(model: Model) -> None:
     d, (m, L) = model.n_features, model.weights.shape
     classes = None if model.classes is None else np.asarray(model.classes)
     n_classes = 0 if classes is None else len(classes)
-    rank = d if model.input_map is None else len(model.input_map)
+    rank = d if model.inputs.map is None else len(model.inputs.map)
     sizes = {"m": m, "d": d, "r": rank, "L": L, "k": 1 if n_classes <= 2 else n_classes}
     if model.calibration is not None:
         require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
@@ -392,7 +397,7 @@ def _check_model(model: Model) -> None:
         f"the model declares {d} features and holds no vector and no number for any of them; a model without "
         f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0.",
     )
-    zeros = model.input_scale is not None and np.any(np.asarray(model.input_scale) == 0)
+    zeros = model.inputs.scale is not None and bool(np.any(model.inputs.scale == 0))
     require(not zeros, "input_scale holds zeros, and inputs are divided by it.")
     require(model.kind != "outlier" or L == 1, f"an outlier detector has one output; got {L}.")
     if classes is None:
