@@ -388,7 +388,7 @@ def _first_look(reader: RowReader, task: Task | None, first: int, raw: Raw) -> F
         number = first + row if reader.kept is None else int(reader.kept[first + row])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
-    with naming_rows(place):
+    with naming_rows(place), np.errstate(over="ignore", invalid="ignore"):
         refuse_non_finite(raw.X)
     if raw.w is not None and raw.w.ndim != 1:
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
