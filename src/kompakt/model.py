@@ -212,8 +212,9 @@ class Model:
         facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
         if self.classes is not None:
             shown = [str(label)[:30] for label in self.classes[:5]]
-            labels = [one if one.isprintable() else ascii(one) for one in shown] + ["..."] * (len(self.classes) > 5)
-            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
+            labels = [label if label.isprintable() else ascii(label) for label in shown]
+            more = ", ..." if len(self.classes) > 5 else ""
+            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)}{more})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
         facts += self.inputs.describe()
@@ -375,9 +376,9 @@ class Model:
         if scores.ndim == 1:
             positive = _sigmoid(scores, a[0], b[0])
             return np.column_stack([1.0 - positive, positive])
-        each = _sigmoid(scores, a, b)
-        total = each.sum(axis=1, keepdims=True)
-        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+        sigmoids = _sigmoid(scores, a, b)
+        total = sigmoids.sum(axis=1, keepdims=True)
+        return np.where(total > 0, sigmoids / np.where(total > 0, total, 1.0), 1.0 / sigmoids.shape[1])
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the class probabilities, (n, n_classes); finite where a probability rounds to zero."""

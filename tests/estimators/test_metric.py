@@ -110,7 +110,7 @@ def test_a_damaged_map_is_refused(machine, damage):
     if damage != "infinite":
         A = {"rows": A[:-1], "columns": A[:, :-1], "whole numbers": A.astype(np.int64)}[damage]
     arrays["input_map"] = A
-    with pytest.raises(ModelFileError, match="input_map|map of the inputs"):
+    with pytest.raises(ModelFileError, match=r"input_map|map of the inputs"):
         schema.decode(header, arrays)
 
 

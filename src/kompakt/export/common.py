@@ -153,13 +153,13 @@ class Expected:
     n_usual: int
 
 
-def check_rows_for(model: Model, given: Any, dtype: Any = np.float64) -> tuple[Array, int]:
+def check_rows_for(model: Model, check_rows: Any, dtype: Any = np.float64) -> tuple[Array, int]:
     """Rows to check an export on, as `dtype` holds them, and how many of them are usual.
 
     The usual ones are the user's, or made for it.  Then come far rows: usual ones with one number that is very large
     or very small.
     """
-    usual = _usual_rows(model, given)
+    usual = _usual_rows(model, check_rows)
     far = np.resize(usual, (min(len(_FAR), max(1, _MAX_BYTES // (8 * model.n_features))), model.n_features))
     far[np.arange(len(far)), np.arange(len(far)) % model.n_features] = _FAR[: len(far)]
     with np.errstate(over="ignore"):
@@ -168,10 +168,10 @@ def check_rows_for(model: Model, given: Any, dtype: Any = np.float64) -> tuple[A
     return np.concatenate([usual.astype(dtype), far]), len(usual)
 
 
-def _usual_rows(model: Model, given: Any) -> Array:
+def _usual_rows(model: Model, check_rows: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
-    if given is not None:
-        rows = np.asarray(dense(model.inputs.encoded(given)), dtype=np.float64)
+    if check_rows is not None:
+        rows = np.asarray(dense(model.inputs.encoded(check_rows)), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
             raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
         allowed = np.isfinite(rows) | (np.isnan(rows) & (model.inputs.fill is not None))
@@ -215,7 +215,8 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
         coding=None, calibration=None, squeeze=False,
     )  # fmt: skip
     outputs, terms = (
-        np.concatenate([one.outputs(rows[:n_usual]), outputs_or_nan(one, rows[n_usual:])]) for one in (model, sizes)
+        np.concatenate([machine.outputs(rows[:n_usual]), outputs_or_nan(machine, rows[n_usual:])])
+        for machine in (model, sizes)
     )
     terms = np.maximum(np.abs(outputs).max(axis=1), np.abs(terms).max(axis=1))
     usual = terms[:n_usual].max()
@@ -252,15 +253,15 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
             )
     agreement = None
     if expected.labels is not None and labels is not None:
-        same = np.asarray(labels) == expected.labels
-        agreement = float(np.mean(same[:n]))
+        equal = np.asarray(labels) == expected.labels
+        agreement = float(np.mean(equal[:n]))
         best = np.sort(expected.scores, axis=1)
         margins = np.abs(best[:, 0]) if best.shape[1] == 1 else best[:, -1] - best[:, -2]  # to another label
-        wrong = ~same & compared & (margins > 3 * expected.limit)
+        wrong = ~equal & compared & (margins > 3 * expected.limit)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise ParityError(
-                f"{what} gives other labels than the machine on {int(wrong.sum())} of {len(same)} rows that are not "
+                f"{what} gives other labels than the machine on {int(wrong.sum())} of {len(equal)} rows that are not "
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
@@ -455,7 +456,7 @@ def _plain_classes(classes: Array) -> Array:
         raise UnsupportedModelError(
             f"labels of dtype {labels.dtype} cannot be exported; expected text, whole numbers, floats or booleans."
         )
-    if labels.dtype.kind == "U" and any(0xD800 <= ord(one) <= 0xDFFF for label in labels.tolist() for one in label):
+    if labels.dtype.kind == "U" and any(re.search("[\ud800-\udfff]", label) for label in labels.tolist()):
         raise UnsupportedModelError(
             "a label holds half of a surrogate pair, which no encoding can write; decode the labels anew, as UTF-8."
         )
