@@ -16,6 +16,7 @@ from tests.io.test_files import entry, rewrite
 from tests.io.test_writing import make_device
 
 import kompakt
+from kompakt.inputs import Inputs
 
 posix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have a name")
 
@@ -23,7 +24,7 @@ posix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that h
 @pytest.fixture
 def model(run, svm_file):
     shift, scale = np.array([0.0, 1000.0, 5.0]), np.array([1.0, 100.0, 0.01])
-    kompakt.save(make_model(classes=[-1, 1], d=3, input_shift=shift, input_scale=scale), "m.kompakt")
+    kompakt.save(make_model(classes=[-1, 1], d=3, inputs=Inputs(shift=shift, scale=scale)), "m.kompakt")
     return "m.kompakt"
 
 

@@ -79,8 +79,8 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         if isinstance(value, int | float | np.number):
             settings[name] = float(value)
     gamma = np.asarray(model.widths)
-    if model.input_map is not None:
-        settings["gamma"] = f"in a map of {model.n_features:,} features to {len(model.input_map):,}"
+    if model.inputs.map is not None:
+        settings["gamma"] = f"in a map of {model.n_features:,} features to {len(model.inputs.map):,}"
     elif gamma.ndim:
         settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
     elif np.isfinite(gamma):
