@@ -78,7 +78,9 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        first: Any = next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        if self.text is not None:
+            return self.text.head(n_rows)
+        first: Mapping[str, Array] = next(self.blocks(n_rows), {})  # type: ignore[arg-type]
         return first
 
     def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
