@@ -31,6 +31,7 @@ import kompakt
 from benchmarks.harness import MissingData, Run, at_most
 from kompakt import Model
 from kompakt.export.c_file import find_compiler
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.kernels.base import Constant
 
@@ -51,15 +52,15 @@ KERNELS: dict[str, Kernel] = {
 }
 INPUTS: dict[str, dict[str, Any]] = {
     "": {},
-    ", small spread": {"input_shift": np.ones(4), "input_scale": np.full(4, 1e-6)},
-    ", mapped": {"input_map": np.random.default_rng(2).normal(size=(4, 4))},
+    ", small spread": {"shift": np.ones(4), "scale": np.full(4, 1e-6)},
+    ", mapped": {"map": np.random.default_rng(2).normal(size=(4, 4))},
 }
 
 
 def model_with(kernel: Kernel, inputs: dict[str, Any]) -> Model:
     rng = np.random.default_rng(1)
     basis, weights, intercept = rng.normal(size=(6, 4)), rng.normal(size=(6, 3)), rng.normal(size=3)
-    return Model(kernel, basis, weights, intercept, "classifier", 4, classes=np.arange(3), **inputs)
+    return Model(kernel, basis, weights, intercept, "classifier", 4, classes=np.arange(3), inputs=Inputs(**inputs))
 
 
 def exact_outputs(model: Model, row: Array) -> tuple[list[float], float]:
@@ -67,11 +68,11 @@ def exact_outputs(model: Model, row: Array) -> tuple[list[float], float]:
     number = decimal.Decimal
     shift, scale = (
         [number(float(value)) for value in np.broadcast_to(default if values is None else values, 4)]
-        for values, default in ((model.input_shift, 0.0), (model.input_scale, 1.0))
+        for values, default in ((model.inputs.shift, 0.0), (model.inputs.scale, 1.0))
     )
     x = [(number(float(value)) - a) / b for value, a, b in zip(row, shift, scale, strict=True)]
-    if model.input_map is not None:
-        x = [sum((number(float(a)) * b for a, b in zip(line, x, strict=True)), number(0)) for line in model.input_map]
+    if model.inputs.map is not None:
+        x = [sum((number(float(a)) * b for a, b in zip(line, x, strict=True)), number(0)) for line in model.inputs.map]
 
     def value(kernel: Kernel, pairs: Sequence[tuple[decimal.Decimal, decimal.Decimal]]) -> decimal.Decimal:
         if isinstance(kernel, Sum):

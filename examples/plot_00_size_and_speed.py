@@ -35,7 +35,7 @@ d, classes = X.shape[1], 10
 def numbers_of(model):
     """How many numbers the stored model has."""
     if isinstance(model, CompactSVC):
-        mapped = 0 if model.model_.input_map is None else model.model_.input_map.size
+        mapped = 0 if model.model_.inputs.map is None else model.model_.inputs.map.size
         return model.model_.basis.size + model.dual_coef_.size + d + mapped
     if isinstance(model, SVC):
         return model.support_vectors_.size + model.dual_coef_.size

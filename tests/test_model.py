@@ -12,6 +12,7 @@ from scipy import sparse
 import kompakt
 from kompakt import FEESVC, CompactSVC, CompactSVR, Model, Refinement
 from kompakt.codings import get_coding
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial, Product, Sum
 
 RNG = np.random.default_rng(0)
@@ -30,7 +31,7 @@ def naive(model, X):
 
 
 def test_outputs_with_and_without_a_numerical_centre():
-    plain, centred = model_of(L=2), model_of(L=2, offset=np.array([0.3, -1.0, 2.0]))
+    plain, centred = model_of(L=2), model_of(L=2, inputs=Inputs(centre=np.array([0.3, -1.0, 2.0])))
     for model in (plain, centred):
         assert_allclose(model.outputs(X), naive(model, X), rtol=1e-11, atol=1e-13)
         assert_allclose(model.outputs(sparse.csr_matrix(X)), naive(model, X), rtol=1e-11, atol=1e-13)
@@ -44,7 +45,7 @@ def test_outputs_with_and_without_a_numerical_centre():
 
 def test_input_shift_scale_and_fill():
     shift, scale, fill = np.array([1.0, 2.0, 3.0]), np.array([2.0, 0.5, 1.0]), np.array([1.0, 2.0, 3.0])
-    model = model_of(input_shift=shift, input_scale=scale, input_fill=fill)
+    model = model_of(inputs=Inputs(shift=shift, scale=scale, fill=fill))
     raw = X * scale + shift
     assert_allclose(model.predict(raw), naive(model, X)[:, 0], rtol=1e-10, atol=1e-12)
     assert_allclose(model.basis_vectors_, BASIS * scale + shift)
@@ -55,7 +56,7 @@ def test_input_shift_scale_and_fill():
     stored = sparse.csr_matrix(holes)
     assert_allclose(model.predict(stored), naive(model, filled)[:, 0], rtol=1e-10, atol=1e-12, err_msg="stored NaN")
     assert np.isnan(stored.data).any(), "the sparse input is left alone"
-    only_scale = model_of(input_scale=scale)
+    only_scale = model_of(inputs=Inputs(scale=scale))
     assert_allclose(only_scale.predict(sparse.csr_matrix(X * scale)), naive(model, X)[:, 0], rtol=1e-10, atol=1e-12)
 
 
@@ -117,7 +118,7 @@ def test_parts_that_do_not_fit(change, message):
 
 
 def test_rows_that_do_not_fit():
-    for model in (model_of(), model_of(input_shift=np.zeros(3)), model_of(input_scale=np.ones(3))):
+    for model in (model_of(), model_of(inputs=Inputs(shift=np.zeros(3))), model_of(inputs=Inputs(scale=np.ones(3)))):
         for given in (X[:, :2], sparse.csr_matrix(X[:, :2])):
             with pytest.raises(ValueError, match=r"2 features.* expects 3"):
                 model.predict(given)
@@ -132,7 +133,7 @@ def test_the_text_of_a_model_is_one_short_line():
     large = Model(
         1 + RBF(np.linspace(0.1, 3.0, d)), np.zeros((300, d)), np.zeros((300, 30)), np.zeros(30), "classifier",
         n_features=d, classes=np.array([f"class {number} {'x' * 100}" for number in range(30)]),
-        input_shift=np.ones(d), input_scale=np.ones(d), input_fill=np.zeros(d),
+        inputs=Inputs(shift=np.ones(d), scale=np.ones(d), fill=np.zeros(d)),
         calibration={"a": np.ones(30), "b": np.zeros(30)},
     )  # fmt: skip
     text = repr(large)
@@ -184,7 +185,7 @@ def test_prediction_takes_little_memory_beside_rows_and_result(coding, dtype):
     rng = np.random.default_rng(0)
     d, k, n = 20, 10, 150_000
     L = get_coding(coding).n_outputs(k)
-    more = {"input_shift": np.ones(d), "input_scale": np.full(d, 2.0), "input_fill": np.zeros(d)}
+    more = {"inputs": Inputs(shift=np.ones(d), scale=np.full(d, 2.0), fill=np.zeros(d))}
     arrays = rng.normal(size=(5, d)), rng.normal(size=(5, L)), rng.normal(size=L)
     model = Model(RBF(0.1), *arrays, "classifier", d, np.arange(k), coding, **more)
     X = rng.integers(-5, 6, size=(n, d)).astype(dtype)
@@ -266,10 +267,10 @@ FAR = [
 ]
 
 
-@pytest.mark.parametrize("change", [{}, {"input_scale": np.full(3, 1e-4)}, {"input_map": np.array([[1.0, -1, 1]] * 3)}])
+@pytest.mark.parametrize("change", [{}, {"scale": np.full(3, 1e-4)}, {"map": np.array([[1.0, -1, 1]] * 3)}])
 @pytest.mark.parametrize(("kernel", "dtype", "number"), FAR, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_finite_rows_give_finite_outputs_or_an_error_that_names_the_row(kernel, dtype, number, change):
-    model = Model(kernel, BASIS, np.ones((4, 3)), np.ones(3), "regressor", 3, squeeze=False, **change)
+    model = Model(kernel, BASIS, np.ones((4, 3)), np.ones(3), "regressor", 3, inputs=Inputs(**change), squeeze=False)
     rows = np.tile(X, (60, 1)).astype(dtype)
     rows[2500, 1] = number
     exact = mp_outputs(model, rows[2500])
@@ -290,10 +291,10 @@ def mp_outputs(model, row):
     with decimal.localcontext(exact):
         number = decimal.Decimal
         x = [number(float(value)) for value in row]
-        if model.input_scale is not None:
-            x = [value / number(float(scale)) for value, scale in zip(x, model.input_scale, strict=True)]
-        if model.input_map is not None:
-            x = [sum(number(float(a)) * value for a, value in zip(line, x, strict=True)) for line in model.input_map]
+        if model.inputs.scale is not None:
+            x = [value / number(float(scale)) for value, scale in zip(x, model.inputs.scale, strict=True)]
+        if model.inputs.map is not None:
+            x = [sum(number(float(a)) * value for a, value in zip(line, x, strict=True)) for line in model.inputs.map]
 
         def value(kernel, z):
             pairs = list(zip(x, z, strict=True))

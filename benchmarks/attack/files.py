@@ -91,11 +91,11 @@ def _read_model_file(path: str) -> None:
     model = kompakt.load(path)
     _use(model)
     str(model), str(model.record)
-    if model.schema is not None:
-        model.schema.describe()
+    if model.inputs.schema is not None:
+        model.inputs.schema.describe()
         cells = ["", "1,5", "Rome", "2024-02-29", "\ud800"]
         with np.errstate(all="ignore"):
-            model.predict(dict.fromkeys(model.schema.names, cells))
+            model.predict(dict.fromkeys(model.inputs.schema.names, cells))
 
 
 def _export(path: str) -> None:

@@ -45,6 +45,7 @@ class Operation:
 def _model(version: int, table: bool = False) -> Any:
     import kompakt
     from kompakt.data.table import TableSchema
+    from kompakt.inputs import Inputs
     from kompakt.kernels import RBF
 
     rng = np.random.default_rng(version)
@@ -52,8 +53,8 @@ def _model(version: int, table: bool = False) -> Any:
     schema = TableSchema.infer({name: rng.normal(size=5) for name in columns}) if table else None
     return kompakt.Model(
         RBF(0.5), rng.normal(size=(300, 3)), rng.normal(size=(300, 3)), np.zeros(3), "classifier", 3,
-        np.array(["a", "b", "c"]), "one_vs_rest", input_shift=np.ones(3), input_scale=np.full(3, 2.0 + version),
-        schema=schema,
+        np.array(["a", "b", "c"]), "one_vs_rest",
+        inputs=Inputs(schema, shift=np.ones(3), scale=np.full(3, 2.0 + version)),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The frozen result of every method in kompakt: it decides and predicts, and knows nothing of how it was trained.
 
-f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = input_map (x - input_shift) / input_scale
+f(x) = sum_j weights_j k(x', basis_j) + intercept,   x' = inputs(x)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import sparse
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import RowError, canonical, refuse_non_finite
-from kompakt.data.table import TableSchema, is_table
+from kompakt.inputs import FLOATS, Inputs, in_one_layout
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import block_threads
 from kompakt.record import TrainingRecord
@@ -28,11 +28,8 @@ KINDS = ("classifier", "regressor", "outlier")
 #: types of the small numbers of a rounded model, the smaller one first; the largest of each
 STORAGES = ("int8", "float16")
 LARGEST_LEVEL, LARGEST_IN_MAP, _LARGEST_HALF = 127, 32767, 65504.0
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: basis vectors at which outputs are looked at, and the share of their spread above which rounding counts as visible
 _LOOKED_AT, _VISIBLE = 1_000, 1e-3
-#: the arrays of a model
-_ARRAYS = ("basis", "weights", "intercept", "input_shift", "input_scale", "input_fill", "input_map", "offset")
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
 _FEW = 1 << 13
 #: kernel values or outputs that a block of rows has at most, where rows are not much wider than that
@@ -117,23 +114,19 @@ class Model:
     ----------
     kernel : Kernel
     basis : ndarray of shape (m, d), or (m, r) with a map
-        Basis vectors as the kernel sees them (after input shift, scale and map); column numbers for a precomputed
-        kernel.
+        Basis vectors as the kernel sees them, after `inputs`; column numbers for a precomputed kernel.
     weights : ndarray of shape (m, L)
     intercept : ndarray of shape (L,)
     kind : {"classifier", "regressor", "outlier"}
     n_features : int
+        Of a row of numbers; the columns of a table become so many.
     classes : ndarray, optional
         Labels in the order of the scores (classifier).
     coding : str, optional
         How L outputs become scores of the classes.
-    input_shift, input_scale, input_fill : ndarray of shape (d,), optional
-        Standardisation and imputation stored with the machine: `input_fill` replaces NaN before anything else, in the
-        units of the input, so a model with it predicts rows with missing values.
-    input_map : ndarray of shape (r, d), optional
-        Linear map of the shifted and scaled inputs, learned with the machine: the kernel sees r numbers for each row.
-    offset : ndarray of shape (d,), optional
-        Numerical centre: subtracted from rows and basis alike before distances are formed.
+    inputs : Inputs
+        What happens to a row before the kernel.  A model that fills gaps takes rows with NaN; one with a schema takes a
+        pandas, polars or pyarrow table, or a mapping of names to columns, besides the encoded features as numbers.
     feature_names : ndarray of str, optional
     calibration : dict, optional
         Arrays ``a`` and ``b`` (L,): probability = 1 / (1 + exp(a f + b)).
@@ -141,9 +134,6 @@ class Model:
         Whether a single regression output is returned as (n,).
     meta : dict
         Plain facts about the training (strings and numbers).
-    schema : TableSchema, optional
-        How the columns of a table become the features. A model with it takes a pandas, polars or pyarrow table, or a
-        mapping of names to columns, besides the encoded features as numbers.
     record : TrainingRecord, optional
         What is known of the training: settings tried and why these, timings, versions, a digest of the data.
     storage : Storage, optional
@@ -167,25 +157,17 @@ class Model:
     n_features: int
     classes: Array | None = None
     coding: str | None = None
-    input_shift: Array | None = None
-    input_scale: Array | None = None
-    input_fill: Array | None = None
-    input_map: Array | None = None
-    offset: Array | None = None
+    inputs: Inputs = field(default_factory=Inputs)
     feature_names: Array | None = None
     calibration: dict[str, Array] | None = None
     squeeze: bool = True
     meta: dict[str, Any] = field(default_factory=dict)
-    schema: TableSchema | None = None
     record: TrainingRecord | None = None
     storage: Storage | None = None
 
     def __post_init__(self) -> None:
-        for name in _ARRAYS:
-            if (values := getattr(self, name)) is not None and np.asarray(values).dtype.kind in "fiub":
-                values = np.asarray(values)
-                kind = values.dtype if values.dtype in _FLOATS else np.float64
-                object.__setattr__(self, name, np.ascontiguousarray(values, dtype=kind))
+        for name in ("basis", "weights", "intercept"):
+            object.__setattr__(self, name, in_one_layout(getattr(self, name)))
         m, L = self.weights.shape
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {KINDS}; got {self.kind!r}.")
@@ -194,13 +176,14 @@ class Model:
                 f"basis, weights and intercept do not fit: {len(self.basis)} vectors, weights {self.weights.shape}, "
                 f"intercept {self.intercept.shape}; expected (m, d), (m, L), (L,)."
             )
-        if self.input_map is not None:
+        inputs = self.inputs
+        if inputs.map is not None:
             n_inputs = self.basis.shape[1] if self.basis.ndim == 2 else -1
-            if self.input_map.shape != (n_inputs, self.n_features) or self.offset is not None:
+            if inputs.map.shape != (n_inputs, self.n_features) or inputs.centre is not None:
                 raise ValueError(
-                    f"input_map must have shape ({n_inputs}, {self.n_features}), a row for each number of a basis "
-                    f"vector and a column for each feature, and goes without offset; got {self.input_map.shape}"
-                    f"{'' if self.offset is None else ' and an offset'}."
+                    f"the map of the inputs must have shape ({n_inputs}, {self.n_features}), a row for each number of "
+                    f"a basis vector and a column for each feature, and goes without centre; got {inputs.map.shape}"
+                    f"{'' if inputs.centre is None else ' and a centre'}."
                 )
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError("a classifier needs classes, and only a classifier has them.")
@@ -213,34 +196,28 @@ class Model:
                 f"basis, weights or map are not multiples of the steps of their storage as {self.storage.dtype}; a "
                 "model with other vectors or weights goes without storage, until compress rounds it."
             )
-        if self.schema is not None and self.schema.n_features != self.n_features:
+        if inputs.schema is not None and inputs.schema.n_features != self.n_features:
             raise ValueError(
-                f"the table schema makes {self.schema.n_features} features, but the model has {self.n_features}."
+                f"the table schema makes {inputs.schema.n_features} features, but the model has {self.n_features}."
             )
 
     def _map_is_stored(self, storage: Storage, steps: Array) -> bool:
-        if self.input_map is None or steps.shape != (len(self.input_map),):
+        input_map = self.inputs.map
+        if input_map is None or steps.shape != (len(input_map),):
             return False
-        levels = storage.small_map(self.input_map)
-        return bool(np.allclose(storage.values(levels.T, steps).T, self.input_map, rtol=1e-5, atol=0.0))
+        return bool(np.allclose(storage.small_map(input_map) * steps[:, None], input_map, rtol=1e-5, atol=0.0))
 
     def __repr__(self) -> str:
         """One line without the arrays, whatever their size."""
         facts = [self.kind, str(self.kernel), f"{self.n_basis_:,} vectors", f"{self.n_features:,} features"]
         if self.classes is not None:
             shown = [str(label)[:30] for label in self.classes[:5]]
-            labels = [one if one.isprintable() else ascii(one) for one in shown] + ["..."] * (len(self.classes) > 5)
-            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)})")
+            labels = [label if label.isprintable() else ascii(label) for label in shown]
+            more = ", ..." if len(self.classes) > 5 else ""
+            facts.append(f"{len(self.classes):,} classes ({', '.join(labels)}{more})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
-        if self.schema is not None:
-            facts.append(f"takes tables of {len(self.schema.names)} columns")
-        if self.input_fill is not None:
-            facts.append("fills missing values")
-        if self.input_shift is not None or self.input_scale is not None:
-            facts.append("scales its inputs")
-        if self.input_map is not None:
-            facts.append(f"maps its inputs to {len(self.input_map):,}")
+        facts += self.inputs.describe()
         if self.calibration is not None:
             facts.append("calibrated")
         if self.storage is not None:
@@ -265,24 +242,16 @@ class Model:
     def basis_vectors_(self) -> Array | None:
         """Basis vectors in the units of the input; None for a precomputed kernel.
 
-        With an `input_map` they are the shortest vectors that are mapped to those of the model.
+        With a map of the inputs they are the shortest vectors that are mapped to those of the model.
         """
-        if self.kernel.name == "precomputed":
-            return None
-        basis = self.basis
-        if self.input_map is not None:
-            basis = np.linalg.lstsq(self.input_map, basis.T.astype(np.float64), rcond=1e-12)[0].T
-        if self.input_scale is not None:
-            basis = basis * self.input_scale
-        return basis if self.input_shift is None else basis + self.input_shift
+        return None if self.kernel.name == "precomputed" else self.inputs.inverse(self.basis)
 
     @property
     def widths(self) -> Any:
         """The kernel's gamma: a number, or one per feature (with a map A, the diagonal of A'A); NaN without one."""
         gamma = getattr(self.kernel, "gamma", np.nan)
-        if self.input_map is None:
-            return gamma
-        return np.einsum("rf,rf,r->f", self.input_map, self.input_map, np.broadcast_to(gamma, len(self.input_map)))
+        A = self.inputs.map
+        return gamma if A is None else np.einsum("rf,rf,r->f", A, A, np.broadcast_to(gamma, len(A)))
 
     @cached_property
     def needs_float64(self) -> bool:
@@ -294,7 +263,7 @@ class Model:
         if isinstance(self.kernel, Precomputed) or not m:
             return False
         basis = self.basis.astype(np.float64)
-        basis = basis if self.offset is None else basis - self.offset
+        basis = basis if self.inputs.centre is None else basis - self.inputs.centre
         some = basis[:: -(-m // _LOOKED_AT)]
         K = self.kernel.block(some, basis)
         outputs = K @ self.weights
@@ -337,9 +306,9 @@ class Model:
         Z = self.basis
         if rows.dtype == np.float32 and self.needs_float64:
             rows = rows.astype(np.float64)
-        if self.offset is not None and not sparse.issparse(rows):
-            offset = self.offset.astype(rows.dtype, copy=False)
-            rows, Z = rows - offset, Z - offset
+        if self.inputs.centre is not None and not sparse.issparse(rows):
+            centre = self.inputs.centre.astype(rows.dtype, copy=False)
+            rows, Z = rows - centre, Z - centre
         # distances of sparse rows are formed in float64 (see `ArrayRows`)
         K = self.kernel.block(rows.astype(np.float64, copy=False) if sparse.issparse(rows) else rows, Z)
         F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
@@ -407,9 +376,9 @@ class Model:
         if scores.ndim == 1:
             positive = _sigmoid(scores, a[0], b[0])
             return np.column_stack([1.0 - positive, positive])
-        each = _sigmoid(scores, a, b)
-        total = each.sum(axis=1, keepdims=True)
-        return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+        sigmoids = _sigmoid(scores, a, b)
+        total = sigmoids.sum(axis=1, keepdims=True)
+        return np.where(total > 0, sigmoids / np.where(total > 0, total, 1.0), 1.0 / sigmoids.shape[1])
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the class probabilities, (n, n_classes); finite where a probability rounds to zero."""
@@ -448,8 +417,7 @@ class Model:
     def _checked(self, X: Any) -> Any:
         """X as an array or CSR matrix of the right width; what arrays are refused for by an estimator is refused."""
         if not isinstance(X, np.ndarray):
-            if self.schema is not None and is_table(X):
-                X = self.schema.encode(X)
+            X = self.inputs.encoded(X)
             X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers; expected real ones.")
@@ -460,43 +428,13 @@ class Model:
         return X
 
     def _transformed(self, X: Any, first: int = 0, reach: float | None = None) -> Any:
-        """Checked rows as the kernel sees them, the first of them being number `first` in messages.
-
-        With `reach`, numbers beyond it are set to it after the scaling, and again after the map.
-        """
-        dtype = X.dtype if X.dtype in _FLOATS else np.dtype(np.float64)
+        """Checked rows as the kernel sees them, the first of them being number `first` in messages."""
+        dtype = X.dtype if X.dtype in FLOATS else np.dtype(np.float64)
         X = X.astype(dtype, copy=False) if sparse.issparse(X) else np.ascontiguousarray(X, dtype=dtype)
-        if self.input_fill is not None:
-            X = _filled(X, self.input_fill)
+        X = self.inputs.filled(X)
         refuse_non_finite(X, first)
-        if self.input_shift is not None:
-            X = (X.toarray() if sparse.issparse(X) else X) - self.input_shift
-        if self.input_scale is not None:
-            X = X.multiply(1.0 / self.input_scale).tocsr() if sparse.issparse(X) else X / self.input_scale
-        X = X if reach is None else _within(X, reach)
-        if self.input_map is not None:
-            X = np.asarray(X @ self.input_map.T)
-            X = X if reach is None else _within(X, reach)
-        if self.input_map is not None or self.storage is not None:
-            X = X.astype(dtype, copy=False)  # shifted first, so float32 loses nothing
-        return X
-
-
-def _filled(X: Any, fill: Array) -> Any:
-    """X with its NaN replaced by the values of their columns; in a sparse matrix only stored entries can be NaN."""
-    if not sparse.issparse(X):
-        return np.where(np.isnan(X), fill.astype(X.dtype), X)
-    X = X.tocsr(copy=True)
-    missing = np.flatnonzero(np.isnan(X.data))
-    X.data[missing] = fill[X.indices[missing]]
-    return X
-
-
-def _within(X: Any, reach: float) -> Any:
-    """X with numbers beyond `reach` set to it."""
-    if not sparse.issparse(X):
-        return np.clip(X, -reach, reach)
-    return sparse.csr_matrix((np.clip(X.data, -reach, reach), X.indices, X.indptr), shape=X.shape)
+        X = self.inputs.transform(X, reach)
+        return X if self.storage is None else X.astype(dtype, copy=False)
 
 
 def _sigmoid(f: Array, a: Array, b: Array) -> Array:

@@ -20,7 +20,7 @@ def test_models_of_the_counted_size_fit_into_the_budget(metric, tmp_path):
     machine = CompactSVC(m, gamma=metric if rank is None else "full", refine=refine, random_state=0).fit(X, y)
     model = compress(machine, storage="int8", X=X, random_state=0)
     # labels are counted for nobody, and a shift of the inputs belongs to their standardisation
-    labels, shift = 4 * 3, 0 if model.input_shift is None else 4 * 5
+    labels, shift = 4 * 3, 0 if model.inputs.shift is None else 4 * 5
     counted = to_c(model, tmp_path / "model.c").data_bytes - labels - shift
     assert 0.8 * 256 < counted <= 256
     assert np.mean(model.predict(X) == y) > 0.6

@@ -17,6 +17,7 @@ from tests.io.samples import make_model
 
 import kompakt
 from kompakt.cli import main
+from kompakt.inputs import Inputs
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_inspect_tells_what_is_inside(run, model):
     facts = run("inspect", model, "--json").json
     assert facts["classes"] == [-1, 1]
     assert facts["arrays"]["basis"] == ["float64", [8, 3]]
-    kompakt.save(replace(make_model(d=2), n_features=5, input_map=np.ones((2, 5))), "mapped")
+    kompakt.save(replace(make_model(d=2), n_features=5, inputs=Inputs(map=np.ones((2, 5)))), "mapped")
     assert "RBF(gamma=0.4) after a learned linear map of rank 2 over 5 features\n" in run("inspect", "mapped").out
     done = run("inspect", __file__)
     assert done.code == 3

@@ -26,10 +26,10 @@ def test_csv_with_words_and_missing_values(run, people, tmp_path):
     table = list(csv.DictReader(people.read_text().splitlines()))
     X = np.array([[float(row[name] or "nan") for name in ("height", "weight", "age")] for row in table])
     known = X[~np.isnan(X).any(axis=1)]
-    assert model.input_fill == pytest.approx(np.nanmedian(X, axis=0))
-    filled = np.where(np.isnan(X), model.input_fill, X)
-    assert model.input_shift == pytest.approx(filled.mean(axis=0))
-    assert model.input_scale == pytest.approx(filled.std(axis=0))
+    assert model.inputs.fill == pytest.approx(np.nanmedian(X, axis=0))
+    filled = np.where(np.isnan(X), model.inputs.fill, X)
+    assert model.inputs.shift == pytest.approx(filled.mean(axis=0))
+    assert model.inputs.scale == pytest.approx(filled.std(axis=0))
     done = run("predict", people, "m.kompakt", "out.csv", "--scores", "--json")
     assert done.code == 0, done.err
     truth = np.array([row["hired"] for row in table])
@@ -178,8 +178,8 @@ def test_large_files_are_streamed(run, people):
     assert done.code == whole.code == 0, done.err
     assert "streamed" in done.err
     one, other = kompakt.load("a.kompakt"), kompakt.load("b.kompakt")
-    assert other.input_fill == pytest.approx(one.input_fill)
-    assert other.input_shift == pytest.approx(one.input_shift)
+    assert other.inputs.fill == pytest.approx(one.inputs.fill)
+    assert other.inputs.shift == pytest.approx(one.inputs.shift)
     assert run("predict", people, "b.kompakt", "--json").json["accuracy"] > 0.9
 
 

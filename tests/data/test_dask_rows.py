@@ -192,7 +192,7 @@ def test_frames_with_names_words_and_weights(data, expected, client):
         assert list(found.feature_names_in_) == names
     scaled = clone(machine).fit(open_rows(frame[[*names, "label"]], target="label", scale=True))
     assert agree(scaled, clone(machine).fit(open_rows(X, target=labels, scale=True)))
-    assert_allclose(scaled.model_.input_shift, X.mean(axis=0), rtol=1e-9)
+    assert_allclose(scaled.model_.inputs.shift, X.mean(axis=0), rtol=1e-9)
 
 
 def test_sparse_blocks_and_unknown_chunks(data):

@@ -64,6 +64,7 @@ def test_streamed_rows_and_batches_are_those_of_the_sums():
 
 def test_a_filled_gap_is_filled_once():
     """NaN plus a number is NaN: the column's value takes the place of the sum, not of the part."""
-    model = replace(kompakt.CompactSVR(5, random_state=0).fit(DENSE, DENSE[:, 0]).model_, input_fill=np.zeros(3))
+    model = kompakt.CompactSVR(5, random_state=0).fit(DENSE, DENSE[:, 0]).model_
+    model = replace(model, inputs=replace(model.inputs, fill=np.zeros(3)))
     gap = sparse.csr_matrix((np.array([np.nan, 2.0, 1.0]), [0, 0, 1], [0, 3]), shape=(1, 3))
     assert_allclose(model.predict(gap), model.predict(np.array([[np.nan, 1.0, 0.0]])), rtol=1e-10)

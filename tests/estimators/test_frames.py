@@ -52,7 +52,7 @@ def test_words_dates_and_gaps_are_learned_from(tmp_path):
         machine.predict(other)
     machine.fit(np.c_[np.arange(120.0), np.arange(120) % 7], y)  # an earlier schema does not stay
     assert not hasattr(machine, "schema_")
-    assert machine.model_.schema is None
+    assert machine.model_.inputs.schema is None
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
@@ -105,7 +105,7 @@ def test_frames_of_numbers_are_what_they_were():
     y = X[:, 0] > 0
     for frame in (pandas.DataFrame(X, columns=list("abc")), pandas.DataFrame(X, columns=list("abc")).astype(object)):
         machine = CompactSVC(5, random_state=0, refine=False).fit(frame, y)
-        assert machine.model_.schema is None
+        assert machine.model_.inputs.schema is None
         assert machine.n_features_in_ == 3
         same = CompactSVC(5, random_state=0, refine=False).fit(X, y)
         np.testing.assert_allclose(
@@ -175,4 +175,4 @@ def test_the_index_of_a_frame_of_numbers_is_left_out(tmp_path):
         machine = CompactSVC(5, refine=False).fit(X, y)
     assert machine.schema_.feature_names == ["a", "b", "c"]
     numbers = X.rename(columns={"Unnamed: 0": "key"})  # frames of numbers are used whole, as by scikit-learn
-    assert CompactSVC(5, refine=False, gamma=0.1).fit(numbers / [1000, 1, 1, 1], y).model_.schema is None
+    assert CompactSVC(5, refine=False, gamma=0.1).fit(numbers / [1000, 1, 1, 1], y).model_.inputs.schema is None

@@ -29,8 +29,8 @@ def machine(**options):
 def test_wide_rows_are_refined_in_their_leading_directions(wide, tmp_path):
     X, y, Xt, yt = wide
     reduced, whole = machine().fit(X, y), machine(gamma="ard").fit(X, y)
-    assert reduced.model_.input_map.shape[0] < 65 < whole.model_.basis.shape[1] == 130
-    assert reduced.model_.basis.shape == (12, reduced.model_.input_map.shape[0])
+    assert reduced.model_.inputs.map.shape[0] < 65 < whole.model_.basis.shape[1] == 130
+    assert reduced.model_.basis.shape == (12, reduced.model_.inputs.map.shape[0])
     assert reduced.score(Xt, yt) >= whole.score(Xt, yt) - 0.01
     save(reduced, tmp_path / "wide.kompakt")
     assert_allclose(load(tmp_path / "wide.kompakt").decision_function(Xt), reduced.decision_function(Xt))
@@ -42,7 +42,7 @@ def test_wide_rows_however_they_are_stored(wide):
     again = machine(n_jobs=2).fit(X, y)
     assert again.decision_function(Xt).tobytes() == expected.decision_function(Xt).tobytes()
     csr = machine().fit(sparse.csr_matrix(X), y)  # which is not centred
-    assert csr.model_.input_map.shape == expected.model_.input_map.shape
+    assert csr.model_.inputs.map.shape == expected.model_.inputs.map.shape
     assert np.mean(csr.predict(Xt) == expected.predict(Xt)) > 0.95
 
 
@@ -52,7 +52,7 @@ def test_noise_in_all_directions_keeps_all_features():
     X[:, 0] *= 0.5  # what matters varies least
     y = X[:, 0] > 0
     fitted = machine().fit(X, y)
-    assert fitted.model_.input_map is None or fitted.model_.input_map.shape[0] > 90
+    assert fitted.model_.inputs.map is None or fitted.model_.inputs.map.shape[0] > 90
 
 
 def test_a_resumed_fit_of_wide_rows_is_the_same(wide, tmp_path):

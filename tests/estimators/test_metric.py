@@ -18,6 +18,7 @@ from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVR, Model, Refinement, S
 from kompakt.basis.build import Plan, build
 from kompakt.basis.random import RandomSelector
 from kompakt.data import ArrayRows
+from kompakt.inputs import Inputs
 from kompakt.io import ModelFileError
 from kompakt.io.container import UnsupportedModelError
 from kompakt.kernels import RBF, MappedRBF
@@ -67,7 +68,7 @@ def test_fitted_attributes_make_up_the_decision(rows, machine):
     values = machine.kernel_.block(X, machine.basis_vectors_) @ machine.dual_coef_.T + machine.intercept_
     np.testing.assert_allclose(values, machine.decision_function(X), atol=1e-9)
     model = machine.model_
-    assert model.input_map.shape == (6, 6)
+    assert model.inputs.map.shape == (6, 6)
     assert model.basis.shape == (12, 6)
     np.testing.assert_allclose(
         machine.kernel_.block(X, model.basis_vectors_), machine.kernel_.block(X, machine.basis_vectors_), atol=1e-8
@@ -91,7 +92,7 @@ def test_saved_and_read_back(rows, machine, tmp_path):
     X, _ = rows
     kompakt.save(machine, tmp_path / "a.kompakt")
     model = kompakt.load(tmp_path / "a.kompakt")
-    np.testing.assert_array_equal(model.input_map, machine.model_.input_map)
+    np.testing.assert_array_equal(model.inputs.map, machine.model_.inputs.map)
     np.testing.assert_allclose(model.decision_function(X), machine.decision_function(X), rtol=0, atol=1e-12)
     scaled = make_pipeline(StandardScaler(), clone(machine)).fit(X, machine.predict(X))
     kompakt.save(scaled, tmp_path / "b.kompakt")
@@ -109,17 +110,17 @@ def test_a_damaged_map_is_refused(machine, damage):
     if damage != "infinite":
         A = {"rows": A[:-1], "columns": A[:, :-1], "whole numbers": A.astype(np.int64)}[damage]
     arrays["input_map"] = A
-    with pytest.raises(ModelFileError, match="input_map"):
+    with pytest.raises(ModelFileError, match=r"input_map|map of the inputs"):
         schema.decode(header, arrays)
 
 
 def test_a_map_of_the_wrong_shape_is_no_model():
     parts = {"weights": np.ones((2, 1)), "intercept": np.zeros(1), "kind": "regressor", "n_features": 3}
-    Model(RBF(1.0), np.zeros((2, 1)), input_map=np.ones((1, 3)), **parts)
-    with pytest.raises(ValueError, match=r"input_map must have shape \(2, 3\)"):
-        Model(RBF(1.0), np.zeros((2, 2)), input_map=np.ones((1, 3)), **parts)
-    with pytest.raises(ValueError, match="without offset"):
-        Model(RBF(1.0), np.zeros((2, 1)), input_map=np.ones((1, 3)), offset=np.zeros(3), **parts)
+    Model(RBF(1.0), np.zeros((2, 1)), inputs=Inputs(map=np.ones((1, 3))), **parts)
+    with pytest.raises(ValueError, match=r"map of the inputs must have shape \(2, 3\)"):
+        Model(RBF(1.0), np.zeros((2, 2)), inputs=Inputs(map=np.ones((1, 3))), **parts)
+    with pytest.raises(ValueError, match="without centre"):
+        Model(RBF(1.0), np.zeros((2, 1)), inputs=Inputs(map=np.ones((1, 3)), centre=np.zeros(3)), **parts)
     for wrong in ([1.0, 2.0], [[np.nan]], np.empty((0, 3))):
         with pytest.raises(ValueError, match="map must be a matrix of finite numbers"):
             MappedRBF(wrong)
@@ -215,11 +216,11 @@ def test_rank_by_the_spectrum(n):
         CompactSVR(12, C=100.0, gamma="full", refine=Refinement(rank=rank), random_state=0).fit(X, y)
         for rank in (None, "auto")
     )
-    rank = len(auto.model_.input_map)
-    assert rank < 6 == len(full.model_.input_map)
+    rank = len(auto.model_.inputs.map)
+    assert rank < 6 == len(full.model_.inputs.map)
     assert auto.model_.basis.shape == (12, rank)
     sparse_rows = CompactSVR(12, C=100.0, gamma="full", refine=Refinement(rank="auto"), random_state=0)
-    assert len(sparse_rows.fit(sparse.csr_matrix(X), y).model_.input_map) < 6
+    assert len(sparse_rows.fit(sparse.csr_matrix(X), y).model_.inputs.map) < 6
     assert auto.score(Xt, yt) > full.score(Xt, yt) - 0.02
     widths = CompactSVR(12, gamma="ard", refine=Refinement(5, rank="auto"), random_state=0).fit(X, y)
     assert widths.kernel_.name == "rbf"  # there is no map whose rank could be less

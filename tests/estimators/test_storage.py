@@ -14,6 +14,7 @@ from kompakt import CompactSVC, CompactSVR, Refinement, compress
 from kompakt.basis import matching
 from kompakt.cli.main import main
 from kompakt.export.c_file import find_compiler
+from kompakt.inputs import Inputs
 from kompakt.io import ModelFileError, read_header
 
 DIGITS = load_digits(return_X_y=True)
@@ -63,9 +64,9 @@ def test_a_rounded_model_decides_alike_and_survives_its_file_to_the_bit(machines
     assert arrays["basis"] == (dtype, model.basis.shape)
     assert arrays["weights"] == (dtype, model.weights.shape)
     assert loaded.basis.dtype == np.float32
-    if model.input_map is not None:
-        assert arrays["input_map"] == ("int16", model.input_map.shape)
-        assert np.array_equal(loaded.input_map, model.input_map)
+    if model.inputs.map is not None:
+        assert arrays["input_map"] == ("int16", model.inputs.map.shape)
+        assert np.array_equal(loaded.inputs.map, model.inputs.map)
 
 
 def test_weights_found_again_are_better_than_rounding_alone(machines, digits, monkeypatch):
@@ -174,7 +175,7 @@ def test_a_rounded_model_can_be_compressed_and_other_vectors_are_refused(machine
     with pytest.raises(ValueError, match="multiples of the steps"):
         kompakt.Model(
             model.kernel, model.basis + 0.3, model.weights, model.intercept, "classifier", 8, model.classes,
-            model.coding, input_map=model.input_map, storage=model.storage,
+            model.coding, inputs=Inputs(map=model.inputs.map), storage=model.storage,
         )  # fmt: skip
 
 

@@ -269,7 +269,7 @@ def test_scale_is_part_of_the_model(tmp_path):
     streamed = CompactSVC(**options).fit(open_rows(tmp_path / "X.npy", target=y, scale=True))
     scaler = StandardScaler().fit(X)
     machine = CompactSVC(**options).fit(scaler.transform(X), y)
-    np.testing.assert_allclose(streamed.model_.input_scale, scaler.scale_, rtol=1e-12)
+    np.testing.assert_allclose(streamed.model_.inputs.scale, scaler.scale_, rtol=1e-12)
     # hashes see other last bits, so the two choose other rows: equally good ones
     assert abs(streamed.score(X, y) - machine.score(scaler.transform(X), y)) < 0.03
     kompakt.save(streamed, tmp_path / "machine.kompakt")
@@ -285,8 +285,8 @@ def test_scale_of_sparse_rows(tmp_path):
     X = sparse.csr_matrix(np.where(X > 2, X * [1, 10, 100, 1], 0.0))
     sparse.save_npz(tmp_path / "X.npz", X, compressed=False)
     streamed = CompactSVC(20, refine=False, random_state=0).fit(open_rows(tmp_path / "X.npz", target=y, scale=True))
-    np.testing.assert_allclose(streamed.model_.input_scale, X.toarray().std(axis=0), rtol=1e-10)
-    assert streamed.model_.input_shift is None
+    np.testing.assert_allclose(streamed.model_.inputs.scale, X.toarray().std(axis=0), rtol=1e-10)
+    assert streamed.model_.inputs.shift is None
     assert streamed.score(X, y) > 0.7
 
 

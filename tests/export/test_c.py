@@ -10,6 +10,7 @@ from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector
 
 from kompakt.export import ParityError, c_file, to_c
+from kompakt.inputs import Inputs
 from kompakt.io import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian, Polynomial
 
@@ -111,7 +112,7 @@ def test_the_check_of_the_exporter_in_every_precision(name, tmp_path):
 @needs_compiler
 def test_bytes_are_those_of_the_compiled_arrays(tmp_path):
     """Counted from the object file: what `size` calls read-only data is what the report says (labels are text)."""
-    model = make_model(classes=[4, 5, 6], m=50, input_shift=np.ones(4))
+    model = make_model(classes=[4, 5, 6], m=50, inputs=Inputs(shift=np.ones(4)))
     report = to_c(model, tmp_path / "model.c", dtype="int8")
     #   basis      zero, step   weights  intercept  classes  shift
     assert report.data_bytes == 50 * 4 + 2 * 16 + 600 + 12 + 12 + 16
@@ -168,7 +169,7 @@ def test_labels_with_every_kind_of_character(tmp_path):
 
 @needs_compiler
 def test_missing_values_are_filled_inside(tmp_path):
-    model = make_model(input_fill=np.array([0.0, 1.0, 2.0, 3.0]))
+    model = make_model(inputs=Inputs(fill=np.array([0.0, 1.0, 2.0, 3.0])))
     X = np.where(np.arange(80).reshape(20, 4) % 3 == 0, np.nan, 0.5)
     assert to_c(model, tmp_path / "model.c", check_rows=X).n_rows == 20
 

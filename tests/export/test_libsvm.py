@@ -14,6 +14,7 @@ from tests.io.samples import libsvm_labels, make_model, rows, write_libsvm
 
 import kompakt
 from kompakt.export import ParityError, libsvm_file, to_libsvm
+from kompakt.inputs import Inputs
 from kompakt.io import UnsupportedModelError, read_libsvm, to_model
 from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, Polynomial
 
@@ -70,11 +71,11 @@ def test_one_vs_one_agrees_wherever_no_votes_tie(tmp_path):
 
 def test_imputation_warns_and_is_noted(tmp_path):
     with pytest.warns(UserWarning, match="does not impute"):
-        report = to_libsvm(make_model(input_fill=np.ones(4)), tmp_path / "model")
+        report = to_libsvm(make_model(inputs=Inputs(fill=np.ones(4))), tmp_path / "model")
     assert any("fill missing values" in note for note in report.notes)
     holes = np.where(rows() > 1.0, np.nan, rows())
     with pytest.warns(UserWarning, match="does not impute"):
-        report = to_libsvm(make_model(input_fill=np.ones(4)), tmp_path / "model", check_rows=holes)
+        report = to_libsvm(make_model(inputs=Inputs(fill=np.ones(4))), tmp_path / "model", check_rows=holes)
     assert report.label_agreement == 1.0
     with pytest.raises(ValueError, match="missing values"):
         to_libsvm(make_model(), tmp_path / "model", check_rows=holes)
@@ -120,7 +121,8 @@ def test_written_classifier_decides_as_the_model(classes, coding, kernel, tmp_pa
 
 def test_a_centre_that_the_kernel_sees_is_in_the_range_file(tmp_path):
     """A polynomial is no function of differences: the model's offset moves its rows."""
-    model = make_model("regressor", kernel=1.0 + Polynomial(0.2, 1.0, 2), offset=np.array([0.5, -1.0, 0.0, 2.0]))
+    inputs = Inputs(centre=np.array([0.5, -1.0, 0.0, 2.0]))
+    model = make_model("regressor", kernel=1.0 + Polynomial(0.2, 1.0, 2), inputs=inputs)
     files = write_libsvm(model, tmp_path / "model")
     again = to_model(read_libsvm(files.model), n_features=4)
     assert_allclose(again.predict(range_scaled(files.range, rows())), model.predict(rows()), rtol=1e-9)
@@ -162,10 +164,9 @@ def range_scaled(path, X):
 @pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Polynomial(0.2, 1.0, 2)], ids=repr)
 def test_scaled_models_and_widths_per_feature_get_a_range_file(kernel, tmp_path):
     model = make_model(
-        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
-    )
+        kernel=kernel, inputs=Inputs(shift=np.array([1.0, -2.0, 0.0, 5.0]), scale=np.array([2.0, 0.3, 1, 4])))
     files = write_libsvm(model, tmp_path / "model")
-    X = rows(100) * model.input_scale + model.input_shift
+    X = rows(100) * model.inputs.scale + model.inputs.shift
     again = to_model(read_libsvm(files.model), n_features=4)
     F = model.outputs(X)
     np.testing.assert_allclose(
@@ -181,7 +182,7 @@ def test_scaled_models_and_widths_per_feature_get_a_range_file(kernel, tmp_path)
         (make_model(kernel=CallableKernel(np.dot)), TypeError, "hold code"),
         (make_model(coding="minimum_output"), UnsupportedModelError, "minimum_output"),
         (make_model("regressor", n_outputs=2), UnsupportedModelError, "one regression output"),
-        (make_model(input_shift=np.full(4, 1e18)), UnsupportedModelError, "Centre"),
+        (make_model(inputs=Inputs(shift=np.full(4, 1e18))), UnsupportedModelError, "Centre"),
     ],
 )
 def test_what_libsvm_lacks_is_named(model, error, message, tmp_path):
@@ -221,10 +222,9 @@ def test_svm_predict_answers_as_the_model(kernel, options, tmp_path):
 @pytest.mark.parametrize("kernel", [RBF(0.3), RBF(np.array([0.1, 0.0, 2.0, 0.5])), Linear()], ids=repr)
 def test_svm_scale_and_svm_predict_answer_as_a_scaled_model(kernel, tmp_path):
     model = make_model(
-        kernel=kernel, input_shift=np.array([1.0, -2.0, 0.0, 5.0]), input_scale=np.array([2.0, 0.3, 1, 4])
-    )
+        kernel=kernel, inputs=Inputs(shift=np.array([1.0, -2.0, 0.0, 5.0]), scale=np.array([2.0, 0.3, 1, 4])))
     files = write_libsvm(model, tmp_path / "model")
-    X = rows(200) * model.input_scale + model.input_shift
+    X = rows(200) * model.inputs.scale + model.inputs.shift
     scores = np.sort(model.decision_function(X), axis=1)
     clear = scores[:, -1] - scores[:, -2] > 1e-4  # svm-scale prints six digits
     assert clear.mean() > 0.95

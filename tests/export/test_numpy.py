@@ -11,6 +11,7 @@ from tests.export.machines import CASES, CONSTANTS, IDS, data, decisions, fitted
 from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 from kompakt.export import ParityError, numpy_file, runtime, to_numpy
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Constant, Laplacian, Polynomial
 
 RUNTIME = Path(runtime.__file__).read_text()
@@ -57,7 +58,7 @@ def test_codings_labels_and_odd_shapes(name, tmp_path):
     assert (tmp_path / "model.py").read_text().endswith(RUNTIME.split('_DATA = ""\n')[1]), "the code is fixed"
     names, X = names_of(tmp_path / "model.py"), np.tile(rows(), (300, 1))
     assert ("predict_proba" in names) == (model.calibration is not None)
-    if model.input_fill is not None:
+    if model.inputs.fill is not None:
         X[::3, 1] = np.nan
     assert_allclose(names["decision_function"](X), model.decision_function(X), atol=1e-11)
     if model.kind != "regressor":
@@ -69,7 +70,7 @@ def test_codings_labels_and_odd_shapes(name, tmp_path):
 
 
 def test_as_a_program_it_needs_numpy_only(tmp_path):
-    model = make_model(classes=["no", "yes"], kernel=RBF(0.3), input_fill=np.zeros(4))
+    model = make_model(classes=["no", "yes"], kernel=RBF(0.3), inputs=Inputs(fill=np.zeros(4)))
     to_numpy(model, tmp_path / "model.py")
     X = rows(n=5)
     X[0, 0] = np.nan

@@ -19,6 +19,7 @@ from tests.io.samples import full_classifier, make_model, outlier_detector, rows
 
 import kompakt
 from kompakt.export import ParityError, register_skl2onnx, to_onnx
+from kompakt.inputs import Inputs
 from kompakt.io import UnsupportedModelError
 from kompakt.io.fitted import fold_steps
 from kompakt.kernels import RBF, Constant, Laplacian, Linear, Polynomial
@@ -61,8 +62,10 @@ MODELS = {
     "one class": make_model(classes=["only"]),
     "constant": make_model(kernel=Constant(2.0), classes=[1, 2]),
     "several outputs": make_model("regressor", n_outputs=3),
-    "no vectors": make_model("regressor", m=0, input_shift=np.ones(4)),
-    "one column": make_model("regressor", d=1, m=1, kernel=0.37 * Laplacian(0.3), input_scale=np.array([0.77])),
+    "no vectors": make_model("regressor", m=0, inputs=Inputs(shift=np.ones(4))),
+    "one column": make_model(
+        "regressor", d=1, m=1, kernel=0.37 * Laplacian(0.3), inputs=Inputs(scale=np.array([0.77]))
+    ),
 }
 
 
@@ -101,7 +104,7 @@ def test_probabilities_of_two_classes(tmp_path):
 
 
 def test_missing_values_are_filled_inside(tmp_path):
-    model = make_model(input_fill=np.array([0.0, 1.0, 2.0, 3.0]), input_shift=np.ones(4))
+    model = make_model(inputs=Inputs(fill=np.array([0.0, 1.0, 2.0, 3.0]), shift=np.ones(4)))
     X = rows()
     X[::3, 1] = np.nan
     to_onnx(model, tmp_path / "model.onnx", check_rows=X)
@@ -140,8 +143,7 @@ def test_pipelines_are_folded_in(before, tmp_path):
 
 def test_a_pipeline_around_a_model_that_scales_itself(tmp_path):
     inner = make_model(
-        "regressor", input_shift=np.arange(4.0), input_scale=np.full(4, 2.0), input_fill=np.array([3.0, 2.0, 1.0, 0.0])
-    )
+        "regressor", inputs=Inputs(shift=np.arange(4.0), scale=np.full(4, 2.0), fill=np.array([3.0, 2.0, 1.0, 0.0])))
     X = rows()
     scaler = StandardScaler().fit(X * 3 + 1)
     X[::4, 1] = np.nan

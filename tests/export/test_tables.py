@@ -14,6 +14,7 @@ from tests.io.samples import make_model
 import kompakt
 from kompakt.data.table import TableSchema
 from kompakt.export import onnx_file
+from kompakt.inputs import Inputs
 
 
 def tables():
@@ -45,8 +46,8 @@ def tables():
 def test_onnx_takes_the_columns(table, standardised, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     schema = TableSchema.infer(table)
-    schema = schema.standardised(table) if standardised else schema
-    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), schema=schema)
+    inputs = Inputs.of_table(schema, table) if standardised else Inputs(schema)
+    model = make_model(classes=["no", "yes"], d=schema.n_features, inputs=inputs)
     done = kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table)
     assert done.n_rows == 60
     assert kompakt.to_onnx(model, tmp_path / "again.onnx").label_agreement == 1.0  # rows of its own
@@ -90,9 +91,9 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     days = [datetime(1990, 1, 1, tzinfo=UTC) + timedelta(seconds=int(part)) for part in rng.integers(0, 2e9, 50)]
     texts = ["", "NA", *(day.strftime(form) for day in days), *more]
     table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
-    schema = TableSchema.infer(table, missing=[texts[5]]).standardised(table)  # a date that stands for a gap
+    schema = TableSchema.infer(table, missing=[texts[5]])  # a date that stands for a gap
     assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
-    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
     assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
     assert values_of(tmp_path / "m.onnx", table) == pytest.approx(model.predict(table), abs=1e-9)
     assert len(values_of(tmp_path / "m.onnx", {"day": [], "w": []})) == 0
@@ -106,8 +107,8 @@ def test_years_and_large_numbers_are_standardised_before_they_are_float32(tmp_pa
     days = [datetime(2023, 12, 1, tzinfo=UTC) + timedelta(days=number) for number in range(60)]
     numbers = [f"{1e6 + quarters / 4:.2f}" for quarters in rng.integers(-8, 9, 60)]  # exact in float32
     for table in ({"day": [f"{day:%Y-%m-%d}" for day in days]}, {"n": numbers, "w": ["a", "b"] * 30}):
-        schema = TableSchema.infer(table).standardised(table)
-        model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+        schema = TableSchema.infer(table)
+        model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
         done = kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32", check_rows=table)
         assert done.max_difference < 1e-6
 
@@ -122,7 +123,7 @@ def test_dates_of_a_data_frame_are_texts_in_onnx(unit, tmp_path):
     frame = pandas.DataFrame({"day": days, "w": rng.choice(["a", "b"], 40)})
     frame.loc[3, "day"] = pandas.NaT
     schema = TableSchema.infer(frame)
-    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    model = replace(make_model("regressor", d=schema.n_features), inputs=Inputs(schema))
     kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=frame)
     texts = {"day": ["" if day is pandas.NaT else str(day) for day in frame["day"]], "w": frame["w"].tolist()}
     if unit == "day":
@@ -134,7 +135,7 @@ def test_dates_of_a_data_frame_are_texts_in_onnx(unit, tmp_path):
 def test_onnx_of_dates_without_separators_needs_encoded_features(tmp_path):
     pytest.importorskip("onnxruntime")
     schema = TableSchema.infer({"day": ["01JAN2024", "03FEB2024", "05MAY2024"], "w": ["a", "b", "a"]})
-    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    model = replace(make_model("regressor", d=schema.n_features), inputs=Inputs(schema))
     with pytest.raises(ValueError, match="dates without separators, such as 01Jan2024 in column 'day'"):
         kompakt.to_onnx(model, tmp_path / "m.onnx")
     done = kompakt.to_onnx(model, tmp_path / "m.onnx", encoded=True)
@@ -148,10 +149,11 @@ def test_the_report_names_the_columns_that_are_left_out(to, tmp_path):
     schema = TableSchema.infer(table)
     settings = {"encoded": True} if to == "onnx" else {}
     note = r"takes 2 of 4 columns; left out: '\x1b[1m', 'c'"
-    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), schema=schema)
+    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), inputs=Inputs(schema))
     assert str(getattr(kompakt, f"to_{to}")(model, tmp_path / "m", **settings)).endswith(note)
     whole = TableSchema.infer({name: table[name] for name in "nw"})
-    assert "columns;" not in str(getattr(kompakt, f"to_{to}")(replace(model, schema=whole), tmp_path / "m", **settings))
+    model = replace(model, inputs=Inputs(whole))
+    assert "columns;" not in str(getattr(kompakt, f"to_{to}")(model, tmp_path / "m", **settings))
 
 
 @pytest.mark.parametrize("to", ["numpy", "c"])
@@ -172,7 +174,7 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
         "d": ["2024-01-01", "2024-05-05", "2023-01-01"],
     }
     schema = TableSchema.infer(table)
-    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), schema=schema)
+    model = replace(make_model(classes=["no", "yes"], d=schema.n_features), inputs=Inputs(schema))
     path = tmp_path / ("m.py" if to == "numpy" else "m.c")
     done = getattr(kompakt, f"to_{to}")(model, path, check_rows=table)
     text = path.read_text()
@@ -191,7 +193,7 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
 
 def test_libsvm_files_have_the_schema_beside_them(tmp_path):
     schema = TableSchema.infer({"n": ["1", "2.5", "4"], "w": ["a", "b", "a"]})
-    model = replace(make_model(classes=[0, 1], d=schema.n_features), schema=schema)
+    model = replace(make_model(classes=[0, 1], d=schema.n_features), inputs=Inputs(schema))
     done = kompakt.to_libsvm(model, tmp_path / "m.model")
     assert done.files[-1].name == "m.model.schema.json"
     assert any("encoded columns of m.model.schema.json" in note for note in done.notes)
@@ -209,8 +211,8 @@ def test_blanks_around_words_and_dates_do_not_count_in_onnx(tmp_path):
         "city": ["Rome", "New  York", "New York", "Oslo", "(a|b)*", "\\N"] * 10,
         "day": ["2024-01-05", "2024-02-29", "", "2023-12-31", "2024-06-01", "2024-06-02"] * 10,
     }
-    schema = TableSchema.infer(table).standardised(table)
-    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    schema = TableSchema.infer(table)
+    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
     kompakt.to_onnx(model, tmp_path / "m.onnx")
     asked = {
         "city": [*cities, "New  York", " New York", "NaN ", " nOnE", "-", "new york", "(a|b)*", "aaa", "?\t"],
@@ -221,9 +223,9 @@ def test_blanks_around_words_and_dates_do_not_count_in_onnx(tmp_path):
 
 
 def test_the_check_of_onnx_asks_for_blanks_unknown_words_gaps_and_far_numbers(tmp_path, monkeypatch):
-    table = {"city": ["Rome", "Oslo", "NA"] * 20, "n": [str(number) for number in range(59)] + [""]}
+    table = {"city": ["Rome", "Oslo", "NA"] * 20, "n": [f"{number / 7:.3f}" for number in range(59)] + [""]}
     schema = TableSchema.infer(table)
-    model = replace(make_model("regressor", d=schema.n_features), schema=schema)
+    model = replace(make_model("regressor", d=schema.n_features), inputs=Inputs(schema))
     cells = {}
 
     def watched(raw, feeds, kind):

@@ -8,6 +8,7 @@ import numpy as np
 
 from kompakt import Model, to_libsvm
 from kompakt.codings import get_coding
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Laplacian, Linear, Polynomial
 
 
@@ -36,10 +37,12 @@ def full_classifier():
     return make_model(
         classes=["Äpfel", "", "birnen 🍐"],
         kernel=0.5 + RBF(np.array([0.1, 0.2, 0.0, 0.7])) * Laplacian(0.3) + Polynomial(0.1, 1.0, 2),
-        input_shift=np.array([0.5, -1.0, 0.0, 2.0]),
-        input_scale=np.array([2.0, 0.5, 1.0, 3.0]),
-        input_fill=np.array([0.0, 1.0, 2.0, 3.0]),
-        offset=np.array([0.1, 0.2, 0.3, 0.4]),
+        inputs=Inputs(
+            shift=np.array([0.5, -1.0, 0.0, 2.0]),
+            scale=np.array([2.0, 0.5, 1.0, 3.0]),
+            fill=np.array([0.0, 1.0, 2.0, 3.0]),
+            centre=np.array([0.1, 0.2, 0.3, 0.4]),
+        ),
         feature_names=np.array(["length", "width", "größe", "d"]),
         calibration={"a": np.array([-1.0, -2.0, -0.5]), "b": np.array([0.1, 0.0, -0.2])},
         meta={"n_rows": 120, "loss": "squared_hinge", "path": [1, 2.5, None, True], "limit": float("inf")},

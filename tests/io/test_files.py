@@ -21,6 +21,7 @@ from sklearn.svm import SVC
 from tests.io.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
 import kompakt
+from kompakt.inputs import Inputs
 from kompakt.io import ModelFileError, container, files, read_header
 from kompakt.kernels import RBF, CallableKernel, Constant, Kernel, Laplacian, Linear, Polynomial, Precomputed
 
@@ -53,6 +54,8 @@ def assert_same(left, right):
             np.testing.assert_equal(a.spec(), b.spec())
         elif field.name == "calibration" and a is not None:
             np.testing.assert_equal(a, b)
+        elif isinstance(a, Inputs):
+            np.testing.assert_equal(vars(a), vars(b))
         else:
             assert a == b, field.name
 
@@ -186,8 +189,8 @@ class OwnKernel(Linear):
     ("change", "error", "message"),
     [
         ({"weights": np.full((7, 3), np.nan)}, ValueError, "NaN"),
-        ({"input_scale": np.zeros(4)}, ValueError, "zeros"),
-        ({"input_shift": np.zeros(3)}, ValueError, "input_shift has shape"),
+        ({"inputs": Inputs(scale=np.zeros(4))}, ValueError, "zeros"),
+        ({"inputs": Inputs(shift=np.zeros(3))}, ValueError, "input_shift has shape"),
         ({"feature_names": np.array(["a"])}, ValueError, "feature_names has shape"),
         ({"classes": np.array([1, 1, 2])}, ValueError, "distinct"),
         ({"classes": np.array([1, "a", 2.0], dtype=object)}, TypeError, "labels"),
@@ -208,7 +211,7 @@ def test_what_the_schema_cannot_hold_is_refused_before_writing(change, error, me
 
 def test_numbers_are_numbers(path):
     with pytest.raises(TypeError, match="offset must hold numbers; got dtype"):
-        kompakt.save(dataclasses.replace(make_model(), offset=np.array(list("abcd"))), path)
+        kompakt.save(make_model(inputs=Inputs(centre=np.array(list("abcd")))), path)
 
 
 def test_meta_is_nested_sixteen_deep_and_no_deeper(path):

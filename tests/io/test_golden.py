@@ -55,7 +55,7 @@ def test_version_1_keeps_every_field():
         "n_rows": 120, "loss": "squared_hinge", "path": [1, 2.5, None, True], "limit": float("inf"),
     }  # fmt: skip
     assert model.coding == "one_vs_rest"
-    assert model.input_scale.tolist() == [2.0, 0.5, 1.0, 3.0]
+    assert model.inputs.scale.tolist() == [2.0, 0.5, 1.0, 3.0]
     assert [part["name"] for part in model.kernel.spec()["parts"]] == ["sum", "poly"]
 
 
@@ -69,7 +69,7 @@ def test_header_of_version_1_is_readable_without_loading():
 def test_models_of_tables_keep_schema_and_record(version):
     model, stored = kompakt.load(GOLDEN / f"v{version}_table.kompakt"), json.loads((GOLDEN / "tables.json").read_text())
     np.testing.assert_allclose(model.decision_function(stored["table"]), stored[f"v{version}"], rtol=1e-9, atol=1e-11)
-    assert [column.kind for column in model.schema.columns] == ["number", "category", "date", "unused"]
+    assert [column.kind for column in model.inputs.schema.columns] == ["number", "category", "date", "unused"]
     assert model.record.tried[0].setting == {"C": 10.0, "gamma": 0.5}
     assert (model.storage is not None) == (version == 2)
 

@@ -14,6 +14,7 @@ from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
 from tests.io.samples import libsvm_labels, libsvm_values, make_model, write_libsvm
 
 import kompakt
+from kompakt.inputs import Inputs
 from kompakt.io import LibsvmModel, ModelFileError, UnsupportedModelError, read_libsvm, to_model
 from kompakt.io.fitted import model_of
 from kompakt.io.libsvm import format_libsvm, range_text
@@ -203,13 +204,13 @@ def test_unsupported_kernels_have_their_own_class(tmp_path):
 def test_a_model_that_libsvm_cannot_express_is_refused(tmp_path):
     with pytest.raises(UnsupportedModelError, match="LIBSVM has no laplacian kernel"):
         kompakt.to_libsvm(make_model(kernel=Laplacian(0.5)), tmp_path / "model")
-    far = make_model(input_shift=np.full(4, 1e20), input_scale=np.ones(4))
+    far = make_model(inputs=Inputs(shift=np.full(4, 1e20), scale=np.ones(4)))
     with pytest.raises(UnsupportedModelError, match="so large beside its scale"):
         range_text(far)
-    turned = make_model(input_shift=np.zeros(4), input_scale=np.array([1.0, 2.0, -1.0, 1.0]))
+    turned = make_model(inputs=Inputs(shift=np.zeros(4), scale=np.array([1.0, 2.0, -1.0, 1.0])))
     with pytest.raises(UnsupportedModelError, match="negative for feature 2"):
         range_text(turned)
-    assert range_text(make_model(input_scale=np.array([1.0, 2.0, np.inf, 4.0]))).splitlines() == [
+    assert range_text(make_model(inputs=Inputs(scale=np.array([1.0, 2.0, np.inf, 4.0])))).splitlines() == [
         "x", "0 1", "1 0.0 1.0", "2 0.0 2.0", "3 0.0 0.0", "4 0.0 4.0",
     ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from tests.io.test_files import entry, rewrite
 import kompakt
 from kompakt.checkpoint import CheckpointError
 from kompakt.data.table import Number, TableSchema
+from kompakt.inputs import Inputs
 from kompakt.io import ModelFileError, files
 from kompakt.kernels import Linear
 
@@ -73,7 +74,7 @@ def test_devices_and_pipes_are_refused_and_stay(path, writer, kind):
 
 
 def test_the_files_beside_a_libsvm_model_are_checked_first(path):
-    scaled = make_model("regressor", input_shift=np.ones(4), input_scale=np.full(4, 2.0))
+    scaled = make_model("regressor", inputs=Inputs(shift=np.ones(4), scale=np.full(4, 2.0)))
     os.mkfifo(f"{path}.range")
     with pytest.raises(OSError, match="regular file"):
         kompakt.to_libsvm(scaled, path)
@@ -85,7 +86,7 @@ def test_a_libsvm_model_is_written_with_all_its_files_or_not_at_all(path, monkey
 
     def scaled(by):
         scale = np.full(4, by)
-        return make_model(classes=["a", "b", "c"], kernel=Linear(), input_shift=np.ones(4), input_scale=scale)
+        return make_model(classes=["a", "b", "c"], kernel=Linear(), inputs=Inputs(shift=np.ones(4), scale=scale))
 
     kompakt.to_libsvm(scaled(2.0), path)
     names = listed(path)
@@ -109,7 +110,7 @@ def test_a_libsvm_model_is_written_with_all_its_files_or_not_at_all(path, monkey
 
 def table_model(fill):
     schema = TableSchema((Number("length", fill, False),))
-    return make_model("regressor", d=1, kernel=Linear(), schema=schema)
+    return make_model("regressor", d=1, kernel=Linear(), inputs=Inputs(schema))
 
 
 @pytest.mark.parametrize("format", ["numpy", "libsvm"])
@@ -319,7 +320,7 @@ def test_a_model_without_vectors_cannot_declare_what_no_byte_vouches_for(path):
         kompakt.load(path)
     with pytest.raises(ValueError, match="holds no vector"):
         kompakt.save(make_model("regressor", m=0, d=2_000_000), path)
-    wide = make_model("regressor", m=0, d=2_000_000, input_shift=np.zeros(2_000_000))
+    wide = make_model("regressor", m=0, d=2_000_000, inputs=Inputs(shift=np.zeros(2_000_000)))
     kompakt.save(wide, path)
     assert kompakt.load(path).n_features == 2_000_000
 

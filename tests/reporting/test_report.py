@@ -345,7 +345,7 @@ def test_odd_data(page):
     machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
     page(machine, X[:1], y[:1])
     page(machine, np.ones((20, 2)), np.tile([0, 1], 10))
-    filled = replace(machine.model_, input_fill=np.zeros(2))
+    filled = replace(machine.model_, inputs=replace(machine.model_.inputs, fill=np.zeros(2)))
     assert "missing values" in page(filled, np.where(np.arange(2) == 0, np.nan, X), y)[2]
     constant = kompakt.Model(Linear(), np.zeros((0, 3)), np.zeros((0, 1)), np.ones(1), "regressor", n_features=3)
     assert "its answer is a constant" in page(constant, np.ones((9, 3)), np.ones(9))[2]

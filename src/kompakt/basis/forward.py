@@ -81,10 +81,10 @@ class CandidateStream:
 
     def within(self, allowed: Array) -> CandidateStream:
         """The same stream restricted to some rows: an equal row that is allowed stands in for one that is not."""
-        own, first = np.unique(self.hashes[allowed], return_index=True)
-        wanted = self.hashes[self.rows]
-        place = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
-        return replace(self, rows=np.where(own[place] == wanted, allowed[first[place]], -1))
+        allowed_hashes, first = np.unique(self.hashes[allowed], return_index=True)
+        pool_hashes = self.hashes[self.rows]
+        place = np.minimum(np.searchsorted(allowed_hashes, pool_hashes), len(allowed_hashes) - 1)
+        return replace(self, rows=np.where(allowed_hashes[place] == pool_hashes, allowed[first[place]], -1))
 
     def draw(self, step: int, count: int, taken: set[int]) -> Array:
         """Row numbers to try at a step: the step's `count` rows less those taken.
@@ -92,7 +92,7 @@ class CandidateStream:
         When nothing is left of them, the stream goes on to the first row that is still free, so that growth can reach
         the whole training set; empty only when every row is taken.
         """
-        found: list[int] = []
+        drawn: list[int] = []
         seen = 0
         for position in self._positions(step):
             row = int(self.rows[position])
@@ -100,10 +100,10 @@ class CandidateStream:
                 continue
             seen += 1
             if row not in taken:
-                found.append(row)
-            if seen >= count and found:
+                drawn.append(row)
+            if seen >= count and drawn:
                 break
-        return np.array(found, dtype=np.intp)
+        return np.array(drawn, dtype=np.intp)
 
     def _positions(self, step: int) -> Iterator[int]:
         """All positions in the order of this step."""
@@ -118,8 +118,8 @@ class CandidateStream:
                 if position not in seen:
                     seen.add(position)
                     yield position
-        rest = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
-        yield from rng.permutation(rest).tolist()
+        remaining = np.setdiff1d(np.arange(n), np.fromiter(seen, dtype=np.intp))
+        yield from rng.permutation(remaining).tolist()
 
     def draw_active(self, step: int, count: int, active: Array, taken: set[int]) -> Array:
         """Up to `count` of the rows `active`, or rows equal to them, that are not taken: a random set of this step."""
@@ -464,9 +464,10 @@ class Growth(GrowthLoop):
         if plan.selection == "hybrid" and self.method == "sp1":
             # work that growing to the end by method 2 needs, by the counts of section 6.2
             n, d, m = machine.columns.rows.n_rows, machine.columns.rows.n_features, plan.n_basis
-            one = plan.n_candidates * len(machine.active) * (d + 20.0) + n * d
+            work_per_vector = plan.n_candidates * len(machine.active) * (d + 20.0) + n * d
             self.spent += spent
-            self.method = "sp1" if self.spent + spent <= _HYBRID_SHARE * (m * one + 2.0 * n * m * m) else "sp2"
+            affordable = _HYBRID_SHARE * (m * work_per_vector + 2.0 * n * m * m)
+            self.method = "sp1" if self.spent + spent <= affordable else "sp2"
         return {
             "n_basis": machine.n_basis,
             "objective": self.objective,
@@ -489,18 +490,18 @@ class Growth(GrowthLoop):
         step, active = machine.n_basis, machine.active
         if self.plan.candidates == "all" or len(active) >= _FEW_ACTIVE * np.count_nonzero(self.stream.rows >= 0):
             return self.stream.draw(step, count, machine.taken)
-        half = self.stream.draw_active(step, count // 2, active, machine.taken)
-        rest = self.stream.draw(step, count - len(half), machine.taken)
-        return np.array(list(dict.fromkeys([*half.tolist(), *rest.tolist()])), dtype=np.intp)
+        active_rows = self.stream.draw_active(step, count // 2, active, machine.taken)
+        random_rows = self.stream.draw(step, count - len(active_rows), machine.taken)
+        return np.array(list(dict.fromkeys([*active_rows.tolist(), *random_rows.tolist()])), dtype=np.intp)
 
     def _next_row(self) -> tuple[int, float] | None:
         """The next distinct row in the order of the hash that is not in the span of the basis, and its k(x, x)."""
         machine = self.machine
         for row in self.stream.rows.tolist():
             if row >= 0 and row not in machine.taken:
-                one = np.array([row])
-                diagonal = machine.columns.diagonal(one)
-                if machine.distances(machine.features(one), diagonal)[0] > 0:
+                index = np.array([row])
+                diagonal = machine.columns.diagonal(index)
+                if machine.distances(machine.features(index), diagonal)[0] > 0:
                     return row, float(diagonal[0])
                 machine.taken.add(row)
         return None
@@ -524,18 +525,18 @@ class Growth(GrowthLoop):
         far &= np.any(machine.cost > 0, axis=0)  # validation rows stay
         numbers = np.arange(len(far)) if machine.live is None else machine.live
         if self.inside is not None:
-            again = far & np.isin(numbers, self.inside, assume_unique=True)
-            if np.count_nonzero(again) > 0.2 * len(far):
-                machine.shrink(~again)
-                numbers, far = numbers[~again], far[~again]
+            far_twice = far & np.isin(numbers, self.inside, assume_unique=True)
+            if np.count_nonzero(far_twice) > 0.2 * len(far):
+                machine.shrink(~far_twice)
+                numbers, far = numbers[~far_twice], far[~far_twice]
         self.inside = numbers[far]
 
     def state(self) -> dict[str, Any]:
-        whole, schedule = self.whole, vars(self.schedule).items()
+        criterion, schedule = self.whole, vars(self.schedule).items()
         return {name: getattr(self, name) for name in _KEPT} | {
             "machine": self.machine.state(),
             "schedule": {key: value for key, value in schedule if isinstance(value, int | float)},
-            "whole": None if whole is None else (whole.diagonal, whole.squares, whole.likeness),
+            "whole": None if criterion is None else (criterion.diagonal, criterion.squares, criterion.likeness),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -553,9 +554,9 @@ _KEPT = ("method", "inside", "objective", "spent", "records")
 
 def training_weights(rows: ArrayRows, train: Array) -> Array:
     """Row weights with 0 for all rows that are not trained on."""
-    given = rows.weights
-    weights = np.zeros((rows.n_rows,) if given is None else given.shape)
-    weights[train] = 1.0 if given is None else given[train]
+    all_weights = rows.weights
+    weights = np.zeros((rows.n_rows,) if all_weights is None else all_weights.shape)
+    weights[train] = 1.0 if all_weights is None else all_weights[train]
     return weights
 
 
@@ -582,11 +583,11 @@ class Monitor:
         weights = row_weights(self.data.in_memory)
         wrong, inside = np.zeros(len(weights)), np.ones(len(weights), dtype=bool)
         wrong[live] = Scorer.of(self.data, self.spec, live).row_errors(machine.f.T)
-        parts = {"train_error": inside}
+        row_sets = {"train_error": inside}
         if self.held_out is not None:
             inside[self.held_out] = False
-            parts["validation_error"] = ~inside
-        return {name: mean_and_error(wrong[rows], weights[rows])[0] for name, rows in parts.items()}
+            row_sets["validation_error"] = ~inside
+        return {name: mean_and_error(wrong[rows], weights[rows])[0] for name, rows in row_sets.items()}
 
 
 # -- as a selector ------------------------------------------------------------------------------------------
@@ -679,13 +680,13 @@ class GrowthSelector:
         if self.pool_size is not None:
             require_memory(rows.n_rows, int(self.pool_size), run.memory_budget)
             pool = n_distinct
-        left = (run.budget - 8 * rows.n_rows * (n_basis + 1)) // max(1, 8 * rows.n_rows)
-        slots = min(max(left, pool), n_distinct)
+        affordable = (run.budget - 8 * rows.n_rows * (n_basis + 1)) // max(1, 8 * rows.n_rows)
+        slots = min(max(affordable, pool), n_distinct)
         tries = n_basis * (1 if self.rule in ("random", "cholesky", "gsvc", "bh") else self.n_candidates)
-        wanted = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
+        caches = slots >= n_distinct and tries >= n_distinct if self.cache == "auto" else bool(self.cache)
         # what is in a cache would have to be in the checkpoint too: where a column comes from may change its last bits
-        wanted = wanted and slots > 0 and run.checkpoint is None
-        columns = KernelColumns(rows, kernel, max(1, slots) if pool or wanted else 0)
+        caches = caches and slots > 0 and run.checkpoint is None
+        columns = KernelColumns(rows, kernel, max(1, slots) if pool or caches else 0)
         if pool:
             columns.columns(stream.rows)
         return columns

@@ -89,8 +89,8 @@ class GrowingMachine(DenseNewton):
         width = capacity + first
         if not batch:
             require_memory(n, width, memory_budget)
-        given = rows.weights if weights is None else weights
-        cost = self._costs(np.ones(n) if given is None else given)  # (1 or L, n)
+        row_weights = rows.weights if weights is None else weights
+        cost = self._costs(np.ones(n) if row_weights is None else row_weights)  # (1 or L, n)
         A = np.empty((L if batch else 1, width, n))
         A[:, :first] = 1.0
         penalty = np.ones(width)
@@ -156,12 +156,12 @@ class GrowingMachine(DenseNewton):
 
     def features(self, indices: Array) -> Array:
         """Whitened features of some rows, (k, m); those of rows that were left out are computed anew."""
-        place, known = self.places(indices)
+        place, is_live = self.places(indices)
         Phi = self.A[0, self.first : self.width, place]
-        if not known.all() and self.n_basis:
+        if not is_live.all() and self.n_basis:
             basis = self.columns.vectors(np.array(self.indices))
-            raw = self.columns.values(self.columns.some(np.asarray(indices)[~known]), basis)
-            Phi[~known] = solve_triangular(self.factor_R, raw, trans="T", check_finite=False).T
+            raw = self.columns.values(self.columns.some(np.asarray(indices)[~is_live]), basis)
+            Phi[~is_live] = solve_triangular(self.factor_R, raw, trans="T", check_finite=False).T
         return Phi
 
     def distances(self, Phi: Array, diagonal: Array) -> Array:
@@ -173,10 +173,10 @@ class GrowingMachine(DenseNewton):
         """The lines (k, n) that rows with these kernel values, features and distances would append to A."""
         lines, pivots = np.empty(columns.shape), pivots[:, None]
 
-        def one(rows: slice) -> None:
+        def fill(rows: slice) -> None:
             lines[:, rows] = (columns[:, rows] - Phi @ self.A[0, self.first : self.width, rows]) / pivots
 
-        self.blocks.each(one)
+        self.blocks.each(fill)
         return lines
 
     # -- growing -------------------------------------------------------------------------------------
@@ -223,13 +223,13 @@ class GrowingMachine(DenseNewton):
         """Append a line to A and border R and H: one column (n,), one row of features (m,) and one pivot per basis."""
         m, p, A, curvatures = self.n_basis, self.width, self.A, self.curvatures[: len(self.H)]
 
-        def one(rows: slice) -> tuple[Array, ...]:
+        def append_line(rows: slice) -> tuple[Array, ...]:
             new = (columns[:, rows] - np.matmul(phi[:, None], A[:, self.first : p, rows])[:, 0]) / pivot[:, None]
             A[:, p, rows] = new
             weighted, lines = curvatures[:, rows] * new, A[:, : p + 1, rows]
             return (weighted @ lines[0].T if len(A) == 1 else np.matmul(lines, weighted[:, :, None])[:, :, 0],)
 
-        (sums,) = self.blocks.total(one)
+        (sums,) = self.blocks.total(append_line)
         if len(A) == 1:
             self.R[:m, m], self.R[m, m] = phi[0], pivot[0]
         self.H[:, p, : p + 1] = self.H[:, : p + 1, p] = sums
@@ -303,9 +303,9 @@ class GrowingMachine(DenseNewton):
         theta = self.theta[:, : self.width]
         wrong = [np.empty(0, dtype=np.intp)]
         for start in range(0, len(gone), _CHECKED_ROWS):
-            part = gone[start : start + _CHECKED_ROWS]
-            f = theta[:, self.first :] @ self.features(part).T + np.sum(theta[:, : self.first], axis=1)[:, None]
-            wrong.append(part[np.any(cost[:, part] * self.loss.gradient(y[:, part], f) != 0, axis=0)])
+            numbers = gone[start : start + _CHECKED_ROWS]
+            f = theta[:, self.first :] @ self.features(numbers).T + np.sum(theta[:, : self.first], axis=1)[:, None]
+            wrong.append(numbers[np.any(cost[:, numbers] * self.loss.gradient(y[:, numbers], f) != 0, axis=0)])
         back = np.concatenate(wrong)
         if len(back):
             A = np.ones((1, self.A.shape[1], len(back)))
@@ -333,7 +333,7 @@ class GrowingMachine(DenseNewton):
 
     def solution(self, theta: Array | None = None) -> Solution:
         """Weights of the basis vectors, intercept, and how they were found; for other coordinates, those alone."""
-        known = theta is None
+        current = theta is None
         theta = self.theta[:, : self.width] if theta is None else theta
         w = theta[:, self.first :].T
         size = len(w)
@@ -343,10 +343,10 @@ class GrowingMachine(DenseNewton):
             weights=solve_triangular(self.R[:size, :size], w, check_finite=False) if size else w,
             intercept=intercept,
             coordinates=np.concatenate([w, intercept[None]]),
-            objective=self.objective() if known else nothing,
-            n_iter=self.n_iter if known else max(1, self.n_iter),
-            converged=known and self.converged,
-            optimality=self.optimality if known else nothing,
+            objective=self.objective() if current else nothing,
+            n_iter=self.n_iter if current else max(1, self.n_iter),
+            converged=current and self.converged,
+            optimality=self.optimality if current else nothing,
             jitter=max((factor.jitter for factor in self.factors if factor is not None), default=0.0),
         )
 
@@ -370,7 +370,7 @@ class GrowingMachine(DenseNewton):
             self.blocks = RowBlocks(len(self.live), choose_block_rows(self.A.shape[1]))
             self.columns.narrow(self.live)
         self.taken, self.A[0, : self.width] = set(state["taken"]), state["A"]
-        self.factors = [None if known is None else Factor(*known) for known in state["factors"]]
+        self.factors = [None if stored is None else Factor(*stored) for stored in state["factors"]]
         self.columns.n_evals = state["n_evals"]
 
 

@@ -36,6 +36,7 @@ from kompakt.basis.refine import Objective, descend
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows, RowBlock, column_means, hash_rows, smallest_distinct
 from kompakt.design import choose_block_rows
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Kernel, Linear
 from kompakt.linalg import factorise
 from kompakt.model import LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
@@ -198,14 +199,12 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
-    given, map_steps = model, None
-    if (
-        plan.storage is not None and model.input_map is not None
-    ):  # in 16 bits, too fine to matter: rows are mapped by it
-        extent = np.max(np.abs(model.input_map), axis=1)
+    given, map_steps, exact_map = model, None, model.inputs.map
+    if plan.storage is not None and exact_map is not None:  # in 16 bits, too fine to matter: rows are mapped by it
+        extent = np.max(np.abs(exact_map), axis=1)
         map_steps = (np.where(extent > 0, extent, 1.0) / LARGEST_IN_MAP).astype(np.float32).astype(np.float64)
-        levels = np.clip(np.rint(model.input_map / map_steps[:, None]), -LARGEST_IN_MAP, LARGEST_IN_MAP)
-        model = replace(model, input_map=levels * map_steps[:, None], storage=None)
+        levels = np.clip(np.rint(exact_map / map_steps[:, None]), -LARGEST_IN_MAP, LARGEST_IN_MAP)
+        model = replace(model, inputs=replace(model.inputs, map=levels * map_steps[:, None]), storage=None)
     job = _Job(model, X, plan)
     job.map_steps = map_steps
     steps: list[CompressionStep] = []
@@ -217,9 +216,9 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             basis = job.refined(basis)
         match = job.whole.match(model.kernel, basis)
         vectors = basis if job.offset is None else basis + job.offset
-        offset = None if model.input_map is not None else job.offset  # mapped inputs are centred before
+        inputs = job.centred_inputs()
         smaller = replace(
-            model, basis=vectors, weights=match.weights, intercept=match.intercept, offset=offset, storage=None
+            model, basis=vectors, weights=match.weights, intercept=match.intercept, inputs=inputs, storage=None
         )
         stored = smaller
         for dtype in (STORAGES if plan.storage == "auto" else (plan.storage,)) if plan.storage else ():
@@ -227,7 +226,7 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
                 smaller, match = same, rounded_match
                 break
-            stored = given if plan.sizes is None else replace(smaller, input_map=given.input_map)
+            stored = given if plan.sizes is None else replace(smaller, inputs=replace(inputs, map=exact_map))
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         step = replace(step, model=stored)
@@ -247,7 +246,7 @@ class _Job:
         self.map_steps: Array | None = None  # of a map that was rounded
         rows = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
-        outputs = _outputs(model, rows)
+        outputs = plain_model(model).outputs(rows)
         measuring, deciding, matching = _parts(rows, plan)
         self.test, self.stop = self._rows(rows, outputs, measuring), self._rows(rows, outputs, deciding)
         self.train = self._rows(rows, outputs, matching)
@@ -319,6 +318,11 @@ class _Job:
         both = np.concatenate([self.vectors[own[:from_own]], X[others[: count - from_own]].astype(np.float64)])
         return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
+    def centred_inputs(self) -> Inputs:
+        """The inputs of the model about the centre of the rows; mapped ones are centred before."""
+        inputs = self.original.inputs
+        return replace(inputs, centre=None if inputs.map is not None else self.offset)
+
     def refined(self, basis: Array) -> Array:
         run = self.plan.run
         with run.task("refinement", self.plan.refine_iter) as step:
@@ -326,9 +330,9 @@ class _Job:
 
     def rounded(self, basis: Array, dtype: str) -> tuple[Model, Model, Match]:
         """The vectors and their weights in few bits: to be stored, as a model of the rows, and its match."""
-        model = self.original
-        shift = 0.0 if model.input_shift is None else model.input_shift
-        scale = 1.0 if model.input_scale is None else model.input_scale
+        model, inputs = self.original, replace(self.original.inputs, centre=None)
+        shift = 0.0 if inputs.shift is None else inputs.shift
+        scale = 1.0 if inputs.scale is None else inputs.scale
         centre = np.zeros(basis.shape[1]) if self.offset is None else self.offset
         gamma = model.kernel.gamma if isinstance(model.kernel, RBF) else 1.0
         root = np.sqrt(gamma) * np.ones(basis.shape[1])  # columns in these units are equally important to an RBF
@@ -336,7 +340,7 @@ class _Job:
         # a shift of the inputs is a number more per feature: only where the vectors are far from the origin
         far = 1.25 * np.max(np.abs(basis * root)) < np.max(np.abs((basis + centre) * root))
         moved = None
-        if far and model.input_map is None:
+        if far and inputs.map is None:
             moved = shift + scale * centre
             with np.errstate(over="ignore"):
                 single = moved.astype(np.float32).astype(np.float64)  # which exports in float32 hold too
@@ -357,12 +361,10 @@ class _Job:
         steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype)
         storage = replace(storage, weight_steps=steps, map_steps=self.map_steps)
         fields: dict[str, Any] = {"weights": weights, "intercept": intercept}
-        stored = replace(
-            model, basis=vectors, offset=None, storage=storage, **fields,
-            input_shift=model.input_shift if moved is None else moved,
-        )  # fmt: skip
-        offset = None if model.input_map is not None else self.offset
-        return stored, replace(model, basis=on_grid + centre, offset=offset, storage=None, **fields), match
+        inputs = inputs if moved is None else replace(inputs, shift=moved)
+        stored = replace(model, basis=vectors, inputs=inputs, storage=storage, **fields)
+        same = replace(model, basis=on_grid + centre, inputs=self.centred_inputs(), storage=None, **fields)
+        return stored, same, match
 
 
 def rounded_weights(H: Array, weights: Array, intercept: Array, dtype: str) -> tuple[Array, Array, Array]:
@@ -460,25 +462,10 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
     return np.concatenate(made)[: plan.max_rows]
 
 
-def _outputs(model: Model, rows: Any) -> Array:
-    """Outputs of the machine on rows that are already shifted and scaled, which must be numbers to be matched."""
-    outputs = plain_model(model).outputs(rows)
-    if not np.isfinite(outputs).all():
-        wrong = int(np.sum(~np.isfinite(outputs).all(axis=1)))
-        raise ValueError(
-            f"the outputs of the model are NaN or infinite for {wrong} of {len(outputs)} rows, so that they cannot be "
-            "matched: its kernel or weights are too large. Are the rows scaled as in training?"
-        )
-    return outputs
-
-
 def plain_model(model: Model) -> Model:
-    """The model for rows that are already shifted, scaled and mapped."""
-    n_inputs = model.n_features if model.input_map is None else len(model.input_map)
-    fields: dict[str, Any] = dict.fromkeys(
-        ("input_shift", "input_scale", "input_fill", "input_map", "schema", "storage")
-    )
-    return replace(model, n_features=n_inputs, **fields)
+    """The model for rows that are already as its kernel sees them, but for the centre."""
+    n_inputs = model.n_features if model.inputs.map is None else len(model.inputs.map)
+    return replace(model, n_features=n_inputs, inputs=Inputs(centre=model.inputs.centre), storage=None)
 
 
 def decision_margin(model: Model, outputs: Array) -> Array | None:
@@ -535,12 +522,12 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
     rows = matching_rows(model, X, plan)
-    outputs = _outputs(model, rows)
+    outputs = plain_model(model).outputs(rows)
     test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []
-    began = time.monotonic()
+    inputs, began = replace(model.inputs, centre=None), time.monotonic()
     for size in sorted({min(rank, size) for size in plan.sizes or ()}):
-        smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, offset=None, storage=None)
+        smaller = replace(model, basis=Vt[:size], weights=(U[:, :size] * s[:size]).T, inputs=inputs, storage=None)
         norm_error = float(np.sqrt(np.sum(s[size:] ** 2) / max(np.sum(s**2), 1e-300)))
         seconds = time.monotonic() - began
         steps.append(_measured(model, smaller, test, stop, norm_error, seconds))

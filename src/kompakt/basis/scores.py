@@ -125,65 +125,65 @@ class _Refit:
     def gains(self, race: bool) -> Array:
         start = self._objective(self.theta, self.f)
         value = start.copy()
-        left = np.arange(self.k)
+        racing = np.arange(self.k)
         for step_number in range(_MAX_STEPS):
-            gradient = self._gradient(left)
-            step = self._shared_steps(gradient, left)
+            gradient = self._gradient(racing)
+            step = self._shared_steps(gradient, racing)
             promise = -0.5 * np.sum(gradient * step, axis=1)
             if race:
-                kept = value[left] - _SAFETY * promise <= np.min(value)
-                left, gradient, step, promise = left[kept], gradient[kept], step[kept], promise[kept]
+                kept = value[racing] - _SAFETY * promise <= np.min(value)
+                racing, gradient, step, promise = racing[kept], gradient[kept], step[kept], promise[kept]
             if step_number > 0:
-                step = self._own_steps(gradient, left)
+                step = self._own_steps(gradient, racing)
                 promise = -0.5 * np.sum(gradient * step, axis=1)
-            go = promise > _ENOUGH * np.maximum(start[left] - value[left], 1e-12 * np.abs(start[left]))
-            left, step = left[go], step[go]
-            if not len(left):
+            go = promise > _ENOUGH * np.maximum(start[racing] - value[racing], 1e-12 * np.abs(start[racing]))
+            racing, step = racing[go], step[go]
+            if not len(racing):
                 break
-            value[left] = self._advance(step, left)
+            value[racing] = self._advance(step, racing)
             if self.loss.quadratic:
                 break  # one step solves it
         return np.asarray(start - value)
 
-    def _of(self, values: Array, left: Array) -> Array:
-        """The lines of the candidates `left`, without a copy when these are all."""
-        return values if len(left) == self.k else values[left]
+    def _of(self, values: Array, racing: Array) -> Array:
+        """The lines of the candidates `racing`, without a copy when these are all."""
+        return values if len(racing) == self.k else values[racing]
 
     def _objective(self, theta: Array, f: Array) -> Array:
         objective: Array = 0.5 * np.sum(self.penalty * theta * theta, axis=1) + self.loss.value(self.y, f) @ self.cost
         return objective
 
-    def _gradient(self, left: Array) -> Array:
-        """Gradient for the candidates `left`, (len(left), p + 1), over blocks of rows."""
-        f, lines, A = self._of(self.f, left), self._of(self.lines, left), self.machine.lines
+    def _gradient(self, racing: Array) -> Array:
+        """Gradient for the candidates `racing`, (len(racing), p + 1), over blocks of rows."""
+        f, lines, A = self._of(self.f, racing), self._of(self.lines, racing), self.machine.lines
 
-        def one(rows: slice) -> tuple[Array, ...]:
+        def block_gradient(rows: slice) -> tuple[Array, ...]:
             slopes = self.cost[rows] * self.loss.gradient(self.y[rows], f[:, rows])
             return slopes @ A[:, rows].T, np.einsum("ki,ki->k", lines[:, rows], slopes)
 
-        old, new = self.machine.blocks.total(one)
+        old, new = self.machine.blocks.total(block_gradient)
         self.machine.scoring += lines.size * self.p
-        return np.asarray(self.penalty * self.theta[left] + np.column_stack([old, new]))
+        return np.asarray(self.penalty * self.theta[racing] + np.column_stack([old, new]))
 
-    def _shared_steps(self, gradient: Array, left: Array) -> Array:
+    def _shared_steps(self, gradient: Array, racing: Array) -> Array:
         """Newton steps of the candidates from the machine's own factor, bordered (section 2.3)."""
-        corners = self.corners[left]
+        corners = self.corners[racing]
         if not self.p:
             return np.asarray(-gradient / corners[:, None])
-        sides = self._of(self.sides, left)
-        both = np.concatenate([sides, gradient[:, :-1]]).T
-        half = solve_triangular(self.R, both, trans="T", check_finite=False)
+        sides = self._of(self.sides, racing)
+        sides_and_gradients = np.concatenate([sides, gradient[:, :-1]]).T
+        half = solve_triangular(self.R, sides_and_gradients, trans="T", check_finite=False)
         solved = solve_triangular(self.R, half, check_finite=False).T
-        V, g = solved[: len(left)], solved[len(left) :]
+        V, g = solved[: len(racing)], solved[len(racing) :]
         schur = np.maximum(corners - np.sum(sides * V, axis=1), 1.0)
         last = -(gradient[:, -1] - np.sum(sides * g, axis=1)) / schur
         return np.column_stack([-g - V * last[:, None], last])
 
-    def _own_steps(self, gradient: Array, left: Array) -> Array:
+    def _own_steps(self, gradient: Array, racing: Array) -> Array:
         """Newton steps with every candidate's own active rows: the shared Hessian plus the rows that changed."""
         p, step = self.p, np.empty_like(gradient)
         matrix = np.empty((p + 1, p + 1), order="F")
-        for position, candidate in enumerate(left):
+        for position, candidate in enumerate(racing):
             change = self.cost * self.loss.curvature(self.y, self.f[candidate]) - self.curvature
             rows = np.flatnonzero(change)
             A, new = self.machine.lines[:, rows], self.lines[candidate, rows]
@@ -200,18 +200,18 @@ class _Refit:
             self.machine.scoring += p**3 / 6 + len(rows) * p * p
         return step
 
-    def _advance(self, step: Array, left: Array) -> Array:
+    def _advance(self, step: Array, racing: Array) -> Array:
         """Move along each step, to the minimiser where all of it does not help; returns the objectives."""
-        theta, f, lines = self._of(self.theta, left), self._of(self.f, left), self._of(self.lines, left)
+        theta, f, lines = self._of(self.theta, racing), self._of(self.f, racing), self._of(self.lines, racing)
         change = np.empty_like(f)
 
-        def one(rows: slice) -> None:
+        def fill(rows: slice) -> None:
             change[:, rows] = step[:, :-1] @ self.machine.lines[:, rows] + lines[:, rows] * step[:, -1:]
 
-        self.machine.blocks.each(one)
+        self.machine.blocks.each(fill)
         self.machine.scoring += lines.size * self.p
         value, before = self._objective(theta + step, f + change), self._objective(theta, f)
-        lengths = np.ones((len(left), 1))
+        lengths = np.ones((len(racing), 1))
         for i in np.flatnonzero(value > before):
             linear, quadratic = np.sum(self.penalty * step[i] * [theta[i], step[i]], axis=1)
             t, decrease = minimise_along(
@@ -219,8 +219,8 @@ class _Refit:
                 linear[None, None], quadratic[None, None], tol=1e-9,
             )  # fmt: skip
             lengths[i], value[i] = t[0, 0], before[i] - decrease[0, 0]
-        self.theta[left] = theta + lengths * step
-        self.f[left] = f + lengths * change
+        self.theta[racing] = theta + lengths * step
+        self.f[racing] = f + lengths * change
         return value
 
 

@@ -35,11 +35,10 @@ def inspect(options: Namespace, console: Console) -> None:
         arrays = header["arrays"]
         sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (dtype, shape) in arrays.items()}
         facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
-        stored = {"input_fill": "fills missing values", "input_shift": "shifts", "input_scale": "scales"}
-        stored["input_map"] = "maps linearly"
-        kernel = str(model.kernel)
-        if model.input_map is not None:
-            kernel += " after a learned linear map of rank {} over {} features".format(*model.input_map.shape)
+        stored = {"fill": "fills missing values", "shift": "shifts", "scale": "scales", "map": "maps linearly"}
+        kernel, inputs = str(model.kernel), model.inputs
+        if inputs.map is not None:
+            kernel += " after a learned linear map of rank {} over {} features".format(*inputs.map.shape)
         lines = [
             ("file", f"{path} ({os.path.getsize(path):,} bytes)"),
             ("written by", header["writer"]),
@@ -50,16 +49,16 @@ def inspect(options: Namespace, console: Console) -> None:
             ("outputs", model.weights.shape[1]),
             ("classes", classes),
             ("features", names),
-            ("table", None if model.schema is None else f"{len(model.schema.names)} columns, as below"),
+            ("table", None if inputs.schema is None else f"{len(inputs.schema.names)} columns, as below"),
             ("coding", model.coding if len(classes or ()) > 2 else None),
-            ("inputs", ", ".join(step for name, step in stored.items() if name in arrays) or "as they are"),
+            ("inputs", ", ".join(step for name, step in stored.items() if name in inputs.arrays()) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
             *((str(name), value) for name, value in model.meta.items()),
             *(model.record.lines() if model.record is not None else ()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),
             *(
                 ("column", f"{column.name}: {column.describe()}")
-                for column in (model.schema.columns if model.schema else ())
+                for column in (inputs.schema.columns if inputs.schema else ())
             ),
         ]
     console.result(facts, two_columns([(name, _shortened_list(value)) for name, value in lines if value is not None]))
@@ -95,7 +94,7 @@ def export(options: Namespace, console: Console) -> None:
     if options.encoded:
         settings["encoded"] = True
     if options.check is not None:
-        if model.schema is not None and to == "onnx" and not options.encoded:
+        if model.inputs.schema is not None and to == "onnx" and not options.encoded:
             settings["check_rows"] = open_table(options, console, options.check, model=model).file.head(100_000)
         else:
             settings["check_rows"] = _rows_for(options, console, options.check, model)
@@ -113,7 +112,7 @@ def _rows_for(options: Namespace, console: Console, path: str, model: Model) -> 
     """Rows of a file as the model takes them."""
     table = open_table(options, console, path, model=model)
     X = table.read(0, 100_000).X
-    table.check(X, impute=model.input_fill is not None)
+    table.check(X, impute=model.inputs.fill is not None)
     return dense_if_small(X)
 
 
@@ -151,7 +150,7 @@ def report(options: Namespace, console: Console) -> None:
     if table.target is None:
         raise UsageError(f"{options.data} has no target to measure against; name its column with --target.")
     raw = table.read()
-    table.check(raw.X, impute=model.input_fill is not None)
+    table.check(raw.X, impute=model.inputs.fill is not None)
     table.warn_of_unseen_cells(console)
     assert raw.y is not None
     has_target = ~missing_targets(raw.y)

@@ -62,7 +62,7 @@ def predict(options: Namespace, console: Console) -> None:
     beside = (kept, ([columns[name] for name in kept] for columns in table.file.blocks())) if kept else None
     style = options.to or ("libsvm" if table.file.format == "svmlight" else "csv")
     with showing("predict") as bar:
-        blocks = table.parts(Run(listener=bar), impute=model.input_fill is not None)
+        blocks = table.parts(Run(listener=bar), impute=model.inputs.fill is not None)
         probability = bool(options.probability)
         settings = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
         measures = write_predictions(model, blocks, out, style, **settings, beside=beside, line=table.line)

@@ -78,7 +78,9 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        first: Any = next(self.blocks(n_rows), {}) if self.text is None else self.text.head(n_rows)
+        if self.text is not None:
+            return self.text.head(n_rows)
+        first: Mapping[str, Array] = next(self.blocks(n_rows), {})  # type: ignore[arg-type]
         return first
 
     def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
@@ -476,8 +478,8 @@ def open_table(
             console.remark(f"header: none, the first line of {path} is a row (--header if it names the columns)")
     if model is None:
         return _table_to_train_on(options, console, file, scale=scale, numbers=numbers)
-    if model.schema is not None:
-        return _table_for_schema(options, console, file, model, model.schema)
+    if model.inputs.schema is not None:
+        return _table_for_schema(options, console, file, model, model.inputs.schema)
     target = _target_for_model(options, file, model)
     features = _feature_columns(options, file, target, model)
     if len(features) != model.n_features:
@@ -632,7 +634,7 @@ def _target_for_model(options: Namespace, file: RowFile, model: Model) -> str | 
     if options.target is not None:
         return _column(file, options.target, "--target")
     target = model.meta.get("target")
-    n_columns = model.n_features if model.schema is None else len(model.schema.names)
+    n_columns = model.n_features if model.inputs.schema is None else len(model.inputs.schema.names)
     return target if target in file.names and (file.header or len(file.names) > n_columns) else None
 
 

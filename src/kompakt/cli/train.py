@@ -272,7 +272,7 @@ def _fit(
     if table.file.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
     names = None if table.names is None else np.array(table.names)
-    model = replace(model, meta=meta, feature_names=names, schema=table.schema)
+    model = replace(model, meta=meta, feature_names=names, inputs=replace(model.inputs, schema=table.schema))
     return Training(model, estimator, seconds, code)
 
 

@@ -6,12 +6,15 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from kompakt.parallel import ordered_map
+
+if TYPE_CHECKING:
+    from kompakt.inputs import Inputs
 
 Array = np.ndarray
 Sums = tuple[Array, ...]
@@ -58,6 +61,8 @@ class Rows(ABC):
         What blocks and `take` subtract from dense rows.
     numbers : ndarray or None
         Their numbers among the rows that they were taken from; None means all, in order.
+    inputs : Inputs or None
+        What was done to the user's rows to make these.
     targets, weights : ndarray or None
         Of all rows.  Streamed rows read them in one pass when they are asked for.
     mass : float
@@ -78,6 +83,7 @@ class Rows(ABC):
     is_sparse: bool
     offset: Array | None
     numbers: Array | None
+    inputs: Inputs | None = None
     streamed: bool = False
 
     @property
@@ -151,9 +157,9 @@ class Rows(ABC):
     def one_output(self, output: int) -> Rows:
         """The same rows with one of the outputs."""
 
-    @abstractmethod
     def as_inputs(self, X: Any) -> Any:
         """Vectors in the user's units as these rows have them before centring."""
+        return X if self.inputs is None else self.inputs.transform(X)
 
     @abstractmethod
     def hashes(self, key: int) -> Array:
@@ -218,8 +224,6 @@ class ArrayRows(Rows):
     #: labels or values and weights as they were given, where the rows were taken from a source
     y: Array | None = None
     w: Array | None = None
-    #: of rows standardised on the way: from the user's units to theirs
-    to_inputs: Callable[[Any], Any] | None = None
 
     def __init__(
         self,
@@ -276,8 +280,7 @@ class ArrayRows(Rows):
             self.offset,
             dtype=self.dtype,
         )
-        chosen.to_inputs = self.to_inputs
-        chosen.numbers = index if self.numbers is None else self.numbers[index]
+        chosen.inputs, chosen.numbers = self.inputs, index if self.numbers is None else self.numbers[index]
         return chosen
 
     def in_float64(self) -> ArrayRows:
@@ -294,9 +297,6 @@ class ArrayRows(Rows):
             self.weights[:, output] if self.weights is not None and self.weights.ndim == 2 else self.weights
         )
         return of_output
-
-    def as_inputs(self, X: Any) -> Any:
-        return X if self.to_inputs is None else self.to_inputs(X)
 
     def hashes(self, key: int) -> Array:
         return hash_rows(self.X, key)

@@ -49,6 +49,7 @@ from kompakt.run import Run
 
 if TYPE_CHECKING:
     from kompakt.data.dask import ClusterPasses
+    from kompakt.inputs import Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +227,8 @@ class RowReader:
         None where every task is handed its raw rows.
     encode : callable, optional
         Targets and weights from raw rows.
-    shift, scale : ndarray of shape (d,), optional
-        Standardisation; sparse rows are scaled only.
+    inputs : Inputs, optional
+        What is done to every row.
     offset : ndarray of shape (d,), optional
         Subtracted from dense rows after standardisation (numerical centre).
     kept : ndarray, optional
@@ -238,8 +239,7 @@ class RowReader:
 
     source: Source | None
     encode: Encode | None = None
-    shift: Array | None = None
-    scale: Array | None = None
+    inputs: Inputs | None = None
     offset: Array | None = None
     kept: Array | None = None
     dtype: np.dtype | None = None
@@ -253,18 +253,16 @@ class RowReader:
         first = int(numbers[0])
         return self.source.read(first, int(numbers[-1]) + 1).part(numbers - first)
 
-    def inputs(self, X: Any) -> Any:
-        """Standardised inputs, computed exactly as a stored model does, not centred."""
-        if self.shift is not None and not sparse.issparse(X):
-            X = X - self.shift
-        if self.scale is not None:
-            X = X.multiply(1.0 / self.scale).tocsr() if sparse.issparse(X) else X / self.scale
-        return X
+    def transformed(self, X: Any) -> Any:
+        """Raw inputs as solvers see them, not centred."""
+        return X if self.inputs is None else self.inputs.transform(X)
 
     def rows(self, raw: Raw, first: int = 0) -> ArrayRows:
         """Raw rows as solvers see them, with targets and weights; the first has the number `first`."""
         targets, weights = (None, None) if self.encode is None else self.encode(raw)
-        return ArrayRows(self.inputs(raw.X), targets, weights, self.offset, first, self.dtype)
+        rows = ArrayRows(self.transformed(raw.X), targets, weights, self.offset, first, self.dtype)
+        rows.inputs = self.inputs
+        return rows
 
     def piece(self, bounds: Bounds, raw: Raw | None = None) -> ArrayRows:
         """The rows of a task, read unless they are given."""
@@ -374,7 +372,8 @@ class StreamedRows(Rows):
         self.n_rows = source.n_rows if reader.kept is None else len(reader.kept)
         self.n_features, self.n_outputs = source.n_features, n_outputs
         self.is_sparse, self.offset, self.numbers = source.is_sparse, reader.offset, reader.kept
-        double = self.is_sparse or reader.scale is not None
+        self.inputs = reader.inputs
+        double = self.is_sparse or reader.inputs is not None
         self.given_dtype = np.dtype(np.float64) if double else source.dtype
         self.dtype = self.given_dtype if double or reader.dtype is None else reader.dtype
         self.weight_columns = weight_columns
@@ -441,7 +440,7 @@ class StreamedRows(Rows):
 
     def _in_memory(self, raw: Raw, index: Array) -> ArrayRows:
         rows = self.reader.rows(raw)
-        rows.numbers, rows.y, rows.w, rows.to_inputs = index, raw.y, raw.w, self._transform.inputs
+        rows.numbers, rows.y, rows.w = index, raw.y, raw.w
         return rows
 
     def _gather(self, index: Array) -> ArrayRows:
@@ -463,9 +462,6 @@ class StreamedRows(Rows):
             self._last_subset = (np.asarray(index), self._gather(np.asarray(index, dtype=np.intp)))
         return self._last_subset[1]
 
-    def as_inputs(self, X: Any) -> Any:
-        return self._transform.inputs(X)
-
     def originals(self, indices: Any) -> Any:
         """Rows by number, standardised but not centred, from the last rows taken if they are among them."""
         indices = np.asarray(indices, dtype=np.intp)
@@ -478,16 +474,17 @@ class StreamedRows(Rows):
         return self._gather(indices).X
 
     def hashes(self, key: int) -> Array:
-        inputs = self._transform.inputs
-        parts = self.scan(lambda first, raw: hash_rows(inputs(raw.X), key))
+        transformed = self._transform.transformed
+        parts = self.scan(lambda first, raw: hash_rows(transformed(raw.X), key))
         return _fill(np.empty(self.n_rows, dtype=np.uint64), parts)
 
     def smallest(self, key: int, count: int, *, repeated: bool = False) -> Array:
         """As of `Rows`; one pass, which keeps the rows for `subset`."""
-        inputs = self._transform.inputs
+        transformed = self._transform.transformed
 
         def smallest_of(first: int, raw: Raw) -> _Hashed:
-            return _merged([(hash_rows(inputs(raw.X), key), np.arange(first, first + len(raw)), raw)], count, repeated)
+            hashes = hash_rows(transformed(raw.X), key)
+            return _merged([(hashes, np.arange(first, first + len(raw)), raw)], count, repeated)
 
         lists: list[_Hashed] = []
         pending, limit = 0, np.uint64(0xFFFFFFFFFFFFFFFF)

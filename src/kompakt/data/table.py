@@ -64,8 +64,6 @@ _NO_NAME = re.compile(r"\s*|Unnamed: \d+(\.\d+)?")
 _DAY, _HOUR = 86_400.0, 3600.0
 #: seconds of the first and the last day that `datetime` knows
 _FIRST_DAY, _LAST_DAY = -62_135_596_800.0, 253_402_214_400.0
-#: a smaller scale would make infinities of rows
-_LEAST_SCALE = 1e-300
 _CURRENCY = "$€£¥₹"
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _GROUPED = {  # no group begins with 0: 0,123 is no thousands
@@ -574,8 +572,6 @@ class TableSchema:
         In the order of the training table, without the target.
     missing : tuple of str
         Texts that mean a missing value besides the usual ones.
-    shift, scale : tuple of float
-        What is subtracted from every feature, and what it is then divided by; empty: nothing.
 
     Examples
     --------
@@ -590,8 +586,6 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = ()
-    shift: tuple[float, ...] = ()
-    scale: tuple[float, ...] = ()
     #: what the last table contained that training did not, by description; not part of the schema
     counts: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
 
@@ -768,8 +762,7 @@ class TableSchema:
             counts = self.counts
             counts.clear()
         blocks = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
-        features = np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows, 0))
-        return (features - self.shift) / self.scale if self.scale else features
+        return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows, 0))
 
     def mostly_other(self, counts: Mapping[str, int], n_rows: int) -> list[str]:
         """A sentence about every column of words that is "other" in most of the `n_rows` rows that gave `counts`."""
@@ -785,13 +778,6 @@ class TableSchema:
                 )
         return sentences
 
-    def standardised(self, table: Any) -> TableSchema:
-        """The schema whose features have mean 0 and variance 1 over a table."""
-        features = replace(self, shift=(), scale=()).encode(table)
-        spread = features.std(axis=0)
-        spread[spread <= np.maximum(1e-12 * np.abs(features).max(axis=0, initial=0.0), _LEAST_SCALE)] = 1.0
-        return replace(self, shift=tuple(features.mean(axis=0).tolist()), scale=tuple(spread.tolist()))
-
     def describe(self) -> str:
         """One line per column, for people."""
         width = max((len(column.name) for column in self.columns), default=0)
@@ -799,16 +785,15 @@ class TableSchema:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
-        scaling = {"shift": list(self.shift), "scale": list(self.scale)} if self.scale else {}
         columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
-        return {"missing": list(self.missing), "columns": columns, **scaling}
+        return {"missing": list(self.missing), "columns": columns}
 
     @classmethod
     def from_json(cls, values: Any) -> TableSchema:
         """The schema that `to_json` described; anything else is refused with a `TableError`."""
         try:
             described, missing = values["columns"], values["missing"]
-            if set(values) not in ({"columns", "missing"}, {"columns", "missing", "shift", "scale"}):
+            if set(values) != {"columns", "missing"}:
                 raise ValueError(f"it holds columns and missing; got {sorted(map(str, values))[:10]}")
             if not isinstance(described, list) or not isinstance(missing, list):
                 raise TypeError("columns and missing must be lists")
@@ -817,15 +802,9 @@ class TableSchema:
                 raise TypeError("missing must be texts")
             if len({column.name for column in columns}) != len(columns):
                 raise ValueError("two columns have one name")
-            schema = cls(columns, tuple(missing), tuple(values.get("shift", ())), tuple(values.get("scale", ())))
-            numbers = all(_is_real(value) for value in schema.shift + schema.scale)
-            numbers = numbers and all(value > _LEAST_SCALE for value in schema.scale)
-            lengths = {len(schema.shift), len(schema.scale)}
-            if not numbers or lengths != {schema.n_features if "scale" in values else 0}:
-                raise ValueError("shift and scale must be one number per feature, and scale positive")
         except (KeyError, TypeError, ValueError) as error:
             raise TableError(f"the table schema is damaged: {error}") from error
-        return schema
+        return cls(columns, tuple(missing))
 
 
 def _column_from(values: Any) -> Column:

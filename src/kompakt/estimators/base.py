@@ -230,17 +230,17 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         data, basis, solution = fitted.data, fitted.machine.basis, fitted.machine.solution
         model = with_columns(self, fitted.model)
         self.model_ = model
-        mapped = model.input_map is not None  # the model's kernel is that of mapped inputs
+        mapped = model.inputs.map is not None  # the model's kernel is that of mapped inputs
         self.kernel_ = fitted.machine.spec.kernel if mapped else model.kernel
         gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
         self.basis_vectors_ = model.basis_vectors_
         if mapped:  # as they were moved: the map may have lost some of it
-            moved = replace(model, input_map=None, basis=basis.vectors).basis_vectors_
-            self.basis_vectors_ = moved.astype(basis.vectors.dtype)  # type: ignore[union-attr]
+            moved = replace(model.inputs, map=None).inverse(basis.vectors)
+            self.basis_vectors_ = moved.astype(basis.vectors.dtype)
         self.basis_indices_ = data.original(basis.indices)
-        if basis.indices is not None and self.basis_vectors_ is not None and model.input_scale is None:
+        if basis.indices is not None and self.basis_vectors_ is not None and model.inputs.scale is None:
             # exactly the user's rows: centring and back may have changed the last bit
             exact = data.rows.originals(basis.indices)
             self.basis_vectors_ = exact.toarray() if data.rows.is_sparse else np.array(exact)

@@ -111,7 +111,7 @@ def compress(
             "give n_basis (how many vectors), tol (how much agreement may be lost), or both; or storage, to round."
         )
     if X is not None:
-        finite: Any = True if model.input_fill is None else "allow-nan"  # a model that imputes may be given NaN
+        finite: Any = True if model.inputs.fill is None else "allow-nan"  # a model that imputes may be given NaN
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
     rounded_only = n_basis is None and (tol is None or storage == "auto")
     sizes = None if rounded_only else _sizes(n_basis, model, by_tol=tol is not None)

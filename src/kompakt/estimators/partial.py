@@ -116,10 +116,13 @@ def _update(
 
 def _after_fit(machine: KernelMachine) -> _Running:
     """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-    model, kernel, offset, vectors = machine.model_, machine.model_.kernel, machine.model_.offset, machine.model_.basis
-    if model.input_map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
-        kernel, offset = MappedRBF(model.input_map), model.input_shift
-        vectors = np.asarray(model.basis_vectors_)
+    model, kernel, vectors = machine.model_, machine.model_.kernel, machine.model_.basis
+    offset = model.inputs.centre
+    if model.inputs.map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
+        kernel, offset = MappedRBF(model.inputs.map), model.inputs.shift
+        vectors, table = np.asarray(model.basis_vectors_), getattr(machine, "_inputs", None)
+        if table is not None:
+            vectors, offset = table.transform(vectors), table.transform(offset)
     no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
     spec = machine._spec(no_rows, kernel)
     spec = replace(spec, C=machine.C_) if machine.C is None else spec

@@ -30,7 +30,7 @@ def predicted(estimator: Any, method: str, X: Any) -> Array:
     with block_threads(estimator.n_jobs):
         if isinstance(X, Source):
             return _of_source(estimator, of_model, X)
-        return of_model(check_rows(estimator, X, reset=False)[0])
+        return of_model(check_rows(estimator, X, reset=False, standardise=False)[0])
 
 
 def _of_source(estimator: Any, of_model: Callable[[Any], Array], source: Source) -> Array:

@@ -30,6 +30,7 @@ from kompakt.estimators.params import (
     parameter,
 )
 from kompakt.estimators.selectors import projection_selector
+from kompakt.inputs import Inputs
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.linalg import Factor
 from kompakt.losses import Hinge
@@ -289,8 +290,9 @@ class GreedyProjection(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tr
         n_features = self.n_features_in_ if isinstance(self.kernel_, Precomputed) else self._basis.shape[1]
         weights, zeros = Factor(self.factor_).inverse(), np.zeros(self.n_basis_)
         return Model(
-            self.kernel_, self._basis, weights, zeros, "regressor", n_features, offset=self._offset, squeeze=False
-        )
+            self.kernel_, self._basis, weights, zeros, "regressor", n_features,
+            inputs=Inputs(centre=self._offset), squeeze=False,
+        )  # fmt: skip
 
     # -- parts ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 import platform
 import time
 from dataclasses import dataclass
@@ -80,8 +79,8 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         if isinstance(value, int | float | np.number):
             settings[name] = float(value)
     gamma = np.asarray(model.widths)
-    if model.input_map is not None:
-        settings["gamma"] = f"in a map of {model.n_features:,} features to {len(model.input_map):,}"
+    if model.inputs.map is not None:
+        settings["gamma"] = f"in a map of {model.n_features:,} features to {len(model.inputs.map):,}"
     elif gamma.ndim:
         settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
     elif np.isfinite(gamma):
@@ -92,14 +91,7 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     kept: list[Candidate] = []
     why = "C and the kernel's parameters were given or are defaults: there was no search."
     if tried is not None and fit.trials is not None:
-        best = tried.candidates[tried.chosen]
-        by_error = operator.attrgetter("error")
-        rivals = [rival for number, rival in enumerate(tried.candidates) if rival not in tried.candidates[:number]]
-        rivals = sorted((rival for rival in rivals if rival != best and np.isfinite(rival.error)), key=by_error)
-        # the best of every other kind of model is worth more than the twentieth of one kind
-        first = {rival.model: rival for rival in reversed(rivals) if rival.model != best.model}
-        kept = [*first.values(), *(rival for rival in rivals if first.get(rival.model) is not rival)][: MOST_TRIED - 1]
-        kept = [best, *sorted(kept, key=by_error)] if np.isfinite(best.error) else []
+        kept = _leading(tried)
         why = fit.trials.why or f"the lowest held-out error of {tried.how}."
     error_name = "share of wrong rows" if data.classifier else "mean held-out loss"
     if not data.classifier and kept and kept[0].model:
@@ -127,6 +119,18 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     )
 
 
+def _leading(tried: Tried) -> list[Candidate]:
+    """The chosen candidate, then the lowest errors; the best of every kind of model is among them."""
+    best = tried.candidates[tried.chosen]
+    rivals: list[Candidate] = []
+    for candidate in sorted(tried.candidates, key=lambda candidate: candidate.error):
+        if np.isfinite(candidate.error) and candidate != best and candidate not in rivals:
+            rivals.append(candidate)
+    first = {rival.model: rival for rival in reversed(rivals) if rival.model != best.model}
+    kept = [*first.values(), *(rival for rival in rivals if first.get(rival.model) is not rival)][: MOST_TRIED - 1]
+    return [best, *sorted(kept, key=lambda rival: rival.error)] if np.isfinite(best.error) else []
+
+
 def _rounded(candidate: Candidate) -> Candidate:
     """With the digits that count: a record is small."""
 
@@ -141,12 +145,12 @@ def _rounded(candidate: Candidate) -> Candidate:
 
 def _train_error(model: Model, data: Data) -> tuple[float | None, int]:
     """Error of the model on its training rows, or on evenly spaced ones of many, and the number of rows."""
-    numbers = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
-    predicted = model.predict(data.rows.originals(numbers))
+    sample = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
+    predicted = model.predict(data.rows.originals(sample))
     if data.classes is not None and data.labels is not None:
-        return float(np.mean(predicted != data.classes[data.labels[numbers]])), len(numbers)
+        return float(np.mean(predicted != data.classes[data.labels[sample]])), len(sample)
     if data.y is None:
         return None, 0
     with np.errstate(over="ignore"):
-        error = float(np.sqrt(np.mean((predicted - data.y[numbers]) ** 2)))
-    return (error, len(numbers)) if np.isfinite(error) else (None, 0)
+        error = float(np.sqrt(np.mean((predicted - data.y[sample]) ** 2)))
+    return (error, len(sample)) if np.isfinite(error) else (None, 0)

@@ -153,20 +153,21 @@ def to_c(
         against = rounded if dtype == "int8" else original
         difference, relative, _ = compare(against, values, labels, f"the C program ({dtype})")
         scores = values.reshape(against.scores.shape)
-    truth = None if check_targets is None else np.asarray(check_targets)
-    if truth is not None and (check_rows is None or len(truth) != n_usual):
-        raise ValueError(f"check_targets need check_rows of the same length; got {len(truth)} targets.")
-    both = (original.decided & rounded.decided)[:n_usual]
+    targets = None if check_targets is None else np.asarray(check_targets)
+    if targets is not None and (check_rows is None or len(targets) != n_usual):
+        raise ValueError(f"check_targets need check_rows of the same length; got {len(targets)} targets.")
+    decided = (original.decided & rounded.decided)[:n_usual]
     scores, labels = scores[:n_usual], None if labels is None else labels[:n_usual]
-    truths = None if original.labels is None else original.labels[:n_usual]
+    machine_labels = None if original.labels is None else original.labels[:n_usual]
     raw = text.encode("ascii")
     files = write_exported(model, target, {"": [raw]})
     return CReport(
         target, "c", len(raw), n_usual if command else 0, difference, relative,
-        None if labels is None else float(np.mean(labels == truths)), files=files, notes=notes,
-        data_bytes=data_bytes, work_bytes=work_bytes, accuracy=_accuracy(truth, original.scores[:n_usual], truths),
-        accuracy_exported=_accuracy(truth, scores, labels),
-        storage_difference=float(np.abs(original.scores - rounded.scores)[:n_usual][both].max(initial=0.0)),
+        None if labels is None else float(np.mean(labels == machine_labels)), files=files, notes=notes,
+        data_bytes=data_bytes, work_bytes=work_bytes,
+        accuracy=_accuracy(targets, original.scores[:n_usual], machine_labels),
+        accuracy_exported=_accuracy(targets, scores, labels),
+        storage_difference=float(np.abs(original.scores - rounded.scores)[:n_usual][decided].max(initial=0.0)),
     )  # fmt: skip
 
 
@@ -184,7 +185,7 @@ def _accuracy(truth: Array | None, scores: Array, labels: Array | None) -> float
 def find_compiler() -> str | None:
     """A C compiler of this machine, or None."""
     names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def _run(text: str, name: str, rows: Array, compiler: str) -> Array:
@@ -193,9 +194,9 @@ def _run(text: str, name: str, rows: Array, compiler: str) -> Array:
         source, program = Path(folder, f"{name}.c"), Path(folder, name)
         source.write_text(text, encoding="ascii")
         command = [compiler, *FLAGS, "-O1", f"-D{name.upper()}_MAIN", str(source), "-o", str(program), "-lm"]
-        made = subprocess.run(command, capture_output=True, text=True)
-        if made.returncode:
-            raise ParityError(f"the C file does not compile with {' '.join(FLAGS)}: {made.stderr[:2000]}")
+        compilation = subprocess.run(command, capture_output=True, text=True)
+        if compilation.returncode:
+            raise ParityError(f"the C file does not compile with {' '.join(FLAGS)}: {compilation.stderr[:2000]}")
         lines = "\n".join(" ".join(map(repr, row)) for row in rows.astype(np.float64).tolist()) + "\n"
         result = subprocess.run([str(program)], input=lines, capture_output=True, text=True)
         if result.returncode:
@@ -217,18 +218,18 @@ def eight_bits(basis: Array) -> tuple[Array, Array, Array]:
 
 def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
     """The model with the numbers that the C file will hold, in float64."""
-    names = ("basis", "weights", "intercept", "input_fill", "input_shift", "input_map")
-    fields: dict[str, Any] = {name: in_single(values) for name in names if (values := getattr(model, name)) is not None}
-    if model.input_scale is not None:
+    fields: dict[str, Any] = {name: in_single(getattr(model, name)) for name in ("basis", "weights", "intercept")}
+    arrays: dict[str, Any] = {name: in_single(values) for name, values in model.inputs.arrays().items()}
+    if model.inputs.scale is not None:
         with np.errstate(divide="ignore"):
-            fields["input_scale"] = 1.0 / in_single(1.0 / model.input_scale)
+            arrays["scale"] = 1.0 / in_single(1.0 / model.inputs.scale)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
     if model.storage is not None:
         fields["weights"] = model.weights
         if model.storage.map_steps is not None:
-            fields["input_map"] = model.input_map
-    return replace(model, **fields)
+            del arrays["map"]
+    return replace(model, inputs=replace(model.inputs, **arrays), **fields)
 
 
 # -- the source ------------------------------------------------------------------------------------------
@@ -258,14 +259,12 @@ def c_source(
         arrays["weights"] = ("int8_t", model.storage.small(model.weights, steps))
         arrays["weights_step"], defined["WEIGHT_BYTES"] = (real, steps), 1
     arrays["intercept"] = (real, model.intercept)
-    factor = None if model.input_scale is None else 1.0 / model.input_scale
-    optional = {"fill": model.input_fill, "shift": model.input_shift, "factor": factor, "map": model.input_map}
-    for key, values in optional.items():
-        if values is not None:
-            arrays[key], defined[key.upper()] = (real, values), 1
+    for key, values in model.inputs.arrays().items():
+        key, values = ("factor", 1.0 / values) if key == "scale" else (key, values)
+        arrays[key], defined[key.upper()] = (real, values), 1
     if model.storage is not None and model.storage.map_steps is not None:
-        assert model.input_map is not None
-        arrays["map"] = ("int16_t", model.storage.small_map(model.input_map))
+        assert model.inputs.map is not None
+        arrays["map"] = ("int16_t", model.storage.small_map(model.inputs.map))
         arrays["map_step"], defined["MAP_STEPS"] = (real, model.storage.map_steps), 1
     if "_power(" in kernel:
         defined["POWER"] = 1
@@ -275,7 +274,7 @@ def c_source(
         arrays["codes"], defined["VOTES"] = ("signed char", voting[0]), _literal(voting[1], single)
     sizes = {real: size, "int16_t": 2}
     data_bytes = sum(sizes.get(kind, 1) * values.size for kind, values in arrays.values())
-    mapped = 0 if model.input_map is None else r
+    mapped = 0 if model.inputs.map is None else r
     work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
     classes, class_bytes = _class_lines(name, model.classes)
     data_bytes += class_bytes
@@ -299,7 +298,7 @@ def c_source(
         text.append(f"static const {kind} {name}_{key}[{values.size}] = {{\n    {lines}\n}};")
     fixed = resources.files("kompakt.export").joinpath("runtime.c").read_text(encoding="ascii")
     prefixes = {"machine_": f"{name}_", "MACHINE_": f"{name.upper()}_"}
-    text += ["", re.sub("machine_|MACHINE_", lambda found: prefixes[found[0]], fixed)]
+    text += ["", re.sub("machine_|MACHINE_", lambda match: prefixes[match[0]], fixed)]
     return "\n".join(text), data_bytes, work_bytes
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.data.checks import RowError
-from kompakt.data.table import Category, Number, Unused, is_table
+from kompakt.data.table import Category, Number, Unused
+from kompakt.inputs import Inputs
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -152,13 +153,13 @@ class Expected:
     n_usual: int
 
 
-def check_rows_for(model: Model, given: Any, dtype: Any = np.float64) -> tuple[Array, int]:
+def check_rows_for(model: Model, check_rows: Any, dtype: Any = np.float64) -> tuple[Array, int]:
     """Rows to check an export on, as `dtype` holds them, and how many of them are usual.
 
     The usual ones are the user's, or made for it.  Then come far rows: usual ones with one number that is very large
     or very small.
     """
-    usual = _usual_rows(model, given)
+    usual = _usual_rows(model, check_rows)
     far = np.resize(usual, (min(len(_FAR), max(1, _MAX_BYTES // (8 * model.n_features))), model.n_features))
     far[np.arange(len(far)), np.arange(len(far)) % model.n_features] = _FAR[: len(far)]
     with np.errstate(over="ignore"):
@@ -167,29 +168,28 @@ def check_rows_for(model: Model, given: Any, dtype: Any = np.float64) -> tuple[A
     return np.concatenate([usual.astype(dtype), far]), len(usual)
 
 
-def _usual_rows(model: Model, given: Any) -> Array:
+def _usual_rows(model: Model, check_rows: Any) -> Array:
     """The user's rows, or basis vectors with noise (and, where the machine imputes, some missing values)."""
-    if given is not None:
-        if model.schema is not None and is_table(given):
-            given = model.schema.encode(given)
-        rows = np.asarray(dense(given), dtype=np.float64)
+    if check_rows is not None:
+        rows = np.asarray(dense(model.inputs.encoded(check_rows)), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != model.n_features or not len(rows):
             raise ValueError(f"check_rows must have shape (n >= 1, {model.n_features}); got {rows.shape}.")
-        allowed = np.isfinite(rows) | (np.isnan(rows) & (model.input_fill is not None))
+        allowed = np.isfinite(rows) | (np.isnan(rows) & (model.inputs.fill is not None))
         if not allowed.all():
             raise ValueError("check_rows hold infinite or missing values, which this machine does not take.")
         return rows
     basis = np.asarray(model.basis_vectors_, dtype=np.float64)
+    inputs = model.inputs
     if not len(basis):
-        basis = np.zeros((1, model.n_features)) if model.input_shift is None else np.array([model.input_shift])
+        basis = np.zeros((1, model.n_features)) if inputs.shift is None else np.array([inputs.shift])
     rng, spread = np.random.default_rng(0), basis.std(axis=0)
-    width = 1.0 if model.input_scale is None else np.abs(np.asarray(model.input_scale, dtype=np.float64))
+    width = 1.0 if inputs.scale is None else np.abs(np.asarray(inputs.scale, dtype=np.float64))
     spread = np.where(spread > 0, spread, width)
     most = max(1, min(_MAX_ROWS, _MAX_BYTES // (8 * model.n_features)))
     picked = rng.permutation(len(basis))[:most]
     picked = np.resize(picked, max(min(_MIN_ROWS, most), len(picked)))
     rows = basis[picked] + 0.5 * spread * rng.normal(size=(len(picked), model.n_features))
-    if model.input_fill is not None:
+    if inputs.fill is not None:
         rows[rng.random(rows.shape) < 0.1] = np.nan
     return rows
 
@@ -215,7 +215,8 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
         coding=None, calibration=None, squeeze=False,
     )  # fmt: skip
     outputs, terms = (
-        np.concatenate([one.outputs(rows[:n_usual]), outputs_or_nan(one, rows[n_usual:])]) for one in (model, sizes)
+        np.concatenate([machine.outputs(rows[:n_usual]), outputs_or_nan(machine, rows[n_usual:])])
+        for machine in (model, sizes)
     )
     terms = np.maximum(np.abs(outputs).max(axis=1), np.abs(terms).max(axis=1))
     usual = terms[:n_usual].max()
@@ -252,15 +253,15 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
             )
     agreement = None
     if expected.labels is not None and labels is not None:
-        same = np.asarray(labels) == expected.labels
-        agreement = float(np.mean(same[:n]))
+        equal = np.asarray(labels) == expected.labels
+        agreement = float(np.mean(equal[:n]))
         best = np.sort(expected.scores, axis=1)
         margins = np.abs(best[:, 0]) if best.shape[1] == 1 else best[:, -1] - best[:, -2]  # to another label
-        wrong = ~same & compared & (margins > 3 * expected.limit)
+        wrong = ~equal & compared & (margins > 3 * expected.limit)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise ParityError(
-                f"{what} gives other labels than the machine on {int(wrong.sum())} of {len(same)} rows that are not "
+                f"{what} gives other labels than the machine on {int(wrong.sum())} of {len(equal)} rows that are not "
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
@@ -269,12 +270,12 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
 def feature_lines(model: Model) -> list[str]:
     """What each number of a row is, one line per feature, where the features have names; plain ASCII."""
     lines = ["A row holds the encoded columns of a table, in this order (see also the .schema.json file beside this):"]
-    place = 0
-    if model.schema is None:
+    schema, place = model.inputs.schema, 0
+    if schema is None:
         names = () if model.feature_names is None else model.feature_names
         lines = ["A row holds these features, in this order:"] if len(names) else []
         lines += [f"  {number}: {name}" for number, name in enumerate(names)]
-    for column in () if model.schema is None else model.schema.columns:
+    for column in () if schema is None else schema.columns:
         for name in column.features:
             what = column.kind
             if name == f"{column.name} is missing":
@@ -287,8 +288,6 @@ def feature_lines(model: Model) -> list[str]:
                 what = column.describe()
             lines.append(f"  {place}: {name} ({what})")
             place += 1
-    if model.schema is not None and model.schema.scale:
-        lines.append("Each is then standardised: minus shift, divided by scale, as in the .schema.json file.")
     ascii_lines = [line.encode("ascii", "replace").decode().replace("\\", "/") for line in lines]
     # no end of the comment that they are in, and no trigraph
     return [re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", line) for line in ascii_lines]
@@ -296,7 +295,7 @@ def feature_lines(model: Model) -> list[str]:
 
 def left_out_notes(model: Model) -> tuple[str, ...]:
     """Which columns of its table an exported model does not take, for its report."""
-    columns = () if model.schema is None else model.schema.columns
+    columns = () if model.inputs.schema is None else model.inputs.schema.columns
     names = [repr(column.name) for column in columns if isinstance(column, Unused)]
     if not names:
         return ()
@@ -312,8 +311,8 @@ def write_exported(
     For a model of tables one more says, as JSON, how columns become features.
     """
     pieces = dict(texts)
-    if model.schema is not None:
-        described = {"features": model.schema.feature_names, **model.schema.to_json()}
+    if (schema := model.inputs.schema) is not None:
+        described = {"features": schema.feature_names, **schema.to_json()}
         pieces[".schema.json"] = [json.dumps(described, indent=1, ensure_ascii=False).encode()]
     files = tuple(Path(f"{os.fspath(path)}{suffix}") for suffix in pieces)
     write_together(dict(zip(files, pieces.values(), strict=True)))
@@ -336,7 +335,7 @@ def write_checked(
 def folded(model: Model, *, centred: bool = True, single: bool = False, stored: bool = False) -> Model:
     """An equal model in float64 that is simple to write down.
 
-    It has at least one vector, labels of a plain type, no offset, and a shift and a scale only where they do something.
+    It has at least one vector, labels of a plain type, no centre, and a shift and a scale only where they do something.
     Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
     an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows that are
     not mapped are shifted to the middle of the basis where the kernel allows it: distances formed from dot products,
@@ -352,18 +351,18 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
         basis, weights = np.zeros((1, model.basis.shape[1])), np.zeros((1, len(intercept)))
     # sum_j w_j (factor k_j + addend) + b = sum_j (factor w_j) k_j + (b + addend sum_j w_j)
     weights, intercept = weights * factor, intercept + addend * weights.sum(axis=0)
-    input_map = classes = None
+    classes, inputs = None, model.inputs
     if model.kind == "classifier":
         classes = _plain_classes(model.classes_)
         if len(classes) == 1:  # its decision value is 0 whatever the weights are
             weights, intercept = np.zeros((len(weights), 1)), np.zeros(1)
-    shift = np.zeros(model.n_features) if model.input_shift is None else _f8(model.input_shift)
-    scale = np.ones(model.n_features) if model.input_scale is None else _f8(model.input_scale)
-    centre = model.offset
-    if model.input_map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
+    shift = np.zeros(model.n_features) if inputs.shift is None else _f8(inputs.shift)
+    scale = np.ones(model.n_features) if inputs.scale is None else _f8(inputs.scale)
+    centre, input_map = inputs.centre, None
+    if inputs.map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
         if rounded is not None and np.any(scale != 1):
             rounded = replace(rounded, map_steps=None)
-        input_map, scale = _f8(model.input_map) / scale, np.ones(model.n_features)
+        input_map, scale = _f8(inputs.map) / scale, np.ones(model.n_features)
         moved = in_single(shift) if single and rounded is None else shift
         basis, shift = basis - input_map @ (moved - shift), moved
     elif rounded is not None:
@@ -393,11 +392,13 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
         weights=weights,
         intercept=intercept,
         classes=classes,
-        input_fill=None if model.input_fill is None else _f8(model.input_fill),
-        input_shift=shift if np.any(shift != 0) else None,
-        input_scale=scale if np.any(scale != 1) else None,
-        input_map=input_map,
-        offset=None,
+        inputs=Inputs(
+            inputs.schema,
+            None if inputs.fill is None else _f8(inputs.fill),
+            shift if np.any(shift != 0) else None,
+            scale if np.any(scale != 1) else None,
+            input_map,
+        ),
         storage=rounded,
     )
 
@@ -455,7 +456,7 @@ def _plain_classes(classes: Array) -> Array:
         raise UnsupportedModelError(
             f"labels of dtype {labels.dtype} cannot be exported; expected text, whole numbers, floats or booleans."
         )
-    if labels.dtype.kind == "U" and any(0xD800 <= ord(one) <= 0xDFFF for label in labels.tolist() for one in label):
+    if labels.dtype.kind == "U" and any(re.search("[\ud800-\udfff]", label) for label in labels.tolist()):
         raise UnsupportedModelError(
             "a label holds half of a surrogate pair, which no encoding can write; decode the labels anew, as UTF-8."
         )

@@ -88,8 +88,8 @@ def to_libsvm(
     model = model_of(fitted, svm=True)
     texts = libsvm_texts(model)
     rows, n_usual = check_rows_for(model, check_rows)
-    if model.input_fill is not None:  # as the user must do before svm-predict
-        rows = np.where(np.isnan(rows), model.input_fill, rows)
+    if model.inputs.fill is not None:  # as the user must do before svm-predict
+        rows = np.where(np.isnan(rows), model.inputs.fill, rows)
     expected = expect(model, rows, n_usual, _TOLERANCE if tolerance is None else tolerance)
     scores, labels, tied = libsvm_answers(texts, model, rows)
     agreement = None
@@ -104,12 +104,12 @@ def to_libsvm(
         notes.append(f"scale data first: svm-scale -r {files['.range'].name} DATA")
     if ".labels" in files:
         notes.append(f"labels are numbered; {files['.labels'].name} names them")
-    if model.input_fill is not None:
+    if model.inputs.fill is not None:
         notes.append("fill missing values first: LIBSVM takes them for zeros")
     if n_tied := int(tied[:n_usual].sum()):
         notes.append(f"{n_tied} of {n_usual} rows tie in votes, where LIBSVM takes the class it lists first")
     size = sum(map(len, texts[""]))
-    if model.schema is not None:
+    if model.inputs.schema is not None:
         notes.append(f"rows are the encoded columns of {written[-1].name}")
     notes += left_out_notes(model)
     return ExportReport(files[""], "libsvm", size, n_usual, largest, relative, agreement, written, tuple(notes))
@@ -148,21 +148,21 @@ def libsvm_answers(
 def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
     plain = folded(model, centred=False)
-    if plain.input_map is not None:
+    if plain.inputs.map is not None:
         raise UnsupportedModelError(
             "LIBSVM has no linear map of the inputs, which this model learned. Fit with gamma='ard' (one width per "
             "feature, which a range file of svm-scale holds) or gamma='learn', or use another export."
         )
     record, names = from_model(plain)
     texts: dict[str, list[bytes]] = {"": list(format_libsvm(record))}
-    if plain.input_shift is not None or plain.input_scale is not None:
+    if plain.inputs.shift is not None or plain.inputs.scale is not None:
         texts[".range"] = [range_text(plain).encode("ascii")]
     if names is not None:
         texts[".labels"] = [json.dumps(names, indent=0).encode("ascii")]
-    if model.input_fill is not None:
+    if model.inputs.fill is not None:
         warnings.warn(
             "LIBSVM does not impute: a missing value in its data is a zero. Fill missing values (this model's "
-            "input_fill) before svm-scale and svm-predict.",
+            "inputs.fill) before svm-scale and svm-predict.",
             UserWarning,
             stacklevel=3,
         )

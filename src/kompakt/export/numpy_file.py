@@ -99,8 +99,7 @@ def _answers(names: dict[str, Any], row: Any) -> bool:
 def numpy_source(model: Model, module: str) -> str:
     """Text of the file, whose name without ``.py`` is `module`."""
     arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
-    arrays |= {"fill": model.input_fill, "shift": model.input_shift, "scale": model.input_scale, "map": model.input_map}
-    arrays["classes"] = model.classes
+    arrays |= {"classes": model.classes, **model.inputs.arrays()}
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
     facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
     if (voting := votes(model)) is not None:

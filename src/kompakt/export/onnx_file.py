@@ -133,7 +133,7 @@ def to_onnx(
             'installed. Install the extra: pip install "kompakt[onnx]".'
         )
     model = model_of(fitted, svm=True)
-    schema = None if encoded else model.schema
+    schema = None if encoded else model.inputs.schema
     if schema is not None:
         for column in schema.columns:
             if isinstance(column, Date) and "%d%b" in column.form:
@@ -173,11 +173,11 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
             whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
             feeds[names[column.name]] = whole.encode({column.name: cells[column.name]}).astype(dtype)
         elif not isinstance(column, Unused):
-            given = cells[column.name]
-            if isinstance(column, Date) and (given.dtype.kind == "M" or any(hasattr(cell, "year") for cell in given)):
-                seconds = seconds_of(given, column.form).tolist()
-                given = np.array([None if one != one else _written(column, one) for one in seconds], dtype=object)
-            texts = ["" if is_missing(cell, frozenset(schema.missing)) else str(cell) for cell in given]
+            words: Any = cells[column.name]
+            if isinstance(column, Date) and (words.dtype.kind == "M" or any(hasattr(cell, "year") for cell in words)):
+                seconds = seconds_of(words, column.form).tolist()
+                words = [None if moment != moment else _written(column, moment) for moment in seconds]
+            texts = ["" if is_missing(cell, frozenset(schema.missing)) else str(cell) for cell in words]
             feeds[names[column.name]] = np.array(texts, dtype=object)[:, None]
     return feeds
 
@@ -192,31 +192,25 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
 
     Blanks are around some words and dates.
     """
-    rng, place, most = np.random.default_rng(0), 0, float(np.finfo(rows.dtype).max)
-    if schema.scale:
-        scale = np.asarray(schema.scale)
-        most = most * np.minimum(scale, 1.0)
-        with np.errstate(over="ignore"):
-            rows = rows * scale + np.asarray(schema.shift)
-    rows = np.clip(rows.astype(np.float64), -most, most)
+    rng, place = np.random.default_rng(0), 0
     blanks = np.array(["", "", " ", "\n", "\t  ", "\u00a0"], dtype=object)
-    found: dict[str, Array] = {}
+    columns: dict[str, Array] = {}
     for column in schema.columns:
         if isinstance(column, Number):
-            found[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
+            columns[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
         elif isinstance(column, Category):
             words = rng.choice(np.array([*column.levels, "", "nAn", "a word of no row"], dtype=object), len(rows))
             before, after = rng.choice(blanks, (2, len(rows)))
-            found[column.name] = before + words + after
+            columns[column.name] = before + words + after
         elif isinstance(column, Date):
             days = np.round(np.clip(rows[:, place], -10_000, 10_000) * 24) / 24
             seconds = np.clip(column.first + days * 86_400, 0, 3e9)  # 1970 to 2065: years of two digits are clear
-            texts = [_written(column, one) for one in seconds.tolist()]
+            texts = [_written(column, moment) for moment in seconds.tolist()]
             before, after = rng.choice(blanks, (2, len(rows)))
             dates = before + np.array(texts, dtype=object) + after
-            found[column.name] = np.where(rng.random(len(rows)) < 0.1, "", dates)
+            columns[column.name] = np.where(rng.random(len(rows)) < 0.1, "", dates)
         place += len(column.features)
-    return found
+    return columns
 
 
 def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None) -> bytes:
@@ -226,7 +220,7 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph = Graph(model, dtype, "" if schema is None else "kompakt_")
     element, text = graph.element, helper.np_dtype_to_tensor_dtype(np.dtype(object))
     X = "X" if schema is None else graph.features(schema)
-    scores = graph.scores(graph.outputs(X))
+    scores = graph.scores(graph.outputs(X, tables=schema is not None))
     n_scores, is_flat = decision_shape(model)
     shown, shape = (graph.flat(scores), ["n"]) if is_flat else (scores, ["n", n_scores])
     results: dict[str, tuple[str, int, list[Any]]] = {"value": (shown, element, shape)}
@@ -235,10 +229,10 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
         results = {"label": (graph.labels(scores), kind, ["n"]), "scores": (shown, element, shape)}
         if model.calibration is not None:
             results["probabilities"] = (graph.probabilities(scores), element, ["n", len(model.classes_)])
-    graph.nodes += [helper.make_node("Identity", [made[0]], [name], name=name) for name, made in results.items()]
+    graph.nodes += [helper.make_node("Identity", [node], [name], name=name) for name, (node, _, _) in results.items()]
     inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
     if schema is not None:
-        kinds = {one.name: element if isinstance(one, Number) else text for one in schema.columns}
+        kinds = {column.name: element if isinstance(column, Number) else text for column in schema.columns}
         inputs = [helper.make_tensor_value_info(given, kinds[name], ["n", 1]) for name, given in _used(schema).items()]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
     texts = schema is not None and any(isinstance(column, Date | Category) for column in schema.columns)
@@ -313,10 +307,7 @@ class Graph:
         return name
 
     def features(self, schema: TableSchema) -> str:
-        """The encoded features, (n, d), of one input per column.
-
-        They are float64 until they are standardised: days and years are large beside their spread.
-        """
+        """The encoded features, (n, d), of one input per column, in float64."""
         add, names, parts = self.add, _used(schema), []
         missing = "|".join([f"(?i:{'|'.join(map(re.escape, sorted(MISSING)))})", *map(re.escape, schema.missing)])
         for column in schema.columns:
@@ -338,11 +329,7 @@ class Graph:
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
-        X = add("Concat", *parts, axis=1)
-        if schema.scale:
-            shift, scale = (self.constant(numbers, np.float64) for numbers in (schema.shift, schema.scale))
-            X = add("Div", add("Sub", X, shift), scale)
-        return X if self.dtype == np.float64 else add("Cast", X, to=self.element)
+        return add("Concat", *parts, axis=1)
 
     def _date(self, column: Date, texts: str, missing: tuple[str, ...]) -> list[str]:
         """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
@@ -369,46 +356,46 @@ class Graph:
             "p": "(AM|PM|am|pm)", " ": " +", "Z": r"( *(Z|[+-]\d{2}:?[0-5]\d))?",
         }  # fmt: skip
         # a form is parts and the separators after them, the last of which is empty
-        parts = re.findall(r"%(\w)([^%]*)", column.form)
-        with_clock = any(part in "HI" for part, _ in parts)
+        fields = re.findall(r"%(\w)([^%]*)", column.form)
+        with_clock = any(field in "HI" for field, _ in fields)
         pattern = "".join(
-            patterns[part] + "".join(patterns[" "] if sign == " " else re.escape(sign) for sign in separator)
-            for part, separator in parts
+            patterns[field] + "".join(patterns[" "] if sign == " " else re.escape(sign) for sign in separator)
+            for field, separator in fields
         )
         around = f"[ {''.join(_CUT_BLANKS)}]*"
         pattern = f"{around}{pattern}{patterns['Z'] if with_clock else ''}{around}"
-        good = add("RegexFullMatch", texts, pattern=pattern)
+        is_date = add("RegexFullMatch", texts, pattern=pattern)
         if missing:  # a date may stand for a gap
-            good = add("And", good, add("Not", self._is(texts, "|".join(map(re.escape, missing)))))
+            is_date = add("And", is_date, add("Not", self._is(texts, "|".join(map(re.escape, missing)))))
         # from here on every text has the form, so that each cut finds its separator; one more, were there no row
         example = _written(column, column.first)
-        left = add("Where", good, texts, self._text(example))
-        left = add("Concat", left, self.constant(np.array([[example]], dtype=object), object), axis=0)
+        remaining = add("Where", is_date, texts, self._text(example))
+        remaining = add("Concat", remaining, self.constant(np.array([[example]], dtype=object), object), axis=0)
         for blank in _CUT_BLANKS:  # of the pieces between them, the one with digits; spaces are cut below
-            pieces = add("StringSplit", left, delimiter=blank)
+            pieces = add("StringSplit", remaining, delimiter=blank)
             dated = add("Cast", add("RegexFullMatch", pieces, pattern=r"(?s:.*\d.*)"), to=_FLOAT64)
             which = add("ArgMax", dated, axis=-1, keepdims=1)
-            left = add("Squeeze", add("GatherElements", pieces, which, axis=-1), self.constant([-1], np.int64))
-        read, shifts = {}, []  # of the time zone
-        for part, separator in parts[:-1]:
-            read[part], left = self._cut(left, separator)
+            remaining = add("Squeeze", add("GatherElements", pieces, which, axis=-1), self.constant([-1], np.int64))
+        texts_of, shifts = {}, []  # of the time zone
+        for field, separator in fields[:-1]:
+            texts_of[field], remaining = self._cut(remaining, separator)
         if with_clock:
-            left, _ = self._cut(left, "Z", optional=True)
+            remaining, _ = self._cut(remaining, "Z", optional=True)
             for sign, side in (("+", -1.0), ("-", 1.0)):
-                left, zone = self._cut(left, sign, optional=True)
+                remaining, zone = self._cut(remaining, sign, optional=True)
                 hours, minutes = self._cut(zone, ":", optional=True)
                 joined = self.number(add("RegexFullMatch", hours, pattern=r"\d{4}"))  # as in +0230
                 hour = as_number(hours)
                 minute = as_number(minutes) + hour % 100.0 * joined
                 shifts += [hour // (joined * 99.0 + 1.0) * (3600.0 * side), minute * (60.0 * side)]
-        read[parts[-1][0]], _ = self._cut(add("StringConcat", left, self._text(" .")), " ")
+        texts_of[fields[-1][0]], _ = self._cut(add("StringConcat", remaining, self._text(" .")), " ")
 
-        year = as_number(read["Y"] if "Y" in read else read["y"])
-        if "y" in read:  # as strptime: 69 is 1969, 68 is 2068
+        year = as_number(texts_of["Y"] if "Y" in texts_of else texts_of["y"])
+        if "y" in texts_of:  # as strptime: 69 is 1969, 68 is 2068
             year = year + 1900.0 + year.compared("Less", 69.0) * 100.0
-        word = read.get("b") or read.get("B")
-        month = as_number(read["m"]) if word is None else self.number(self._looked_up(word, names, 1))
-        which, day = add("Cast", month.name, to=_INT64), as_number(read["d"])
+        word = texts_of.get("b") or texts_of.get("B")
+        month = as_number(texts_of["m"]) if word is None else self.number(self._looked_up(word, names, 1))
+        which, day = add("Cast", month.name, to=_INT64), as_number(texts_of["d"])
         # days since 1970 by years that begin in March, where the leap day is the last
         before = year - month.compared("Less", 3.0)
         months_before = [0, 306, 337, *((153 * place + 2) // 5 for place in range(10))]
@@ -418,21 +405,21 @@ class Graph:
         for shift in shifts:
             seconds = seconds + shift
         if with_clock:
-            hour = as_number(read["H"] if "H" in read else read["I"])
-            if "p" in read:
-                hour = hour % 12.0 + self.number(add("RegexFullMatch", read["p"], pattern="PM|pm")) * 12.0
-            seconds = seconds + hour * 3600.0 + as_number(read["M"]) * 60.0
-        for part, start in (("S", "0"), ("f", "0.")):
-            if part in read:
-                seconds = seconds + as_number(read[part], start)
+            hour = as_number(texts_of["H"] if "H" in texts_of else texts_of["I"])
+            if "p" in texts_of:
+                hour = hour % 12.0 + self.number(add("RegexFullMatch", texts_of["p"], pattern="PM|pm")) * 12.0
+            seconds = seconds + hour * 3600.0 + as_number(texts_of["M"]) * 60.0
+        for field, start in (("S", "0"), ("f", "0.")):
+            if field in texts_of:
+                seconds = seconds + as_number(texts_of[field], start)
         leap_days = [(year % n).compared("Equal", 0.0) for n in (4.0, 100.0, 400.0)]
         lengths = self.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.float64)
         length = _Number(self, add("Gather", lengths, which))
         length = length + (leap_days[0] - leap_days[1] + leap_days[2]) * month.compared("Equal", 2.0)
         first, last = self.constant([0], np.int64), self.constant([-1], np.int64)
-        good = add("And", good, add("Slice", add("LessOrEqual", day.name, length.name), first, last))
-        known = add("Slice", seconds.name, first, last)
-        seconds = _Number(self, add("Where", good, known, self.constant(column.fill, np.float64)))
+        is_date = add("And", is_date, add("Slice", add("LessOrEqual", day.name, length.name), first, last))
+        read_seconds = add("Slice", seconds.name, first, last)
+        seconds = _Number(self, add("Where", is_date, read_seconds, self.constant(column.fill, np.float64)))
 
         days = seconds // 86_400.0
         # and back: days since March of the year 0, in periods of 400 years
@@ -450,7 +437,8 @@ class Graph:
         ]
         if column.hours:
             features.append(seconds % 86_400.0 // 3600.0)
-        return [feature.name for feature in features] + [add("Cast", add("Not", good), to=_FLOAT64)] * column.indicator
+        names_of_features = [feature.name for feature in features]
+        return names_of_features + [add("Cast", add("Not", is_date), to=_FLOAT64)] * column.indicator
 
     def _is(self, texts: str, pattern: str) -> str:
         """Whether each text matches, blanks around it left out."""
@@ -477,18 +465,24 @@ class Graph:
         before, after = (self.add("Gather", cut, self.constant(place, np.int64), axis=-1) for place in (0, 1))
         return before, after
 
-    def outputs(self, X: str) -> str:
-        """Raw outputs f(x), (n, L)."""
-        add, model = self.add, self.model
-        if model.input_fill is not None:
-            X = add("Where", add("IsNaN", X), self.constant(model.input_fill), X)
-        if model.input_shift is not None:
-            X = add("Sub", X, self.constant(model.input_shift))
-        if model.input_scale is not None:
-            factor, one = 1.0 / model.input_scale, model.n_features == 1
-            X = add("MatMul" if one else "Mul", X, self.constant(factor[:, None] if one else factor))
-        if model.input_map is not None:
-            X = add("MatMul", X, self.constant(model.input_map.T))
+    def outputs(self, X: str, tables: bool = False) -> str:
+        """Raw outputs f(x), (n, L).
+
+        Features of `tables` are float64 until they are standardised: days and years are large beside their spread.
+        """
+        add, model, inputs = self.add, self.model, self.model.inputs
+        dtype = np.float64 if tables else None
+        if inputs.fill is not None:
+            X = add("Where", add("IsNaN", X), self.constant(inputs.fill, dtype), X)
+        if inputs.shift is not None:
+            X = add("Sub", X, self.constant(inputs.shift, dtype))
+        if inputs.scale is not None:
+            factor, single = 1.0 / inputs.scale, model.n_features == 1
+            X = add("MatMul" if single else "Mul", X, self.constant(factor[:, None] if single else factor, dtype))
+        if tables and self.dtype != np.float64:
+            X = add("Cast", X, to=self.element)
+        if inputs.map is not None:
+            X = add("MatMul", X, self.constant(inputs.map.T))
         values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
         return add("Add", values, self.constant(model.intercept))
 
@@ -498,11 +492,11 @@ class Graph:
         if (voting := votes(model)) is None:
             return outputs
         codes = self.constant(voting[0].T)
-        one, half = self.constant(1.0), self.constant(0.5)
+        unit, half = self.constant(1.0), self.constant(0.5)
         signs = add("Where", add("Greater", outputs, self.constant(0.0)), half, self.constant(-0.5))
         counted = add("Add", add("MatMul", signs, codes), self.constant(voting[1]))
         margins = add("MatMul", outputs, codes)  # squashed to less than a third of a vote, as the codings do
-        squashed = add("Div", margins, add("Mul", add("Add", add("Abs", margins), one), self.constant(3.0)))
+        squashed = add("Div", margins, add("Mul", add("Add", add("Abs", margins), unit), self.constant(3.0)))
         return add("Add", counted, squashed)
 
     def labels(self, scores: str) -> str:
@@ -521,14 +515,14 @@ class Graph:
         add, calibration = self.add, self.model.calibration
         assert calibration is not None
         slope, start = (self.constant(-np.asarray(calibration[key], dtype=np.float64)) for key in "ab")
-        each = add("Sigmoid", add("Add", add("Mul", scores, slope), start))
+        sigmoids = add("Sigmoid", add("Add", add("Mul", scores, slope), start))
         n_scores = decision_shape(self.model)[0]
         if n_scores == 1:
-            return add("Concat", add("Sub", self.constant(1.0), each), each, axis=1)
+            return add("Concat", add("Sub", self.constant(1.0), sigmoids), sigmoids, axis=1)
         ones = self.constant(np.ones((n_scores, 1)))
-        total, zero = add("MatMul", each, ones), self.constant(0.0)
+        total, zero = add("MatMul", sigmoids, ones), self.constant(0.0)
         some = add("Greater", total, zero)
-        share = add("Div", each, add("Where", some, total, self.constant(1.0)))
+        share = add("Div", sigmoids, add("Where", some, total, self.constant(1.0)))
         return add("Where", some, share, self.constant(1.0 / n_scores))
 
     def flat(self, scores: str) -> str:
@@ -675,10 +669,10 @@ def register_skl2onnx() -> None:
             "converting with skl2onnx needs skl2onnx, which is not installed. "
             'Install the extra: pip install "kompakt[onnx]".'
         ) from error
-    for found in (getattr(kompakt, name) for name in kompakt.__all__):
-        if isinstance(found, type) and issubclass(found, BaseEstimator):
-            alias = f"Kompakt{found.__name__}"
-            update_registered_converter(found, alias, _shapes, _convert, parser=_parse, options=_OPTIONS)
+    for estimator in (getattr(kompakt, name) for name in kompakt.__all__):
+        if isinstance(estimator, type) and issubclass(estimator, BaseEstimator):
+            alias = f"Kompakt{estimator.__name__}"
+            update_registered_converter(estimator, alias, _shapes, _convert, parser=_parse, options=_OPTIONS)
 
 
 def _estimator_model(estimator: Any) -> Model:
@@ -701,9 +695,9 @@ def _outputs(scope: Any, estimator: Any, rows: Any) -> dict[str, Any]:
     n = rows.shape[0] if rows.shape else None
 
     def tensor(width: int) -> Any:
-        made = data_types.guess_tensor_type(rows)
-        made.shape = [n, width]
-        return made
+        tensor_type = data_types.guess_tensor_type(rows)
+        tensor_type.shape = [n, width]
+        return tensor_type
 
     n_scores = decision_shape(model)[0]
     if model.kind == "regressor":

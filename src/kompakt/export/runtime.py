@@ -97,11 +97,11 @@ if "slope" in _ARRAYS:
     def predict_proba(X: Any) -> np.ndarray:
         """Class probabilities from the calibration of the machine, (n, n_classes)."""
         scores = decision_function(X).reshape(len(X), -1)
-        each = 0.5 * (1.0 + np.tanh(-0.5 * (_ARRAYS["slope"] * scores + _ARRAYS["start"])))
+        sigmoids = 0.5 * (1.0 + np.tanh(-0.5 * (_ARRAYS["slope"] * scores + _ARRAYS["start"])))
         if scores.shape[1] == 1:
-            return np.hstack([1.0 - each, each])
-        total = each.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1]))
+            return np.hstack([1.0 - sigmoids, sigmoids])
+        total = sigmoids.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, sigmoids / np.where(total > 0, total, 1.0), 1.0 / sigmoids.shape[1]))
 
 
 if __name__ == "__main__":

@@ -175,17 +175,17 @@ def _read(file: BinaryIO, actual_size: int, keep: bool) -> tuple[dict[str, Any],
     fits = length <= MAX_HEADER and begin <= size
     require(fits, f"header length {length} does not fit: at most {MAX_HEADER}, in a file of {size} bytes.")
     text = file.read(begin - _PREAMBLE.size)
-    found = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :] + text)
+    checksum = hashlib.sha256(preamble[: _DIGEST.start] + bytes(32) + preamble[_DIGEST.stop :] + text)
     text = text[:length]
     body = np.empty(size - begin if keep else 0, dtype=np.uint8)
     if keep:
         read = file.readinto(body.data) if body.size else 0  # type: ignore[attr-defined]
         require(read == body.size and not file.read(1), "the file changed while it was read.")
-        found.update(body.data)
+        checksum.update(body.data)
     else:
         while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    require(found.digest() == digest, "the checksum does not match: the file was damaged after it was written.")
+            checksum.update(chunk)
+    require(checksum.digest() == digest, "the checksum does not match: the file was damaged after it was written.")
     header = _parse_json(text)
     require(isinstance(header, dict), "the header must be a JSON object.")
     return header, _check_table(header.pop("arrays", None), size - begin), body
@@ -224,8 +224,8 @@ def _check_table(table: Any, available: int) -> list[Entry]:
         name, dtype, shape, offset = row["name"], row["dtype"], row["shape"], row["offset"]
         short = isinstance(name, str) and len(name) <= 200
         require(short, "the name of an array must be a string of at most 200 characters.")
-        known = isinstance(dtype, str) and dtype in DTYPES
-        require(known, f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
+        is_known = isinstance(dtype, str) and dtype in DTYPES
+        require(is_known, f"array {name!r} has dtype {str(dtype)[:40]!r}; expected one of {', '.join(DTYPES)}.")
         sizes = shape if isinstance(shape, list) and 1 <= len(shape) <= 2 else [-1]
         possible = all(type(size) is int and 0 <= size <= MAX_DIMENSION for size in sizes)
         require(possible, f"array {name!r} needs a shape of one or two lengths from 0 to {MAX_DIMENSION}.")

@@ -212,10 +212,10 @@ def _remove_leftovers(folder: str, name: str) -> None:
     """Remove temporary files of `name` whose process is gone: those that nobody holds a lock on."""
     pattern = re.compile(re.escape(f".{name}.") + r"[0-9a-f]{16}\.tmp")
     with contextlib.suppress(OSError):
-        for found in os.listdir(folder):
-            if pattern.fullmatch(found):
+        for name in os.listdir(folder):
+            if pattern.fullmatch(name):
                 with contextlib.suppress(OSError):
-                    _remove_unlocked(os.path.join(folder, found))
+                    _remove_unlocked(os.path.join(folder, name))
 
 
 def _remove_unlocked(leftover: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from kompakt.inputs import Inputs
 from kompakt.io.libsvm import CLASSIFIERS, LibsvmModel, read_libsvm, to_model
 from kompakt.model import Model
 
@@ -135,11 +136,9 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     >>> fold_steps([("scale", scaler)], model).predict([[5.0]])
     array([3.])
     """
-    d = model.n_features
-    fill: Array | None = None
-    shift, scale = np.zeros(d), np.ones(d)  # x' = (x - shift) / scale
+    d, before = model.n_features, Inputs()
     real = [(name, step) for name, step in steps if step is not None and not isinstance(step, str)]
-    if real and model.schema is not None:
+    if real and model.inputs.schema is not None:
         raise TypeError(
             f"the pipeline step {real[0][0]!r} comes before an estimator that encodes the columns of a table itself; a "
             "model holds such columns first and scaling after them. Hand over the last step alone, pipeline[-1]."
@@ -147,29 +146,23 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     for place, (name, step) in enumerate(real):
         kind = type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
         if place == 0 and kind == "SimpleImputer":
-            fill = _fill_of(step, d)
+            before = Inputs(fill=_fill_of(step, d))
             continue
-        own = _SCALERS[kind](step) if kind in _SCALERS else None
-        if own is None:
+        scaling = _SCALERS[kind](step) if kind in _SCALERS else None
+        if scaling is None:
             raise TypeError(
                 f"the pipeline step {name!r}: {type(step).__name__} cannot be put into a model; a model holds "
                 f"SimpleImputer first, then {', '.join(_SCALERS)}, without clipping. Hand over the last step alone, "
                 "pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
             )
-        # ((x - shift) / scale - own_shift) / own_scale
-        shift, scale = shift + scale * own[0], scale * own[1]
-    if fill is None and model.input_fill is not None:
-        fill = np.asarray(model.input_fill, dtype=np.float64) * scale + shift
-    if model.input_shift is not None:
-        shift = shift + scale * np.asarray(model.input_shift, dtype=np.float64)
-    if model.input_scale is not None:
-        scale = scale * np.asarray(model.input_scale, dtype=np.float64)
+        shift, scale = (np.broadcast_to(values, d) for values in scaling)
+        before = Inputs(
+            shift=shift if np.any(shift) else None, scale=scale if np.any(scale != 1) else None
+        ).after(before)
     names = getattr(real[0][1], "feature_names_in_", None) if real else model.feature_names
     return replace(
         model,
-        input_fill=fill,
-        input_shift=shift if np.any(shift) else None,
-        input_scale=scale if np.any(scale != 1) else None,
+        inputs=model.inputs.after(before),
         feature_names=None if names is None else np.asarray(names, dtype=str),
     )
 

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.codings import class_pairs
+from kompakt.inputs import Inputs
 from kompakt.io.container import ModelFileError, UnsupportedModelError, require
 from kompakt.io.files import opened
 from kompakt.kernels import RBF, Linear, Polynomial, from_spec
@@ -259,8 +260,8 @@ def _check_header(header: dict[str, Any]) -> None:
         require(classes == 2, f"{svm_type} is written with nr_class 2; got {classes}.")
     for key in filter(header.__contains__, LISTS):
         require(key in lengths, f"{key} has no meaning in a model of type {svm_type}.")
-        found, needed = len(header[key]), lengths[key]
-        require(needed in (None, found), f"{key} has {found} values; {classes} classes need {needed}.")
+        length, needed = len(header[key]), lengths[key]
+        require(needed in (None, length), f"{key} has {length} values; {classes} classes need {needed}.")
     if classifier:
         require(len(set(header["label"].tolist())) == classes, "label holds the same label twice.")
         counted = header["nr_sv"].min() >= 0 and header["nr_sv"].sum() == header["total_sv"]
@@ -342,11 +343,11 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     >>> to_model(record).predict([[3.0], [-3.0]])
     array([ 1, -1])
     """
-    found = record.vectors.shape[1]
-    d = found if n_features is None else int(n_features)
+    n_used = record.vectors.shape[1]
+    d = n_used if n_features is None else int(n_features)
     require(
-        d >= max(found, 1),
-        f"n_features is {d}, but the support vectors use {found} features. Give n_features, the width of your data.",
+        d >= max(n_used, 1),
+        f"n_features is {d}, but the support vectors use {n_used} features. Give n_features, the width of your data.",
     )
     m = record.vectors.shape[0]
     needed = 8 * m * (d + max(len(record.rho), 1))
@@ -356,7 +357,7 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
         f"allows {memory_budget}. Raise it if the features are really that many.",
     )
     basis = np.zeros((m, d))
-    basis[:, :found] = record.vectors.toarray()
+    basis[:, :n_used] = record.vectors.toarray()
     fields: dict[str, Any] = {"weights": record.coef.T, "intercept": -record.rho}
     meta: dict[str, Any] = {"source": "LIBSVM", "svm_type": record.svm_type}
     if record.is_classifier:
@@ -370,8 +371,8 @@ def to_model(record: LibsvmModel, *, n_features: int | None = None, memory_budge
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"the kernel is not valid: {error}") from None
     # Far from the origin, distances of float32 rows would be rounding errors: they are formed around the vectors' mean.
-    offset = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
-    return Model(kernel, basis, kind=kind, n_features=d, offset=offset, meta=meta, **fields)
+    centre = basis.mean(axis=0, dtype=np.float64) if kernel.shift_invariant and m else None
+    return Model(kernel, basis, kind=kind, n_features=d, inputs=Inputs(centre=centre), meta=meta, **fields)
 
 
 def _classifier_fields(record: LibsvmModel, meta: dict[str, Any]) -> dict[str, Any]:
@@ -485,11 +486,11 @@ def _record_fields(model: Model) -> tuple[dict[str, Any], list[Any] | None]:
         )
     if model.calibration is not None and k == 2:  # the pair's value is f itself, and P(first) = P(classes[1])
         prob = {"prob_a": np.asarray(model.calibration["a"]), "prob_b": np.asarray(model.calibration["b"])}
-    kept = [np.flatnonzero(own.any(axis=0)) for own in coef]
+    kept = [np.flatnonzero(class_coef.any(axis=0)) for class_coef in coef]
     return {
         "svm_type": "c_svc",
         "vectors": sparse.csr_matrix(model.basis)[np.concatenate(kept)],
-        "coef": np.concatenate([own[:, rows] for own, rows in zip(coef, kept, strict=True)], axis=1),
+        "coef": np.concatenate([class_coef[:, rows] for class_coef, rows in zip(coef, kept, strict=True)], axis=1),
         "rho": rho,
         "labels": numbers[order],
         "n_vectors": np.array([len(rows) for rows in kept]),
@@ -505,10 +506,10 @@ def _one_vs_one_coef(weights: np.ndarray, intercept: np.ndarray, order: np.ndarr
     k = len(order)
     first, second = class_pairs(k).T
     place = pair_numbers(k)
-    own = place[order[first], order[second]]
+    outputs = place[order[first], order[second]]
     # Ours speaks for the higher class, LIBSVM's for the first.
     signs = np.where(order[first] > order[second], 1.0, -1.0)
-    values, rho = weights[:, own] * signs, -intercept[own] * signs
+    values, rho = weights[:, outputs] * signs, -intercept[outputs] * signs
     used = values != 0
     takes_part = np.zeros((len(first), k), dtype=np.intp)
     takes_part[np.arange(len(first)), first] = takes_part[np.arange(len(first)), second] = 1
@@ -538,8 +539,8 @@ def format_libsvm(record: LibsvmModel) -> Iterator[bytes]:
     yield b"SV\n"
     vectors = record.vectors.tocsr()
     for row, coef in enumerate(record.coef.T.tolist()):
-        part = slice(vectors.indptr[row], vectors.indptr[row + 1])
-        features = zip(vectors.indices[part].tolist(), vectors.data[part].tolist(), strict=True)
+        entries = slice(vectors.indptr[row], vectors.indptr[row + 1])
+        features = zip(vectors.indices[entries].tolist(), vectors.data[entries].tolist(), strict=True)
         items = [*map(repr, coef), *(f"{column + 1}:{value!r}" for column, value in features if value)]
         yield " ".join(items).encode("ascii") + b"\n"
 
@@ -589,10 +590,10 @@ class RangeFile:
             raise ValueError(f"X has shape {X.shape}; the range file lists features up to number {width}.")
         varies = self.maximum != self.minimum
         columns, low, high = self.index[varies], self.minimum[varies], self.maximum[varies]
-        given = X[:, columns]
-        scaled = self.lower + (self.upper - self.lower) * ((given - low) / (high - low))
+        values = X[:, columns]
+        scaled = self.lower + (self.upper - self.lower) * ((values - low) / (high - low))
         result = np.where(np.isnan(X), np.nan, 0.0)
-        result[:, columns] = np.where(given == low, self.lower, np.where(given == high, self.upper, scaled))
+        result[:, columns] = np.where(values == low, self.lower, np.where(values == high, self.upper, scaled))
         return result
 
 
@@ -638,10 +639,10 @@ def parse_range(file: BinaryIO) -> RangeFile:
         filled = filter(None, lines)
 
         def following(what: str) -> list[bytes]:
-            found = next(filled, None)
-            if found is None:
+            tokens = next(filled, None)
+            if tokens is None:
                 raise ModelFileError(f"the file ends where {what} should stand; it is no range file of svm-scale.")
-            return found
+            return tokens
 
         def pair(tokens: list[bytes]) -> tuple[float, float]:
             if len(tokens) != 2:
@@ -682,12 +683,12 @@ def format_range(ranges: RangeFile) -> str:
 
 def range_text(model: Model) -> str:
     """The file for ``svm-scale -r``: feature minimum -> 0 and maximum -> 1, so x' = (x - min) / (max - min)."""
-    shift = np.zeros(model.n_features) if model.input_shift is None else model.input_shift
-    scale = np.ones(model.n_features) if model.input_scale is None else model.input_scale
+    shift = np.zeros(model.n_features) if model.inputs.shift is None else model.inputs.shift
+    scale = np.ones(model.n_features) if model.inputs.scale is None else model.inputs.scale
     kept = np.isfinite(scale)
     if np.any(scale[kept] < 0):
         raise UnsupportedModelError(
-            f"input_scale is negative for feature {int(np.argmax(scale < 0))}; a range file of minimum and maximum "
+            f"the scale is negative for feature {int(np.argmax(scale < 0))}; a range file of minimum and maximum "
             "cannot turn a feature round. Change its sign in the data and in the model's basis."
         )
     low, high = np.where(kept, shift, 0.0), np.where(kept, shift + scale, 0.0)  # equal: svm-scale skips the feature

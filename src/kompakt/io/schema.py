@@ -19,6 +19,7 @@ import numpy as np
 import kompakt
 from kompakt.codings import CODINGS, get_coding
 from kompakt.data.table import TableSchema
+from kompakt.inputs import Inputs
 from kompakt.io import container
 from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
@@ -29,10 +30,12 @@ from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
 
+#: arrays of the inputs by their names in a file
+_INPUTS = {"input_shift": "shift", "input_scale": "scale", "input_fill": "fill", "input_map": "map", "offset": "centre"}
 #: arrays of numbers and their shapes, by the letters of `_sizes`; those of one letter d or k may be missing
 _SHAPES = {
-    "basis": "mr", "weights": "mL", "intercept": "L", "input_shift": "d", "input_scale": "d", "input_fill": "d",
-    "input_map": "rd", "offset": "d", "calibration.a": "k", "calibration.b": "k",
+    "basis": "mr", "weights": "mL", "intercept": "L", "calibration.a": "k", "calibration.b": "k",
+    **{name: "rd" if name == "input_map" else "d" for name in _INPUTS},
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
@@ -118,8 +121,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         "kernel": kernel,
         "meta": _encode_value(dict(model.meta), "meta", 0),
     }
-    if model.schema is not None:
-        header["schema"] = model.schema.to_json()
+    if model.inputs.schema is not None:
+        header["schema"] = model.inputs.schema.to_json()
     if model.record is not None:
         header["record"] = model.record.to_json()
     if storage is not None:
@@ -202,25 +205,25 @@ def check_header(header: dict[str, Any]) -> None:
 
 def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
-    left, d = dict(arrays), header["n_features"]
+    unread, d = dict(arrays), header["n_features"]
     absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
-    optional = [name for name in _SHAPES if _SHAPES[name].endswith("d") and name not in left]
-    storage = _rounded_numbers(left, header["storage"]) if "storage" in header else None
-    fields: dict[str, Any] = {name: _take(left, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
+    optional = [name for name in _SHAPES if _SHAPES[name].endswith("d") and name not in unread]
+    storage = _rounded_numbers(unread, header["storage"]) if "storage" in header else None
+    fields: dict[str, Any] = {name: _take(unread, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
     half = [name for name, values in fields.items() if values.dtype == np.float16]
     require(not half, f"array {', '.join(half)} has dtype float16, which only the numbers of a rounded model have.")
     if header["calibrated"]:
         fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
     if header["feature_names"]:
-        fields["feature_names"] = _decode_strings(left, "feature_names")
-    if (how := header["classes"]) is not None:
-        labels = _decode_strings(left, "classes") if how.startswith("text") else _take(left, "classes", "biuf")
-        fields["classes"] = labels.astype(object) if how.endswith("objects") else labels
+        fields["feature_names"] = _decode_strings(unread, "feature_names")
+    if (kind := header["classes"]) is not None:
+        labels = _decode_strings(unread, "classes") if kind.startswith("text") else _take(unread, "classes", "biuf")
+        fields["classes"] = labels.astype(object) if kind.endswith("objects") else labels
 
     def parameter(value: Any, kind: str, name: str) -> Any:
         if kind == "widths" and isinstance(value, dict):
             reference = value.get("array")
-            widths = left.pop(reference, None) if isinstance(reference, str) and len(value) == 1 else None
+            widths = unread.pop(reference, None) if isinstance(reference, str) and len(value) == 1 else None
             sound = widths is not None and widths.dtype == np.float64 and widths.shape == (d,)
             require(sound, f"{name} refers to no array of {d} float64 widths.")
             return widths
@@ -235,7 +238,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
             raise ModelFileError(f"{name} is beyond the numbers of float64.") from None
 
     described = _mapped_kernel(header["kernel"], parameter, ModelFileError)
-    require(not left, f"the file has arrays that belong to nothing: {', '.join(sorted(left))[:200]}.")
+    require(not unread, f"the file has arrays that belong to nothing: {', '.join(sorted(unread))[:200]}.")
     shapes = tuple(fields[name].ndim for name in _NEEDED)
     require(shapes == (2, 2, 1), f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
     fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
@@ -243,7 +246,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
-        model = Model(kernel=from_spec(described), schema=schema, record=record, storage=storage, **fields)
+        inputs = Inputs(schema, **{field: fields.pop(name) for name, field in _INPUTS.items() if name in fields})
+        model = Model(kernel=from_spec(described), inputs=inputs, record=record, storage=storage, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
@@ -254,20 +258,20 @@ def _rounded_numbers(arrays: Arrays, dtype: str) -> Storage:
     """How a rounded model is kept; its small numbers are replaced by what they stand for."""
     names = ("basis", "weights")
     steps = [_take(arrays, f"{name}.steps", "f") for name in names]
-    for name, own in zip(names, steps, strict=True):
+    for name, array_steps in zip(names, steps, strict=True):
         require(name in arrays, f"the file lacks the array {name!r}.")
         small = arrays[name]
         require(small.dtype == dtype, f"array {name!r} has dtype {small.dtype}; a model of {dtype} was announced.")
-        fits = small.ndim == 2 and own.dtype == np.float32 and own.shape == small.shape[1:]
+        fits = small.ndim == 2 and array_steps.dtype == np.float32 and array_steps.shape == small.shape[1:]
         require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every column.")
         sound = np.all(np.isfinite(small)) if dtype == "float16" else np.all(small >= -LARGEST_LEVEL)
         require(sound, f"array {name!r} holds numbers that are no part of a rounded model.")
     if "input_map.steps" in arrays:
-        of_map, levels = _take(arrays, "input_map.steps", "f"), arrays.get("input_map", np.empty(0))
-        fits = levels.ndim == 2 and of_map.dtype == np.float32 and of_map.shape == levels.shape[:1]
+        map_steps, levels = _take(arrays, "input_map.steps", "f"), arrays.get("input_map", np.empty(0))
+        fits = levels.ndim == 2 and map_steps.dtype == np.float32 and map_steps.shape == levels.shape[:1]
         fits = fits and levels.dtype == np.int16 and bool(np.all(levels >= -LARGEST_IN_MAP))
         require(fits, "the map of a rounded model needs whole numbers of 16 bits and a float32 step for every row.")
-        steps.append(of_map)
+        steps.append(map_steps)
     try:
         storage = Storage(dtype, *steps)
     except ValueError as error:
@@ -310,8 +314,8 @@ def _decode_value(value: Any, depth: int) -> Any:
     if not isinstance(value, dict):
         return value
     if set(value) == {"$float"}:
-        known = isinstance(value["$float"], str) and value["$float"] in _SPECIAL
-        require(known, f"meta has an unknown number {value['$float']!r}; expected {sorted(_SPECIAL)}.")
+        is_known = isinstance(value["$float"], str) and value["$float"] in _SPECIAL
+        require(is_known, f"meta has an unknown number {value['$float']!r}; expected {sorted(_SPECIAL)}.")
         return _SPECIAL[value["$float"]]
     require(not any(key.startswith("$") for key in value), "meta has a reserved key that begins with '$'.")
     return {key: _decode_value(item, depth + 1) for key, item in value.items()}
@@ -362,9 +366,10 @@ def _check_strings(name: str, strings: list[str]) -> int:
 
 def _numbers_of(model: Model) -> dict[str, Any]:
     """The arrays of numbers of a model by their names in a file."""
-    values = {name: getattr(model, name) for name in _SHAPES if "." not in name}
-    values |= {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
-    return {name: value for name, value in values.items() if value is not None}
+    values: dict[str, Any] = {name: getattr(model, name) for name in _NEEDED}
+    arrays = model.inputs.arrays()
+    values |= {name: arrays[field] for name, field in _INPUTS.items() if field in arrays}
+    return values | {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
 
 
 def _check_model(model: Model) -> None:
@@ -372,7 +377,7 @@ def _check_model(model: Model) -> None:
     d, (m, L) = model.n_features, model.weights.shape
     classes = None if model.classes is None else np.asarray(model.classes)
     n_classes = 0 if classes is None else len(classes)
-    rank = d if model.input_map is None else len(model.input_map)
+    rank = d if model.inputs.map is None else len(model.inputs.map)
     sizes = {"m": m, "d": d, "r": rank, "L": L, "k": 1 if n_classes <= 2 else n_classes}
     if model.calibration is not None:
         require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
@@ -392,7 +397,7 @@ def _check_model(model: Model) -> None:
         f"the model declares {d} features and holds no vector and no number for any of them; a model without "
         f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0.",
     )
-    zeros = model.input_scale is not None and np.any(np.asarray(model.input_scale) == 0)
+    zeros = model.inputs.scale is not None and bool(np.any(model.inputs.scale == 0))
     require(not zeros, "input_scale holds zeros, and inputs are divided by it.")
     require(model.kind != "outlier" or L == 1, f"an outlier detector has one output; got {L}.")
     if classes is None:

@@ -12,6 +12,7 @@ from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
 from kompakt.heldout import Trials
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
@@ -205,19 +206,11 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
             "the weights are not finite: with these rows and parameters the computation leaves the numbers of float64. "
             "Scale the features and targets (StandardScaler), or give a smaller C or larger penalty."
         )
-    source = data.source
-    offset = None if rows.offset is None else rows.offset.astype(np.float64)
-    scaling: dict[str, Any] = {}
-    if isinstance(source, StreamedRows):
-        scaling = {"input_shift": source.reader.shift, "input_scale": source.reader.scale}
+    centre = None if rows.offset is None else rows.offset.astype(np.float64)
+    inputs = Inputs(centre=centre)
     if isinstance(kernel, MappedRBF):  # the vectors are kept as they are mapped: fewer numbers, and mapped only once
-        shift, scale = scaling.get("input_shift"), scaling.get("input_scale")
-        if offset is not None:
-            shift = (0.0 if shift is None else shift) + offset * (1.0 if scale is None else scale)
-        vectors = kernel.mapped(vectors)
-        scaling |= {"input_shift": shift, "input_map": kernel.map}
-        kernel, offset = RBF(1.0), None
-    elif offset is not None:
+        inputs, vectors, kernel = Inputs(shift=centre, map=kernel.map), kernel.mapped(vectors), RBF(1.0)
+    elif centre is not None:
         vectors = vectors + rows.offset
     model = Model(
         kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
@@ -228,10 +221,9 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
         n_features=rows.n_features,
         classes=data.classes,
         coding=machine.spec.coding if data.classifier else None,
-        offset=offset,
+        inputs=inputs if rows.inputs is None else inputs.after(rows.inputs),
         squeeze=data.single,
         calibration=calibration,
-        **scaling,
     )
     # rows that were given in float32 are these numbers again; vectors that moved lose digits, which large weights need
     narrower = rows.given_dtype != vectors.dtype and not isinstance(kernel, Precomputed)

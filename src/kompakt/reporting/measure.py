@@ -25,7 +25,6 @@ from sklearn.utils.validation import check_is_fitted
 from kompakt.basis.gram import forward_select
 from kompakt.basis.path import sizes_up_to
 from kompakt.data import ArrayRows, RowBlock
-from kompakt.data.table import is_table
 from kompakt.design import Design
 from kompakt.io.fitted import model_of
 from kompakt.kernels.base import dense
@@ -74,9 +73,8 @@ def subject_of(source: Any, X: Any, y: Any, max_rows: int, seed: int) -> Subject
     notes: list[str] = []
     model, estimator, name, X = _model_to_report(source, X, notes)
     names = _feature_names(model, estimator, X)
-    if model.schema is not None and is_table(X):
-        X = model.schema.encode(X)
-    finite: Any = True if model.input_fill is None else "allow-nan"
+    X = model.inputs.encoded(X)
+    finite: Any = True if model.inputs.fill is None else "allow-nan"
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite)
     if X.shape[1] != model.n_features:
         raise ValueError(f"X has {X.shape[1]} features, but the model expects {model.n_features}.")
@@ -188,11 +186,9 @@ def relevance_of(subject: Subject) -> Array | None:
 
 def _scaled_spread(subject: Subject) -> Array:
     """Standard deviation of every feature as the model scales it, before it maps the features."""
-    model = subject.model
     # without the shift, which changes no variance and would make sparse rows dense
-    zeros = np.zeros((model.n_basis_, model.n_features))
-    unmapped = replace(model, input_shift=None, input_map=None, basis=zeros, storage=None)
-    return moments_of(unmapped._transformed(subject.X[:MOMENT_ROWS]))[1]
+    scaling = replace(subject.model.inputs, shift=None, map=None)
+    return moments_of(scaling.transform(scaling.filled(subject.X[:MOMENT_ROWS])))[1]
 
 
 def directions_of(subject: Subject, n_directions: int = 3) -> list[tuple[float, Array]]:
@@ -201,9 +197,9 @@ def directions_of(subject: Subject, n_directions: int = 3) -> list[tuple[float, 
     They are the leading eigenvectors of A'A, where A maps features in units of their deviation; shares are of the sum
     of all eigenvalues.  Of the two signs the one that makes the largest loading positive is given.
     """
-    if subject.model.input_map is None:
+    if subject.model.inputs.map is None:
         return []
-    _, singular, loadings = np.linalg.svd(subject.model.input_map * _scaled_spread(subject), full_matrices=False)
+    _, singular, loadings = np.linalg.svd(subject.model.inputs.map * _scaled_spread(subject), full_matrices=False)
     shares = singular**2 / max(float(np.sum(singular**2)), 1e-300)
     signs = np.sign(loadings[np.arange(len(loadings)), np.argmax(np.abs(loadings), axis=1)])
     return [(float(shares[i]), signs[i] * loadings[i]) for i in range(min(n_directions, len(shares)))]
@@ -227,7 +223,8 @@ def seems_trained_on(subject: Subject) -> bool:
     if subject.n_rows < subject.n_given or indices is None or vectors is None:
         return False
     in_range = len(indices) > 0 and max(indices) < subject.n_rows
-    return in_range and np.array_equal(dense(subject.X[indices]), vectors)
+    rows = dense(subject.X[indices]) if in_range else np.empty(0)
+    return in_range and np.allclose(rows, vectors, rtol=1e-9, atol=1e-12 * float(np.abs(rows).max(initial=0.0)))
 
 
 # -- smaller models inside the given one -----------------------------------------------------------------------
@@ -261,8 +258,7 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
     candidates = np.sort(strongest[:_MOST_CANDIDATES])
     n_rows = min(X.shape[0], max(2 * len(candidates), _MOST_VALUES // len(candidates)))
     F = model.outputs(X[:n_rows])
-    refuse_overflow(F)
-    rows = ArrayRows(model._transformed(X[:n_rows]), offset=model.offset)
+    rows = ArrayRows(model._transformed(X[:n_rows]), offset=model.inputs.centre)
     basis = model.basis[candidates]
     design = Design(rows, model.kernel, basis if rows.offset is None else basis - rows.offset, store=False)
 
@@ -314,7 +310,7 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     runs = [timeit.repeat(partial(model.decision_function, batch), number=1, repeat=5) for model in models]
     times = np.min(runs, axis=1) / batch.shape[0]
     sizes = [model.n_basis_ for model in models]
-    maps = 0 if subject.model.input_map is None else subject.model.input_map.size
+    maps = 0 if subject.model.inputs.map is None else subject.model.inputs.map.size
     n_bytes = np.array(
         [8.0 * (model.basis.size + model.weights.size + model.intercept.size + maps) for model in models]
     )
@@ -322,7 +318,6 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     counts, predictions, errors, r2 = [], [], [], []
     for model in models:
         outputs = model.outputs(X)
-        refuse_overflow(outputs)
         if subject.classes:
             guess = predicted_numbers(model, model.scores(outputs))
             counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
@@ -336,17 +331,6 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
         return Measurements(*seen, float(1.0 - np.bincount(y).max() / n), confusion=np.array(counts))
     baseline = float(np.sqrt(np.mean(np.var(y, axis=0))))
     return Measurements(*seen, baseline, r2=np.array(r2), drawn=drawn, predictions=np.array(predictions))
-
-
-def refuse_overflow(outputs: Array) -> None:
-    """Raise for outputs that are no numbers, of which nothing can be told."""
-    wrong = ~np.isfinite(outputs).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"the model's outputs are NaN or infinite for {int(wrong.sum())} of {len(outputs)} rows, first for row "
-            f"{int(np.argmax(wrong))}: its kernel or weights are too large for these rows, so that there is nothing to "
-            "report. Are the rows scaled as in training?"
-        )
 
 
 def predicted_numbers(model: Model, scores: Array) -> Array:

@@ -362,7 +362,7 @@ def _cautions(subject: Subject) -> list[str]:
         moving = spread[spread > 0]
         if len(moving) < len(spread):
             cautions.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
-        if subject.model.input_scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
+        if subject.model.inputs.scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
             cautions.append(
                 "Features differ in scale by more than 100 times: scale them, or the large ones decide alone."
             )

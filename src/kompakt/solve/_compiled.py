@@ -139,19 +139,19 @@ def _change_hessian(A, p, penalty, before, fresh, H):  # type: ignore[no-untyped
                 rows[count], change[count] = i, fresh[i]
                 count += 1
     if count:
-        part, scaled = A[:p], np.empty((p, count))
+        columns, scaled = A[:p], np.empty((p, count))
         if count < n:
-            part = np.empty((p, count))
+            columns = np.empty((p, count))
             for j in range(p):
                 for k in range(count):
-                    part[j, k] = A[j, rows[k]]
+                    columns[j, k] = A[j, rows[k]]
         for j in range(p):
             for k in range(count):
-                scaled[j, k] = part[j, k] * change[k]
+                scaled[j, k] = columns[j, k] * change[k]
         sums = np.empty((p, p))
         for start in range(0, p, _PANEL):  # the lower triangle, by panels
             stop = min(start + _PANEL, p)
-            sums[start:stop, :stop] = np.dot(scaled[start:stop], part[:stop].T)
+            sums[start:stop, :stop] = np.dot(scaled[start:stop], columns[:stop].T)
     else:
         sums = np.zeros((p, p))
     if changed:
@@ -187,28 +187,28 @@ def _solve(matrix, b):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(**_OPTIONS)
-def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ignore[no-untyped-def]
+def newton(problem, form, state, p, max_iter, enough, tol, from_outputs):  # type: ignore[no-untyped-def]
     """Minimise from theta (L, p), in place, with predictions f (L, n): one problem after the other.
 
     A (1 or L, width, n) are whitened features, of which p lines are in use; curvatures (L, n) are those that H
     (L, width, width) was formed with, and both are up to date at the end, as are slopes, settled and objectives.  A
     problem is settled when a full step changed no row's piece (and where curvatures do not tell that, the gradient has
-    vanished), when a step gains less than the share `enough` of the
-    objective, or when the relative gradient is below `tol`; where the Hessian is singular, or steps have run out, it is
-    not, and the caller must go on.  With `given`, f are outputs of another machine and theta is 0: the first step ends
-    at the minimiser of the parabolas that touch the losses there.  Returns the sums of steps and of changes of a row's
-    curvature over the problems, and the most steps of one.
+    vanished), when a step gains less than the share `enough` of the objective, or when the relative gradient is below
+    `tol`; where the Hessian is singular, or steps have run out, it is not, and the caller must go on.  With
+    `from_outputs`, f are outputs of another machine and theta is 0: the first step ends at the minimiser of the
+    parabolas that touch the losses there.  Returns the sums of steps and of changes of a row's curvature over the
+    problems, and the most steps of one.
     """
     A, y, cost, penalty = problem
-    regression, base, ramps = pieces
+    regression, base, ramps = form
     theta, f, slopes, curvatures, H, settled, objectives, optimality = state
     n = y.shape[1]
-    all_steps, all_changes, most = 0, 0, 0
+    all_steps, all_changes, most_steps = 0, 0, 0
     r, fresh, trial, z, step = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(p)
     for b in range(len(y)):
-        features, own = A[b if len(A) > 1 else 0][:p], cost[b if len(cost) > 1 else 0]
+        features, costs = A[b if len(A) > 1 else 0][:p], cost[b if len(cost) > 1 else 0]
         change = np.zeros(n)
-        value = _evaluate(y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+        value = _evaluate(y[b], costs, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
         size = 0.0
         for j in range(p):
             size += penalty[j] * theta[b, j] * theta[b, j]
@@ -223,12 +223,12 @@ def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ig
             if done or (same and one_bend):
                 settled[b] = True
                 break
-            if given and iteration == 0:
+            if from_outputs and iteration == 0:
                 for i in range(n):
                     z[i] = slopes[b, i] - curvatures[b, i] * f[b, i]
                     f[b, i] = 0.0
                 objective = _evaluate(
-                    y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh
+                    y[b], costs, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh
                 )
                 slopes[b] = z
             gradient = np.dot(features, slopes[b])
@@ -236,7 +236,7 @@ def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ig
             for j in range(p):
                 gradient[j] += penalty[j] * theta[b, j]
                 step[j] = -gradient[j]
-            if (tol > 0.0 or same) and not (given and iteration == 0):
+            if (tol > 0.0 or same) and iteration >= from_outputs:
                 scale = np.sqrt(np.sum(theta[b, :p] ** 2))
                 for i in range(n):
                     scale += abs(slopes[b, i])
@@ -251,24 +251,26 @@ def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ig
                 size += penalty[j] * theta[b, j] * theta[b, j]
                 linear += penalty[j] * theta[b, j] * step[j]
                 quadratic += penalty[j] * step[j] * step[j]
-            if iteration > given and not -descent > enough * abs(objective):
+            if iteration >= from_outputs and not -descent > enough * abs(objective):
                 settled[b] = True
                 break
             if iteration == max_iter:
                 break
             change, t = np.dot(step, features), 1.0
-            value = _evaluate(y[b], own, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+            value = _evaluate(y[b], costs, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
             reached = value + 0.5 * (size + 2.0 * linear + quadratic)
             full = reached <= objective + 1e-4 * descent + 1e-14 * abs(objective)
             if not full:
                 for i in range(n):
                     r[i] = y[b, i] - f[b, i] if regression else 1.0 - y[b, i] * f[b, i]
                     z[i] = change[i] if regression else y[b, i] * change[i]
-                t, _ = _minimise(r, z, own, n, linear, quadratic, base[b, 0], ramps[b], 1e-6)
-                value = _evaluate(y[b], own, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+                t, _ = _minimise(r, z, costs, n, linear, quadratic, base[b, 0], ramps[b], 1e-6)
+                value = _evaluate(
+                    y[b], costs, f[b], change, t, regression, base[b], ramps[b], trial, r, slopes[b], fresh
+                )
                 reached = value + 0.5 * (size + t * (2.0 * linear + t * quadratic))
             iteration += 1
-            done = iteration > given and not (objective - reached > enough * abs(objective))
+            done = iteration > from_outputs and not (objective - reached > enough * abs(objective))
             if reached <= objective + 1e-14 * abs(objective):
                 objective = reached
                 for j in range(p):
@@ -277,8 +279,8 @@ def newton(problem, pieces, state, p, max_iter, enough, tol, given):  # type: ig
                     f[b, i] = trial[i]
             else:  # nothing can be gained, or what would be reached is not a number
                 change[:] = 0.0
-                _evaluate(y[b], own, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
+                _evaluate(y[b], costs, f[b], change, 0.0, regression, base[b], ramps[b], trial, r, slopes[b], fresh)
         objectives[b] = objective
         all_steps += iteration
-        most = max(most, iteration)
-    return all_steps, all_changes, most
+        most_steps = max(most_steps, iteration)
+    return all_steps, all_changes, most_steps

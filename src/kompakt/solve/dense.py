@@ -141,11 +141,11 @@ class DenseNewton:
             self._terms = self.loss.terms(self.y, self.f)
         return self._terms
 
-    def _part(self, values: Array, which: Array) -> Array:
+    def _select(self, values: Array, which: Array) -> Array:
         """Lines of some problems, without a copy where these are all or where all share one."""
         return values if len(which) == len(self.y) or len(values) == 1 < len(self.y) else values[which]
 
-    def _own_loss(self, which: Array) -> Loss:
+    def _loss_of(self, which: Array) -> Loss:
         return self.loss if len(which) == len(self.y) else self.loss.take_outputs(which)
 
     def retrain(
@@ -163,49 +163,49 @@ class DenseNewton:
         A problem is also done when a step promises less than the share `enough` of the objective: by default nothing
         beyond rounding, even where rows sit on a kink to the last bit.
         """
-        p, left, used = self.width, np.arange(len(self.y)), 0
+        p, moving, used = self.width, np.arange(len(self.y)), 0
         pieces_known = self._ramps is not None and self._ramps.bends_once
         while True:
             steps = self._newton(max_iter - used, enough)
             used += steps or 0
-            changed = self._refresh(left) > 0 if steps is None else False
+            changed = self._refresh(moving) > 0 if steps is None else False
             if not thorough and (steps is not None or pieces_known):
-                left = left[changed | ~self._exact[left]]
-                if not len(left):
+                moving = moving[changed | ~self._exact[moving]]
+                if not len(moving):
                     break
-            theta, slopes = self._part(self.theta, left)[:, :p], self._part(self.slopes, left)
-            gradient, step = self.penalty[:p] * theta + self._times(left, slopes), np.zeros((len(left), p))
-            done = np.zeros(len(left), dtype=bool)
+            theta, slopes = self._select(self.theta, moving)[:, :p], self._select(self.slopes, moving)
+            gradient, step = self.penalty[:p] * theta + self._times(moving, slopes), np.zeros((len(moving), p))
+            done = np.zeros(len(moving), dtype=bool)
             if tol:
                 scale = np.linalg.norm(theta, axis=1) + np.sum(np.abs(slopes), axis=1)
-                self.optimality[left] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
-                done = self.optimality[left] <= tol
+                self.optimality[moving] = np.linalg.norm(gradient, axis=1) / np.maximum(scale, np.finfo(float).tiny)
+                done = self.optimality[moving] <= tol
             for i in np.flatnonzero(~done):
-                step[i] = self._direction(int(left[i]), gradient[i])
-            descent, before = np.sum(gradient * step, axis=1), self._part(self.objective(), left)
+                step[i] = self._direction(int(moving[i]), gradient[i])
+            descent, before = np.sum(gradient * step, axis=1), self._select(self.objective(), moving)
             done |= ~(-descent > enough * np.abs(before))  # also where it is not a number
-            self._exact[left] = done
-            left, step, descent, before = left[~done], step[~done], descent[~done], before[~done]
-            if used >= max_iter or not len(left) or (run is not None and run.late):
+            self._exact[moving] = done
+            moving, step, descent, before = moving[~done], step[~done], descent[~done], before[~done]
+            if used >= max_iter or not len(moving) or (run is not None and run.late):
                 break
-            theta, f = self.theta[left, :p], self.f[left]
-            self._move(left, step)
+            theta, f = self.theta[moving, :p], self.f[moving]
+            self._move(moving, step)
             # the step, or its best multiple where it does not lower the objective enough (step 4 of the method), and
             # where its length is a guess because no row has curvature
-            good = self.objective()[left] <= before + 1e-4 * descent + 1e-14 * np.abs(before)
-            self._exact[left] = good & [not self._flat(int(problem)) for problem in left]
-            poor = np.flatnonzero(~self._exact[left])
+            good = self.objective()[moving] <= before + 1e-4 * descent + 1e-14 * np.abs(before)
+            self._exact[moving] = good & [not self._flat(int(problem)) for problem in moving]
+            poor = np.flatnonzero(~self._exact[moving])
             if len(poor):
-                self._shorten(left, theta, f, step, poor)
+                self._shorten(moving, theta, f, step, poor)
             used += 1
         self.n_iter += used
-        self.converged = not len(left)
+        self.converged = not len(moving)
 
     def _direction(self, problem: int, gradient: Array) -> Array:
         """Newton's step."""
         return -self.factor(problem).solve(gradient)
 
-    def _newton(self, max_iter: int, enough: float, tol: float = 0.0, given: bool = False) -> int | None:
+    def _newton(self, max_iter: int, enough: float, tol: float = 0.0, from_outputs: bool = False) -> int | None:
         """The compiled loop, where the problem is small; returns the steps taken, None where it is not used."""
         fast, p, n, ramps = line_search.compiled(), self.width, self.A.shape[2], self._ramps
         small = n <= _COMPILED_ROWS and p <= _COMPILED_WIDTH and len(self.H) == len(self.y)
@@ -214,24 +214,24 @@ class DenseNewton:
         value = np.empty(len(self.y))
         problem = self.A, self.y, self.cost, self.penalty[:p]
         state = self.theta, self.f, self.slopes, self.curvatures, self.H, self._exact, value, self.optimality
-        steps, changed, most = fast.newton(problem, tuple(ramps), state, p, max_iter, enough, tol, given)
+        steps, changed, most_steps = fast.newton(problem, tuple(ramps), state, p, max_iter, enough, tol, from_outputs)
         self.factors, self._terms, self._value, self._active = [None] * len(self.H), None, value, None
         self.training += steps * (2.0 * n * p + p**3 / 3) + changed * p * p / 2
-        return int(most)
+        return int(most_steps)
 
     def _move(self, which: Array, step: Array) -> None:
         """theta += step for some problems, with predictions and slopes, the pieces kept."""
-        p, own = self.width, slice(None) if len(which) == len(self.y) else which
+        p, selected = self.width, slice(None) if len(which) == len(self.y) else which
         change = np.empty((len(step), self.A.shape[2]))
 
-        def one(rows: slice) -> None:
+        def fill(rows: slice) -> None:
             A = self.A[:, :p, rows]
-            change[:, rows] = step @ A[0] if len(A) == 1 else np.matmul(step[:, None], A[own])[:, 0]
+            change[:, rows] = step @ A[0] if len(A) == 1 else np.matmul(step[:, None], A[selected])[:, 0]
 
-        self.blocks.each(one)
-        self.theta[own, :p] += step
-        self.f[own] += change
-        self.slopes[own] += self.curvatures[own] * change
+        self.blocks.each(fill)
+        self.theta[selected, :p] += step
+        self.f[selected] += change
+        self.slopes[selected] += self.curvatures[selected] * change
         self._terms = self._value = None
         self.training += change.size * p
 
@@ -241,7 +241,7 @@ class DenseNewton:
         change = self.f[problems] - f
         penalised = self.penalty[: self.width] * step
         t, _ = line_search.minimise_along(
-            self._own_loss(problems), self.y[problems], f, np.broadcast_to(self._part(self.cost, problems), f.shape),
+            self._loss_of(problems), self.y[problems], f, np.broadcast_to(self._select(self.cost, problems), f.shape),
             change[:, None], np.sum(penalised * theta, axis=1)[:, None],
             np.sum(penalised * step, axis=1)[:, None],
         )  # fmt: skip
@@ -256,14 +256,14 @@ class DenseNewton:
         p = self.width
         self.training += values.size * p
         if len(self.A) > 1:
-            return np.asarray(np.matmul(self._part(self.A, which)[:, :p], values[:, :, None])[:, :, 0])
+            return np.asarray(np.matmul(self._select(self.A, which)[:, :p], values[:, :, None])[:, :, 0])
         return self.blocks.total(lambda rows: (values[:, rows] @ self.A[0, :p, rows].T,))[0]
 
     def _refresh(self, which: Array) -> Array:
         """Slopes, curvatures and Hessians at the current predictions; returns how many rows changed their piece."""
-        cost, (_, slopes, curvatures) = self._part(self.cost, which), self._loss_terms()
-        self.slopes[which] = cost * self._part(slopes, which)
-        fresh = cost * self._part(curvatures, which)
+        cost, (_, slopes, curvatures) = self._select(self.cost, which), self._loss_terms()
+        self.slopes[which] = cost * self._select(slopes, which)
+        fresh = cost * self._select(curvatures, which)
         changed = np.zeros(len(which), dtype=np.intp)
         for i, problem in enumerate(which):
             h = min(problem, len(self.H) - 1)
@@ -288,11 +288,11 @@ class DenseNewton:
             change = curvature[rows]
             H[...] = np.diag(self.penalty[:p])
 
-        def one(part: slice) -> tuple[Array, ...]:
-            K = lines.take(rows[part], axis=1).T
-            return (weighted_gram(K, change[part]) if anew else (K.T * change[part]) @ K,)
+        def weighted_products(span: slice) -> tuple[Array, ...]:
+            K = lines.take(rows[span], axis=1).T
+            return (weighted_gram(K, change[span]) if anew else (K.T * change[span]) @ K,)
 
-        H += RowBlocks(len(rows), 2048).total(one)[0]
+        H += RowBlocks(len(rows), 2048).total(weighted_products)[0]
         self.training += len(rows) * p * p / 2
 
     def factor(self, problem: int) -> Factor:
@@ -325,7 +325,7 @@ class DenseNewton:
         """
         self.f[:] = outputs
         self._terms = self._value = None
-        steps = self._newton(max_iter, enough, tol, given=True)
+        steps = self._newton(max_iter, enough, tol, from_outputs=True)
         if steps is None:
             everything, steps = np.arange(len(self.y)), 1
             self._refresh(everything)
@@ -340,7 +340,9 @@ class DenseNewton:
 
     def scale_cost(self, share: float) -> None:
         """Multiply C; the pieces that the rows lie on are kept."""
-        self.cost, self.slopes, self.curvatures = (share * part for part in (self.cost, self.slopes, self.curvatures))
+        self.cost = share * self.cost
+        self.slopes *= share
+        self.curvatures *= share
         penalty = np.diag(self.penalty)
         self.H = penalty + share * (self.H - penalty)
         self.factors, self._value = [None] * len(self.H), None

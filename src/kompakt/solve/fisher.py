@@ -77,8 +77,8 @@ def class_moments(
 
     # several passes where the products of all classes together would fill the memory with partial sums
     together = max(1, _PRODUCTS // max(1, design.n_basis**2))
-    parts = [range(c, min(c + together, n_classes)) for c in range(0, n_classes, together)]
-    covariance = np.concatenate([design.map_reduce(partial(products, part))[0] for part in parts])
+    groups = [range(c, min(c + together, n_classes)) for c in range(0, n_classes, together)]
+    covariance = np.concatenate([design.map_reduce(partial(products, group))[0] for group in groups])
     covariance /= mass[:, None, None]
     return ClassMoments(mass, mean, covariance)
 
@@ -105,8 +105,8 @@ def penalty_scale(moments: ClassMoments, codes: Array, basis_mass: Array | None 
 def _of_block(labels: Array | None, weights: Array | None, block: RowBlock) -> tuple[Array, Array | None]:
     """Class numbers and weights of a block."""
     if labels is not None:
-        here = slice(block.start, block.stop)
-        return labels[here], None if weights is None else weights[here]
+        span = slice(block.start, block.stop)
+        return labels[span], None if weights is None else weights[span]
     assert block.targets is not None
     return block.targets[:, 0].astype(np.intp), block.weights
 
@@ -127,10 +127,10 @@ def _class_sums(
 def _class_products(
     labels: Array | None, weights: Array | None, mean: Array, classes: range, K: Array, block: RowBlock
 ) -> tuple[Array, ...]:
-    own, s = _of_block(labels, weights, block)
+    block_labels, s = _of_block(labels, weights, block)
     grams = np.zeros((len(classes), K.shape[1], K.shape[1]))
     for place, c in enumerate(classes):
-        members = np.flatnonzero(own == c)
+        members = np.flatnonzero(block_labels == c)
         apart = K[members] - mean[c].astype(K.dtype)
         if s is not None:
             apart *= np.sqrt(s[members]).astype(K.dtype)[:, None]

@@ -128,10 +128,10 @@ class _Walk:
         self.slopes = self.levels[self.piece]
         self.slopes[self.held] = (below + share * (above - below))[self.held]
         self.return_to_kinks()
-        others = np.ones(len(self.y), dtype=bool)
-        others[self.held] = False
-        self.piece[others] = np.searchsorted(self.kinks, self.r[others])
-        self.slopes[others] = self.levels[self.piece[others]]
+        free = np.ones(len(self.y), dtype=bool)
+        free[self.held] = False
+        self.piece[free] = np.searchsorted(self.kinks, self.r[free])
+        self.slopes[free] = self.levels[self.piece[free]]
         self.refresh()
 
     def residuals(self) -> Array:
@@ -303,14 +303,14 @@ def minimise(problem: Problem, start: Array | None = None, settings: Settings | 
     # a warm start already knows which rows lie near the kinks
     coarse = [scales * share for share in (_COARSE if start is None else _COARSE_WARM)]
     theta = _least_squares(problem) if start is None else start_coordinates(problem, start)
-    few = replace(settings, max_iter=min(settings.max_iter, _COARSE_ITERATIONS))
-    theta, n_iter, _ = _stages(problem, theta, coarse, few)
+    coarse_settings = replace(settings, max_iter=min(settings.max_iter, _COARSE_ITERATIONS))
+    theta, n_iter, _ = _stages(problem, theta, coarse, coarse_settings)
     ends = []
     for output in range(problem.n_outputs):
         budget = replace(settings, max_iter=max(1, settings.max_iter - n_iter))
-        one = only(problem, output)
-        ends.append(_one_output(one, theta[:, output], float(coarse[-1][output]), budget))
-        problem.design.n_kernel_evals, problem.design.n_passes = one.design.n_kernel_evals, one.design.n_passes
+        single = only(problem, output)
+        ends.append(_one_output(single, theta[:, output], float(coarse[-1][output]), budget))
+        problem.design.n_kernel_evals, problem.design.n_passes = single.design.n_kernel_evals, single.design.n_passes
     theta = np.column_stack([end.theta for end in ends])
     return Solution(
         weights=problem.design.to_weights(theta[:-1]),
@@ -350,8 +350,8 @@ def _stages(
     for width in widths:
         if window is not None:
             theta = _follow(problem, theta, width, window)
-        left = replace(settings, tol=max(tol, settings.tol), max_iter=max(1, settings.max_iter - n_iter))
-        solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, left)
+        stage_settings = replace(settings, tol=max(tol, settings.tol), max_iter=max(1, settings.max_iter - n_iter))
+        solution = newton.minimise(replace(problem, loss=Rounded(_linear_loss(problem), width)), theta, stage_settings)
         theta, window = solution.coordinates, width
         n_iter += solution.n_iter
     return theta, n_iter, solution
@@ -413,26 +413,26 @@ def _one_output(problem: Problem, theta: Array, width: float, settings: Settings
     n_iter, optimality, ended, settled = 0, np.inf, False, False
     target, care = 0.1 * width, 0.02
     while not ended and n_iter < settings.max_iter and not settings.run.late:
-        part = _near_rows(problem, at)
-        slack = _slack(problem, at, part)
+        near = _near_rows(problem, at)
+        slack = _slack(problem, at, near)
         floor = max(10 * slack, 1e-7 * typical)
         target = max(target, floor)
         # a part that Newton finds hard is left to the walk, which is exact
-        left = replace(settings, max_iter=min(_STAGE_ITERATIONS, settings.max_iter - n_iter))
+        stage_settings = replace(settings, max_iter=min(_STAGE_ITERATIONS, settings.max_iter - n_iter))
         rough, final = target > 2e-3 * typical, target <= floor
         stage_tol = tol if final else care * _error_share(at)
         candidate, end, last = _one_stage(
-            problem, part, at.theta, (target, width), slack, left, rough=rough, tol=stage_tol
+            problem, near, at.theta, (target, width), slack, stage_settings, rough=rough, tol=stage_tol
         )
         n_iter += max(1, last.n_iter)
         after = _scan(problem, candidate, 2.0 * target)
         crossed = (after.piece != at.piece) & ~at.near & counted
-        if part is not None and crossed.any():
+        if near is not None and crossed.any():
             at, width = _join(problem, at, after, crossed), target
             continue
         at, optimality = after, float(last.optimality[0])
-        if part is not None and end is not None:
-            optimality = _relative_gradient(part, end, after)
+        if near is not None and end is not None:
+            optimality = _relative_gradient(near, end, after)
             if optimality <= tol:
                 return _End(at.theta, at.objective, optimality, n_iter, True, True, 0.0)
         ended, settled = final, last.converged
@@ -467,7 +467,7 @@ def _join(problem: Problem, at: _Scan, after: _Scan, crossed: Array) -> _Scan:
 
 def _one_stage(
     problem: Problem,
-    part: NearRows | None,
+    near: NearRows | None,
     theta: Array,
     shrink: tuple[float, float],
     slack: float,
@@ -478,16 +478,17 @@ def _one_stage(
 ) -> tuple[Array, Finish | None, Solution]:
     """Newton at the target width, on the near rows where they are known, and the exact finish if it holds."""
     target, width = shrink
-    if part is not None:
-        design = FeatureDesign(part.features, part.y[:, None], part.s, block_rows=8192)
-        problem = replace(problem, design=design, linear=part.linear[:, None])
-    found, _, last = _stages(problem, theta[:, None], [np.array([target])], settings, tol=tol, window=np.array([width]))
-    theta = found[:, 0]
-    if part is None:
+    if near is not None:
+        design = FeatureDesign(near.features, near.y[:, None], near.s, block_rows=8192)
+        problem = replace(problem, design=design, linear=near.linear[:, None])
+    widths, window = [np.array([target])], np.array([width])
+    coordinates, _, last = _stages(problem, theta[:, None], widths, settings, tol=tol, window=window)
+    theta = coordinates[:, 0]
+    if near is None:
         return theta, None, last
-    inside = _distance(part.loss, part.loss.residual(part.y, part.predict(theta))) < 0.5 * target
+    inside = _distance(near.loss, near.loss.residual(near.y, near.predict(theta))) < 0.5 * target
     if not rough or inside.sum() <= len(theta):  # with more rows than unknowns a narrower window is quicker than a walk
-        end = finish(part, theta, target)
+        end = finish(near, theta, target)
         if end.consistent and end.distance <= slack:
             return end.theta, end, last
     return theta, None, last
@@ -503,14 +504,14 @@ def _scan(problem: Problem, theta: Array, reach: float) -> _Scan:
     if remote:  # what workers write into arrays of the driver is lost: residuals come back by a pass of their own
         r[:] = loss.residual(y, problem.design.matvec(theta[:-1, None])[:, 0] + theta[-1])
 
-    def one(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
-        here = slice(block.start, block.stop)
+    def far_pulls(Phi: Array, block: RowBlock) -> tuple[Array, ...]:
+        span = slice(block.start, block.stop)
         if not remote:
-            r[here] = loss.residual(y[here], newton.predict(Phi, theta[:, None])[:, 0])
-        pull = np.where(_distance(loss, r[here]) > reach, s[here] * orientation[here] * _slopes(loss, r[here]), 0.0)
+            r[span] = loss.residual(y[span], newton.predict(Phi, theta[:, None])[:, 0])
+        pull = np.where(_distance(loss, r[span]) > reach, s[span] * orientation[span] * _slopes(loss, r[span]), 0.0)
         return Phi.T @ pull.astype(Phi.dtype), np.array(pull.sum())
 
-    pulls, total = problem.design.map_reduce(one)
+    pulls, total = problem.design.map_reduce(far_pulls)
     if not np.all(np.isfinite(r)):
         raise LinAlgError(
             "residuals are not finite: targets, C or sample weights are too large or too small. Scale the targets, and "
@@ -548,20 +549,20 @@ def _near_rows(problem: Problem, at: _Scan) -> NearRows | None:
     )
 
 
-def _slack(problem: Problem, at: _Scan, part: NearRows | None) -> float:
+def _slack(problem: Problem, at: _Scan, near: NearRows | None) -> float:
     """Distance from a kink that the rounding of a prediction cannot tell from zero."""
     # features and their products are of the block's type, targets and the intercept always float64
     eps = float(np.finfo(problem.design.block_dtype).eps)
-    length = 1.0 if part is None else float(np.sqrt(np.max(np.einsum("ij,ij->i", part.features, part.features))))
+    length = 1.0 if near is None else float(np.sqrt(np.max(np.einsum("ij,ij->i", near.features, near.features))))
     added = 1.0 + abs(float(at.theta[-1])) + float(np.max(np.abs(_targets(problem)[at.near])))
     return 16 * (eps * length * float(np.linalg.norm(at.theta[:-1])) + float(np.finfo(np.float64).eps) * added)
 
 
-def _relative_gradient(part: NearRows, end: Finish, at: _Scan) -> float:
-    gradient = part.gradient(end.theta, end.slopes)
-    pulls = part.C * float(np.dot(part.s, np.abs(end.slopes)))
+def _relative_gradient(near: NearRows, end: Finish, at: _Scan) -> float:
+    gradient = near.gradient(end.theta, end.slopes)
+    pulls = near.C * float(np.dot(near.s, np.abs(end.slopes)))
     # the last term keeps the measure sound where every loss and every weight is zero
-    scale = float(np.linalg.norm(end.theta[:-1])) + at.magnitude + pulls + 1e-6 * part.C * float(np.sum(part.s))
+    scale = float(np.linalg.norm(end.theta[:-1])) + at.magnitude + pulls + 1e-6 * near.C * float(np.sum(near.s))
     return float(np.linalg.norm(gradient)) / scale
 
 

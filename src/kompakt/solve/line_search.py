@@ -48,7 +48,7 @@ def minimise_along(
     loss : Loss
         Piecewise quadratic.
     y, f, s : ndarray of shape (B, n)
-        Targets, predictions and costs; a row of cost 0 takes no part.
+        Targets, predictions and costs; a row of cost 0 takes no values.
     columns : ndarray of shape (G, k, n)
         Directions; those of machine b are ``columns[group[b]]``, and `group` None means group b (or 0, if G is 1).
     linear, quadratic : ndarray of shape (B, k)
@@ -74,26 +74,26 @@ def minimise_along(
     t, decrease = np.zeros((B, k)), np.zeros((B, k))
     if loss.quadratic:  # one step, by matrix products
         for number in np.unique(group):
-            own = group == number
-            slope = linear[own] + (s[own] * loss.gradient(y[own], f[own])) @ columns[number].T
-            curvature = quadratic[own] + s[own] @ np.square(columns[number]).T
-            t[own], decrease[own] = -slope / curvature, 0.5 * np.square(slope) / curvature
+            members = group == number
+            slope = linear[members] + (s[members] * loss.gradient(y[members], f[members])) @ columns[number].T
+            curvature = quadratic[members] + s[members] @ np.square(columns[number]).T
+            t[members], decrease[members] = -slope / curvature, 0.5 * np.square(slope) / curvature
         return t, decrease
     fast, ramps = compiled(), loss.ramps(B)
     if fast is not None and ramps is not None:
         # one signature for all callers: contiguous, writable arrays
-        y, f, s, columns = (np.require(part, np.float64, ["C", "W"]) for part in (y, f, s, columns))
-        linear, quadratic = (np.require(part, np.float64, ["C", "W"]) for part in (linear, quadratic))
+        y, f, s, columns = (np.require(values, np.float64, ["C", "W"]) for values in (y, f, s, columns))
+        linear, quadratic = (np.require(values, np.float64, ["C", "W"]) for values in (linear, quadratic))
         group = np.require(group, np.intp, ["C", "W"])
         fast.minimise(y, f, s, columns, group, linear, quadratic, *ramps, tol, t, decrease)
         return t, decrease
     width = max(1, (1 << 18) // max(1, n))  # directions at a time: their rows stay in cache
     for b in range(B):
-        own = loss.take_outputs(np.array([b]))
+        machine_loss = loss.take_outputs(np.array([b]))
         for start in range(0, k, width):
-            part = slice(start, start + width)
-            t[b, part], decrease[b, part] = _minimise_arrays(
-                own, y[b], f[b], s[b], columns[group[b], part], linear[b, part], quadratic[b, part], tol
+            span = slice(start, start + width)
+            t[b, span], decrease[b, span] = _minimise_arrays(
+                machine_loss, y[b], f[b], s[b], columns[group[b], span], linear[b, span], quadratic[b, span], tol
             )
     return t, decrease
 
@@ -159,22 +159,22 @@ def guarded_roots(
     array([0.5])
     """
     roots, low, high = np.zeros(len(start)), np.zeros(len(start)), np.full(len(start), np.inf)
-    left = np.flatnonzero(start < 0.0)
-    at = trials[left]
+    unfinished = np.flatnonzero(start < 0.0)
+    at = trials[unfinished]
     for _ in range(max_calls):
-        if not len(left):
+        if not len(unfinished):
             break
         at = np.where(np.isfinite(at), at, 1.0)
-        value, derivative = slopes(left, at)
-        rows, last = np.arange(len(left)), at.shape[1] - 1
+        value, derivative = slopes(unfinished, at)
+        rows, last = np.arange(len(unfinished)), at.shape[1] - 1
         below = np.sum(value < 0.0, axis=1)  # how many trials
         under, over = np.maximum(below - 1, 0), np.minimum(below, last)
-        bottom = low[left] = np.where(below > 0, at[rows, under], low[left])
-        top = high[left] = np.where(below <= last, at[rows, over], high[left])
+        bottom = low[unfinished] = np.where(below > 0, at[rows, under], low[unfinished])
+        top = high[unfinished] = np.where(below <= last, at[rows, over], high[unfinished])
         nearest = rows, np.argmin(np.abs(value), axis=1)
-        roots[left] = t = at[nearest]
+        roots[unfinished] = t = at[nearest]
         bounded = np.isfinite(top)
-        done = (np.abs(value[nearest]) <= tol * np.abs(start[left])) | (bounded & (top - bottom <= 1e-14 * top))
+        done = (np.abs(value[nearest]) <= tol * np.abs(start[unfinished])) | (bounded & (top - bottom <= 1e-14 * top))
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             newton = t - value[nearest] / derivative[nearest]
             secant = bottom - value[rows, under] * (top - bottom) / (value[rows, over] - value[rows, under])
@@ -189,5 +189,5 @@ def guarded_roots(
             )
             secant = np.where((secant > bottom) & (secant < top), secant, at[:, 0])
             at = np.sort(np.concatenate([at, secant[:, None], spread], axis=1), axis=1)
-        at, left = at[~done], left[~done]
+        at, unfinished = at[~done], unfinished[~done]
     return roots

@@ -147,8 +147,8 @@ def minimise(
     while not done.all() and n_iter < settings.max_iter and not settings.run.late:
         n_iter += 1
         sums, moving = _keep(sums, moving, ~done[moving])
-        known = (factors, moving) if keep_hessians else (None, None)
-        step, factor_jitter = newton_step(problem, theta[:, moving], sums, *known)
+        kept_factors = (factors, moving) if keep_hessians else (None, None)
+        step, factor_jitter = newton_step(problem, theta[:, moving], sums, *kept_factors)
         jitter = max(jitter, factor_jitter)
         gradient = problem.penalty[:, None] * theta[:, moving] + sums.gradient
         slope = np.einsum("pl,pl->l", gradient, step)
@@ -340,10 +340,10 @@ def newton_step(
     step = np.empty_like(theta)
     jitter = 0.0
     shared = len(sums.hessian) == 1
-    known = {} if factors is None else factors
+    kept = {} if factors is None else factors
     for position in range(theta.shape[1]):
         key = int(outputs[position]) if outputs is not None else 0 if shared else position
-        factor = known.get(key)
+        factor = kept.get(key)
         if factor is None:
             H = sums.hessian[0 if shared else position] + np.diag(penalty)
             if not problem.fit_intercept:
@@ -357,7 +357,7 @@ def newton_step(
                     step[-1, position] = -gradient[-1, position] / sums.magnitude[position]
                     continue
                 H[-1, -1] = 1.0
-            factor = known[key] = factorise(H, what="Hessian")
+            factor = kept[key] = factorise(H, what="Hessian")
         jitter = max(jitter, factor.jitter)
         step[:, position] = -factor.solve(gradient[:, position])
     return step, jitter
@@ -368,7 +368,7 @@ def run_pass(
     theta: Array,
     step: Array | None,
     outputs: Array,
-    known: Sums | None,
+    previous: Sums | None,
     *,
     hessian: bool = True,
     alike: bool = False,
@@ -376,13 +376,13 @@ def run_pass(
 ) -> Sums:
     """One pass over the rows: losses at theta + t * step, gradient and Hessian at the full step.
 
-    `known` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
+    `previous` are the sums at theta; with few changed rows last time, only the changes to its Hessian are summed.
     `alike` says that all outputs have the same curvature here, so that one Hessian is summed for all of them; the
     curvatures are written into the rows of `kept` (L, n), where it is given.
     """
     alike = alike and problem.design.rows.weight_columns <= 1
     shared = alike or _shared_curvature(problem)
-    by_change = known is not None and step is not None and not shared and known.changed < 0.25 and hessian
+    by_change = previous is not None and step is not None and not shared and previous.changed < 0.25 and hessian
     loss = problem.loss.take_outputs(outputs)
     function = partial(newton_sums, loss, theta, step, _trials(problem), outputs, shared, hessian, kept, by_change)
     # without Hessians a block is soon done: longer ones keep threads at work instead of at handing over
@@ -391,9 +391,9 @@ def run_pass(
     H, active = _hessian(problem, active, *curved) if hessian else (np.empty((0, 0, 0)), active)
     if alike:
         H, active = np.repeat(H, len(outputs), axis=0), np.repeat(active, len(outputs))
-    if by_change and known is not None:
-        H += known.hessian
-        active = active + known.active
+    if by_change and previous is not None:
+        H += previous.hessian
+        active = active + previous.active
     gradient, magnitude = problem.C * gradient, problem.C * magnitude
     if problem.linear is not None:
         gradient = gradient + problem.linear
@@ -455,8 +455,8 @@ def newton_sums(
     elif len(trials) == 1 and not (hessian and not shared):
         f = rows.predict(theta + step)
     else:
-        both = rows.predict(np.concatenate([theta, step], axis=1))
-        before, along = both[:, : theta.shape[1]], both[:, theta.shape[1] :]
+        predictions = rows.predict(np.concatenate([theta, step], axis=1))
+        before, along = predictions[:, : theta.shape[1]], predictions[:, theta.shape[1] :]
         f = before + along
     value, slopes, curvature = rows.terms(f)
     losses = _column_sums(value)[None]
@@ -569,17 +569,18 @@ def _shorter(
         rows = design.rows
         assert rows.targets is not None
         y, s = rows.targets[:, outputs], block_weights(rows.weights, design.n_rows, outputs)
-        f, along = (design.matvec(part[:-1]) + part[-1] for part in (theta, step))
+        f, along = (design.matvec(coordinates[:-1]) + coordinates[-1] for coordinates in (theta, step))
 
-    def slopes(left: Array, steps: Array) -> tuple[Array, Array]:
-        loss = problem.loss.take_outputs(outputs[left])
+    def slopes(index: Array, steps: Array) -> tuple[Array, Array]:
+        loss = problem.loss.take_outputs(outputs[index])
         if _in_memory(problem):
-            first, second = _slopes_along(loss, y[:, left], s[:, left % s.shape[1]], f[:, left], along[:, left], steps)
+            weights = s[:, index % s.shape[1]]
+            first, second = _slopes_along(loss, y[:, index], weights, f[:, index], along[:, index], steps)
         else:
-            of_block = partial(_slopes_of_block, loss, theta[:, left], step[:, left], outputs[left], steps)
+            of_block = partial(_slopes_of_block, loss, theta[:, index], step[:, index], outputs[index], steps)
             first, second = design.map_reduce(of_block)
-        bend = quadratic[left, None]
-        return linear[left, None] + steps * bend + problem.C * first, bend + problem.C * second
+        bend = quadratic[index, None]
+        return linear[index, None] + steps * bend + problem.C * first, bend + problem.C * second
 
     if _in_memory(problem):
         return guarded_roots(slopes, slope, np.ones((len(slope), 1)), tol=1e-12, max_calls=120)

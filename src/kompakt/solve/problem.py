@@ -82,8 +82,8 @@ def start_coordinates(problem: Problem, start: Array | None) -> Array:
     m, L = problem.design.n_basis, problem.n_outputs
     theta = np.zeros((m + 1, L))
     if start is not None:
-        known = min(len(start) - 1, m)
-        theta[:known] = start[:known]
+        n_shared = min(len(start) - 1, m)
+        theta[:n_shared] = start[:n_shared]
         theta[-1] = start[-1]
     if not problem.fit_intercept:
         theta[-1] = 0.0

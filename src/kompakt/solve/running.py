@@ -34,13 +34,13 @@ class RunningSums:
     active: Array
     magnitude: Array
 
-    def __add__(self, other: RunningSums) -> RunningSums:
+    def __add__(self, batch: RunningSums) -> RunningSums:
         return RunningSums(
-            self.hessian + other.hessian,
-            self.right + other.right,
-            self.constant + other.constant,
-            self.active + other.active,
-            self.magnitude + other.magnitude,
+            self.hessian + batch.hessian,
+            self.right + batch.right,
+            self.constant + batch.constant,
+            self.active + batch.active,
+            self.magnitude + batch.magnitude,
         )
 
     def product(self, theta: Array) -> Array:

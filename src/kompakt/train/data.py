@@ -47,6 +47,7 @@ from kompakt.data.rows import (
     with_mass,
 )
 from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
+from kompakt.inputs import Inputs
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
 from kompakt.run import Run
@@ -84,24 +85,28 @@ def check_rows(
     numeric_y: bool = False,
     reset: bool = True,
     keep: Sequence[str] | None = None,
+    standardise: bool = True,
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts.
 
-    A data frame with words, dates or gaps becomes standardised numbers by a schema, which the estimator keeps as
-    `schema_`; columns in `keep` are used even if they look like identifiers.
+    A data frame with words, dates or gaps becomes numbers by a schema, which the estimator keeps as `schema_`; columns
+    in `keep` are used even if they look like identifiers.  These numbers are standardised for training; `standardise`
+    is False for rows that a model is given, which does it itself.
     """
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-    if reset and hasattr(estimator, "schema_"):
-        del estimator.schema_
-    schema: TableSchema | None = getattr(estimator, "schema_", None)
-    table = X
+    if reset:
+        vars(estimator).pop("_inputs", None)
+        vars(estimator).pop("schema_", None)
+    inputs: Inputs | None = getattr(estimator, "_inputs", None)
+    schema, table = None if inputs is None else inputs.schema, X
     if schema is None and reset and needs_schema(X):
         schema = TableSchema.infer(X, keep=keep or ())
         _warn_of_unused(estimator, schema)
         # a scaler before the estimator takes no words: the features are standardised as they are made
-        schema = schema.standardised(X)
-    if schema is not None:
+        inputs = Inputs.of_table(schema, X)
+    if inputs is not None and schema is not None:
         X = _encoded(estimator, schema, X, reset)
+        X = inputs.transform(X) if standardise else X
     large = sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64
     if large and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:  # as scikit-learn's own svmlight reader gives them
         X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -136,7 +141,7 @@ def check_rows(
         raise
     X = canonical(X)
     if schema is not None and reset:
-        estimator.schema_ = schema
+        estimator.schema_, estimator._inputs = schema, inputs
         names = list(getattr(table, "column_names", None) or table.columns)
         set_features(estimator, len(schema.names), names if all(isinstance(name, str) for name in names) else None)
     if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
@@ -201,12 +206,14 @@ def _warn_of_spreads(estimator: Any, X: Array) -> None:
 
 
 def with_columns(estimator: Any, model: Model) -> Model:
-    """A model with the names of its features, and the schema by which a table becomes features."""
-    schema = getattr(estimator, "schema_", None)
-    names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
-    if names is None:
-        return model
-    return replace(model, feature_names=np.asarray(names, dtype=str), schema=schema)
+    """A model with the names of its features, and the inputs by which a table becomes features."""
+    before: Inputs | None = getattr(estimator, "_inputs", None)
+    names = getattr(estimator, "feature_names_in_", None)
+    if before is not None and before.schema is not None:
+        names = before.schema.feature_names
+        if model.inputs.schema is None:  # trained on rows that were standardised already
+            model = replace(model, inputs=model.inputs.after(before))
+    return model if names is None else replace(model, feature_names=np.asarray(names, dtype=str))
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Array:
@@ -274,7 +281,7 @@ def prepare(
     targets = task.encode(y, weights, kept, square.shape[0])
     dtype = computing_dtype(X.dtype, len(targets.outputs))
     rows = ArrayRows(X, targets.outputs, targets.weights, offset, dtype=dtype)
-    rows.numbers = kept
+    rows.numbers, rows.inputs = kept, getattr(estimator, "_inputs", None)
     return Data(rows, kept, square.shape[0], classes=targets.classes, labels=targets.labels, y=targets.y), kernel
 
 
@@ -362,7 +369,7 @@ def _first_look(reader: RowReader, task: Task | None, first: int, raw: Raw) -> F
         number = first + row if reader.kept is None else int(reader.kept[first + row])
         return f"row {number}" if reader.source is None else reader.source.where(number)
 
-    with naming_rows(place):
+    with naming_rows(place), np.errstate(over="ignore", invalid="ignore"):
         refuse_non_finite(raw.X)
     if raw.w is not None and raw.w.ndim != 1:
         raise ValueError(f"the weights must have one dimension, a number for each row; got {raw.w.ndim} dimensions.")
@@ -475,8 +482,8 @@ def _standardised(rows: StreamedRows, centre: Array | None) -> tuple[StreamedRow
     constant = variance <= (10 * np.finfo(np.float64).eps * np.maximum(np.abs(at + mean), 1e-300)) ** 2 * d
     scale = np.where(constant, 1.0, np.sqrt(variance))
     if rows.is_sparse:
-        return rows.with_reader(scale=scale), None
-    return rows.with_reader(shift=at + mean, scale=scale), np.zeros(d)
+        return rows.with_reader(inputs=Inputs(scale=scale)), None
+    return rows.with_reader(inputs=Inputs(shift=at + mean, scale=scale)), np.zeros(d)
 
 
 def set_features(estimator: BaseEstimator, n_features: int, names: Sequence[str] | None) -> None:

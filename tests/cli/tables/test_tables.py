@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from argparse import Namespace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -42,11 +43,11 @@ def test_auto_takes_the_file(run, tmp_path, case, gap):
     assert done.code == 0, done.err
     model = kompakt.load("m.kompakt")
     if case.kinds is None and gap:
-        assert {column.kind for column in model.schema.columns} == {"number"}
+        assert {column.kind for column in model.inputs.schema.columns} == {"number"}
     elif case.kinds is None:
-        assert model.schema is None
+        assert model.inputs.schema is None
     else:
-        assert {column.name: column.kind for column in model.schema.columns} == case.kinds
+        assert {column.name: column.kind for column in model.inputs.schema.columns} == case.kinds
     done = run("predict", path, "m.kompakt", "out.csv", "--json")
     assert done.code == 0, done.err
     assert done.json["rows"] == case.n_rows
@@ -136,8 +137,8 @@ def test_the_standard_library_reads_what_pyarrow_reads(run, tmp_path, monkeypatc
     monkeypatch.setattr("kompakt.data.text.find_spec", lambda name: None)
     assert run("train", "plain.csv", "b.kompakt", *flags).code == 0
     one, other = kompakt.load("a.kompakt"), kompakt.load("b.kompakt")
-    for name in ("basis", "weights", "intercept", "input_shift", "input_scale", "feature_names"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
+    for name in map(attrgetter, ("basis", "weights", "intercept", "inputs.shift", "inputs.scale", "feature_names")):
+        assert np.array_equal(name(one), name(other))
     assert run("predict", "plain.csv", "b.kompakt", "--json").json["accuracy"] > 0.8
 
 

@@ -5,6 +5,7 @@ Usage: python -m tests.io.golden.make_tables FOLDER
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 import kompakt
 from kompakt import Model
 from kompakt.data.table import TableSchema
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF
 from kompakt.model import Storage
 from kompakt.record import Candidate, TrainingRecord
@@ -33,8 +35,8 @@ RECORD = TrainingRecord(
 def table_model(version: int) -> Model:
     """A classifier of a table; of version 2, its numbers are rounded to int8 behind a map of the inputs."""
     rng = np.random.default_rng(version)
-    schema = TableSchema.infer(TABLE, missing=["?"]).standardised(TABLE)
-    d = schema.n_features
+    schema = TableSchema.infer(TABLE, missing=["?"])
+    inputs, d = Inputs.of_table(schema, TABLE), schema.n_features
     basis, weights, more = rng.normal(size=(5, d)), rng.normal(size=(5, 1)), {}
     if version == 2:
         storage = Storage("int8", np.full(2, 0.03), np.full(1, 0.02), np.full(2, 0.01))
@@ -42,10 +44,10 @@ def table_model(version: int) -> Model:
         basis = storage.values(storage.small(basis, storage.basis_steps), storage.basis_steps).astype(np.float32)
         weights = storage.values(storage.small(weights, storage.weight_steps), storage.weight_steps)
         input_map = storage.small_map(input_map) * storage.map_steps[:, None]
-        more = {"storage": storage, "input_map": input_map}
+        inputs, more = replace(inputs, map=input_map), {"storage": storage}
     return Model(
         RBF(0.5), basis, weights, np.array([0.1]), "classifier", d, np.array(["no", "yes"]), "one_vs_rest",
-        feature_names=np.array(schema.feature_names), schema=schema, record=RECORD, **more,
+        feature_names=np.array(schema.feature_names), inputs=inputs, record=RECORD, **more,
     )  # fmt: skip
 
 

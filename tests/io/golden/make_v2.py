@@ -11,6 +11,7 @@ import numpy as np
 
 import kompakt
 from kompakt import Model
+from kompakt.inputs import Inputs
 from kompakt.kernels import RBF
 from kompakt.model import Storage
 
@@ -23,7 +24,7 @@ def rounded_classifier(dtype: str) -> Model:
     weights = storage.values(storage.small(weights, storage.weight_steps), storage.weight_steps)
     return Model(
         RBF(np.array([0.3, 0.2, 0.5])), basis, weights, np.array([0.1, -0.2, 0.3]), "classifier", 3,
-        np.array(["a", "b", "c"]), "one_vs_rest", input_shift=np.ones(3), storage=storage,
+        np.array(["a", "b", "c"]), "one_vs_rest", inputs=Inputs(shift=np.ones(3)), storage=storage,
     )  # fmt: skip
 
 
