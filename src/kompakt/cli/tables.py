@@ -78,16 +78,14 @@ class RowFile:
 
     def head(self, n_rows: int) -> Mapping[str, Array]:
         """The columns of the first rows of a table, empty without rows."""
-        if self.text is not None:
-            return self.text.head(n_rows)
-        first: Mapping[str, Array] = next(self.blocks(n_rows), {})  # type: ignore[arg-type]
-        return first
+        return self.text.head(n_rows) if self.text is not None else next(self._row_groups(n_rows), {})
 
-    def blocks(self, n_rows: int = PART_ROWS) -> Iterator[Block | Mapping[str, Array]]:
-        """The columns of a table as they are stored; of Parquet files, `n_rows` rows at a time."""
-        if self.text is not None:
-            yield from self.text.blocks()
-            return
+    def blocks(self) -> Iterator[Block] | Iterator[Mapping[str, Array]]:
+        """The columns of a table as they are stored, some rows at a time."""
+        return self.text.blocks() if self.text is not None else self._row_groups(PART_ROWS)
+
+    def _row_groups(self, n_rows: int) -> Iterator[Mapping[str, Array]]:
+        """The columns of a Parquet file, `n_rows` rows at a time."""
         arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
         try:
             with parquet.ParquetFile(self.path) as file:
@@ -329,7 +327,7 @@ class Table:
         assert self.reader is not None
         self._n_read = 0
         self.counts.clear()
-        for columns in self.file.blocks(PART_ROWS if n_rows is None else max(1, min(n_rows, PART_ROWS))):
+        for columns in self.file.blocks():
             if n_rows is not None and self._n_read >= n_rows:
                 return
             cells = columns.cells_for(self.reader) if isinstance(columns, Block) else columns

@@ -119,7 +119,7 @@ def missing(y: np.ndarray) -> np.ndarray:
         return np.asarray(~np.isfinite(table).all(axis=1))
     if y.dtype.kind != "O":
         return np.zeros(len(y), dtype=bool)
-    return np.array([any(_is_missing(one) for one in row) for row in table], dtype=bool)
+    return np.array([any(_is_missing(value) for value in row) for row in table], dtype=bool)
 
 
 def _is_missing(value: Any) -> bool:

@@ -120,12 +120,12 @@ class DaskSource(ChunkedSource):
     def __init__(self, rows: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False):
         self.scale, self.has_weight = scale, weight is not None
         self.name = f"the Dask {'DataFrame' if _is_frame(rows) else 'array'}"
-        parts, sizes = (self._of_frame if _is_frame(rows) else self._of_array)(rows, target, weight, columns)
+        partitions, sizes = (self._of_frame if _is_frame(rows) else self._of_array)(rows, target, weight, columns)
         self.starts = np.cumsum([0, *sizes])
         self.n_rows = int(self.starts[-1])
         if not self.n_rows:
             raise ValueError(f"{self.name} holds no rows.")
-        self.parts: list[Any] | None = parts  # one Delayed of a Raw per partition
+        self.parts: list[Any] | None = partitions  # one Delayed of a Raw per partition
 
     def _of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
         from dask import delayed
@@ -311,7 +311,7 @@ class ClusterPasses:
         nodes = [node(group) for group in groups]
         add = delayed(tree_sum, pure=True)
         while len(nodes) > 1:
-            nodes = [add(few) if len(few) > 1 else few[0] for few in _groups(nodes, FAN_IN)]
+            nodes = [add(terms) if len(terms) > 1 else terms[0] for terms in _groups(nodes, FAN_IN)]
         yield from self._computed(nodes)
 
     def _threads(self) -> int:
@@ -330,8 +330,8 @@ class ClusterPasses:
         from dask import delayed
         from distributed.protocol.pickle import dumps, loads
 
-        parts, starts = self.source.parts, self.source.starts
-        assert parts is not None
+        partitions, starts = self.source.parts, self.source.starts
+        assert partitions is not None
         name = f"kompakt-{uuid.uuid4().hex}"
         function = delayed(loads, pure=True)(dumps(task), dask_key_name=f"{name}-function")
         run = delayed(collect, pure=True)
@@ -346,7 +346,7 @@ class ClusterPasses:
             begin, skipped = locate(starts, first)
             end = int(np.searchsorted(starts, stop, side="left"))
             cut = slice(skipped, skipped + stop - first)
-            return run(function, group, parts[begin:end], cut, inside, dask_key_name=f"{name}-{group[0][0]}")
+            return run(function, group, partitions[begin:end], cut, inside, dask_key_name=f"{name}-{group[0][0]}")
 
         return node
 
@@ -428,13 +428,15 @@ def _groups(items: list[Any], size: int) -> list[list[Any]]:
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def _results_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> list[Any]:
+def _results_of(
+    task: Task, group: list[Bounds], partitions: list[Raw], cut: slice, inside: np.ndarray | None
+) -> list[Any]:
     """Results of a task for consecutive ranges, from the partitions that hold their rows."""
-    raw, first = join(parts).part(cut), group[0][0]
+    raw, first = join(partitions).part(cut), group[0][0]
     raw = raw if inside is None else raw.part(inside)
     with block_threads(1):
         return [task((start, stop), raw.part(slice(start - first, stop - first))) for start, stop in group]
 
 
-def _sums_of(task: Task, group: list[Bounds], parts: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
-    return tree_sum(_results_of(task, group, parts, cut, inside))
+def _sums_of(task: Task, group: list[Bounds], partitions: list[Raw], cut: slice, inside: np.ndarray | None) -> Sums:
+    return tree_sum(_results_of(task, group, partitions, cut, inside))

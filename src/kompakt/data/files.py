@@ -327,12 +327,12 @@ class ArraySource(_WithArrays):
         return self._X.where(row) if isinstance(self._X, NpyFiles) else super().where(row)
 
     def _rows(self, start: int, stop: int) -> Raw:
-        whole = np.asarray(self._X[start:stop])
+        all_columns = np.asarray(self._X[start:stop])
         raw = self._with_targets(
-            as_floats(whole if self._columns is None else whole[:, self._columns], self.name), start, stop
+            as_floats(all_columns if self._columns is None else all_columns[:, self._columns], self.name), start, stop
         )
-        y = raw.y if self._y_columns is None else whole[:, self._y_columns]
-        return Raw(raw.X, y, raw.w if self._w_column is None else whole[:, self._w_column].astype(np.float64))
+        y = raw.y if self._y_columns is None else all_columns[:, self._y_columns]
+        return Raw(raw.X, y, raw.w if self._w_column is None else all_columns[:, self._w_column].astype(np.float64))
 
     def load(self, chunk: int) -> Raw:
         return self._rows(int(self.starts[chunk]), int(self.starts[chunk + 1]))
@@ -434,8 +434,8 @@ def csr_rows(
         )
     if len(data) > _MOST_FEATURES:
         raise ValueError(f"{where(0)} and the following have {len(data)} entries; expected at most {_MOST_FEATURES}.")
-    parts = (data, indices.astype(np.int32, copy=False), pointers.astype(np.int32, copy=False))
-    return sparse.csr_matrix(parts, shape=(len(pointers) - 1, n_features))
+    arrays = (data, indices.astype(np.int32, copy=False), pointers.astype(np.int32, copy=False))
+    return sparse.csr_matrix(arrays, shape=(len(pointers) - 1, n_features))
 
 
 # -- blocks of the user ----------------------------------------------------------------------------------

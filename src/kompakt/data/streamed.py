@@ -71,15 +71,15 @@ class Raw:
         return Raw(self.X[rows], None if self.y is None else self.y[rows], None if self.w is None else self.w[rows])
 
 
-def join(parts: list[Raw]) -> Raw:
+def join(raws: list[Raw]) -> Raw:
     """Consecutive rows put together."""
-    if len(parts) == 1:
-        return parts[0]
-    X = [raw.X for raw in parts]
+    if len(raws) == 1:
+        return raws[0]
+    X = [raw.X for raw in raws]
     return Raw(
         sparse.vstack(X, format="csr") if sparse.issparse(X[0]) else np.concatenate(X),
-        None if parts[0].y is None else np.concatenate([raw.y for raw in parts if raw.y is not None]),
-        None if parts[0].w is None else np.concatenate([raw.w for raw in parts if raw.w is not None]),
+        None if raws[0].y is None else np.concatenate([raw.y for raw in raws if raw.y is not None]),
+        None if raws[0].w is None else np.concatenate([raw.w for raw in raws if raw.w is not None]),
     )
 
 
@@ -176,7 +176,7 @@ class ChunkedSource(Source):
         """All rows of a chunk."""
 
     def read(self, start: int, stop: int) -> Raw:
-        parts = []
+        raws = []
         for chunk, rows in pieces(self.starts, start, stop):
             raw, size = self._decoded(chunk), int(self.starts[chunk + 1] - self.starts[chunk])
             if len(raw) != size:
@@ -184,8 +184,8 @@ class ChunkedSource(Source):
                     f"{self.where(int(self.starts[chunk]))}: expected {size} rows in this part, got {len(raw)}. "
                     "The file has changed since it was opened; open it again."
                 )
-            parts.append(raw if rows == slice(0, size) else raw.part(rows))
-        return join(parts)
+            raws.append(raw if rows == slice(0, size) else raw.part(rows))
+        return join(raws)
 
     def _decoded(self, chunk: int) -> Raw:
         """A chunk from the cache; threads that ask for the same one wait for its first reader."""
@@ -453,8 +453,8 @@ class StreamedRows(Rows):
             return raw.part(ascending[places] - first)
 
         bounds = [pair for pair in self._reading() if np.diff(np.searchsorted(ascending, pair))[0]]
-        parts = list(self._pass(partial(_map_raw, pick), bounds))
-        raw = join(parts).part(np.argsort(order, kind="stable")) if parts else self.reader.raw(0, 0)
+        raws = list(self._pass(partial(_map_raw, pick), bounds))
+        raw = join(raws).part(np.argsort(order, kind="stable")) if raws else self.reader.raw(0, 0)
         return self._in_memory(raw, index)
 
     def subset(self, index: Array) -> ArrayRows:
@@ -475,8 +475,8 @@ class StreamedRows(Rows):
 
     def hashes(self, key: int) -> Array:
         transformed = self._transform.transformed
-        parts = self.scan(lambda first, raw: hash_rows(transformed(raw.X), key))
-        return _fill(np.empty(self.n_rows, dtype=np.uint64), parts)
+        hashes = self.scan(lambda first, raw: hash_rows(transformed(raw.X), key))
+        return _fill(np.empty(self.n_rows, dtype=np.uint64), hashes)
 
     def smallest(self, key: int, count: int, *, repeated: bool = False) -> Array:
         """As of `Rows`; one pass, which keeps the rows for `subset`."""
@@ -526,9 +526,9 @@ class StreamedRows(Rows):
     def _values_per_row(self) -> tuple[Array | None, Array | None]:
         if self._per_row is None:
             L, width = (0 if self.reader.encode is None else self.n_outputs), self.weight_columns
-            both = self.collect(_targets_and_weights, READ_ROWS, np.empty((self.n_rows, L + width)))
-            weights = both[:, L] if width == 1 else both[:, L:]
-            self._per_row = (both[:, :L] if L else None, weights if width else None)
+            values = self.collect(_targets_and_weights, READ_ROWS, np.empty((self.n_rows, L + width)))
+            weights = values[:, L] if width == 1 else values[:, L:]
+            self._per_row = (values[:, :L] if L else None, weights if width else None)
         return self._per_row
 
     @property

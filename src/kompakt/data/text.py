@@ -460,9 +460,9 @@ def _delimiter(path: str, lines: list[str]) -> str:
             begins = not first_line_counts or counts[0] >= max(2, width - 1)
             if begins and width > 1 and n_lines >= _CONSISTENT * (len(counts) - 1):
                 return delimiter
-    most = max("\t;|,", key=lines[0].count)
-    if lines[0].count(most):
-        return most
+    most_frequent = max("\t;|,", key=lines[0].count)
+    if lines[0].count(most_frequent):
+        return most_frequent
     counts = [len(line.split()) for line in lines if not _RULE.match(line.strip())]
     width, n_lines = Counter(counts).most_common(1)[0] if counts else (0, 0)
     if width > 1 and len(lines) > 1 and n_lines >= _CONSISTENT * (len(counts) - 1):

@@ -49,18 +49,18 @@ class _Shared:
 class Task:
     """A piece of work that is counted in steps; see `Run.task`. The log has one line for each outermost one."""
 
-    __slots__ = ("_began", "_level", "_listener", "_parts", "_shared", "_steps")
+    __slots__ = ("_began", "_description", "_level", "_listener", "_shared", "_steps")
 
-    def __init__(self, listener: Listener | None, shared: _Shared, *parts: Any) -> None:
-        self._listener, self._shared, self._parts = listener, shared, parts
+    def __init__(self, listener: Listener | None, shared: _Shared, *description: Any) -> None:
+        self._listener, self._shared, self._description = listener, shared, description
         self._steps, self._began, self._level = 0, 0.0, logging.DEBUG
 
     def __enter__(self) -> Task:
         self._began = time.monotonic()
-        self._level = logging.DEBUG if self._shared.depth or self._parts[3] else logging.INFO
+        self._level = logging.DEBUG if self._shared.depth or self._description[3] else logging.INFO
         self._shared.depth += 1
         if self._listener is not None:
-            self._listener.begin(*self._parts)
+            self._listener.begin(*self._description)
         return self
 
     def __call__(self, work: float = 1.0) -> bool:
@@ -78,7 +78,7 @@ class Task:
         if self._listener is not None:
             self._listener.end(kind is not None and kind is not GeneratorExit)  # a loop that breaks has not failed
         if logger.isEnabledFor(self._level):
-            name, n_steps = self._parts[:2]
+            name, n_steps = self._description[:2]
             of = "" if n_steps is None else f" of at most {n_steps}"
             ended = "" if kind is None or kind is GeneratorExit else f", ended by {kind.__name__}"
             seconds = time.monotonic() - self._began
