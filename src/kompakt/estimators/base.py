@@ -310,7 +310,7 @@ class KernelMachine(Predictor):
         self.basis_vectors_ = model.basis_vectors_
         if mapped:  # as they were moved: the map may have lost some of it
             moved = replace(model, input_map=None, basis=basis.vectors).basis_vectors_
-            self.basis_vectors_ = moved.astype(basis.vectors.dtype)  # type: ignore[union-attr]
+            self.basis_vectors_ = moved.astype(model.basis.dtype)  # type: ignore[union-attr]
         self.basis_indices_ = data.original(basis.indices)
         if basis.indices is not None and self.basis_vectors_ is not None and model.input_scale is None:
             # exactly the user's rows: centring and back may have changed the last bit

@@ -221,7 +221,9 @@ class GreedyProjection(
         assert indices is not None
         self._publish(projection, kernel, X)
         self.basis_indices_: Array | None = indices if kept is None else kept[indices]
-        return projection.features if kept is None else None
+        if kept is not None or projection.features is None:
+            return None
+        return projection.features.astype(np.result_type(rows.given_dtype, np.float32), copy=False)
 
     def partial_fit(self, X: Any, y: Any = None) -> GreedyProjection:
         """Take in a chunk of rows, keeping the basis at `n_basis` vectors or fewer.
