@@ -69,7 +69,7 @@ CLASSIFICATIONS = (
 REGRESSORS: dict[str, tuple[Callable[..., Any], dict[str, Any] | None]] = {
     "CompactSVR": (k.CompactSVR, {"tune": True}),
     "CompactSVR, not refined": (partial(k.CompactSVR, refine=False), None),
-    "FEESVR": (k.FEESVR, {"n_basis": 20, "tune": True}),
+    "FEESVR": (k.FEESVR, {"n_basis": 10, "tune": True}),
     "FixedSizeLSSVR": (k.FixedSizeLSSVR, {"tune": True}),
     "FixedSizeLSSVR, random rows": (partial(k.FixedSizeLSSVR, selection="random"), {"tune": True}),
 }
@@ -77,7 +77,7 @@ CLASSIFIERS: dict[str, tuple[Callable[..., Any], dict[str, Any] | None]] = {
     "CompactSVC": (k.CompactSVC, {"tune": True}),
     "CompactSVC, not refined": (partial(k.CompactSVC, refine=False), None),
     "SpSVC": (k.SpSVC, {"tune": True}),
-    "FEESVC": (k.FEESVC, {"n_basis": 20, "tune": True}),
+    "FEESVC": (k.FEESVC, {"n_basis": 10, "tune": True}),
     "FixedSizeLSSVC": (k.FixedSizeLSSVC, {"tune": True}),
     "FixedSizeLSSVC, random rows": (partial(k.FixedSizeLSSVC, selection="random"), {"tune": True}),
     "ProjectedSVC": (k.ProjectedSVC, None),
