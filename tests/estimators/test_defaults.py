@@ -74,11 +74,28 @@ def test_weights_count_like_repetition_in_the_choice():
     np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-6)
 
 
-def test_a_search_of_prototypes_chooses_them_once_more(rings):
-    X, y = rings
-    tuned = k.FixedSizeLSSVC(80, tune=True, cv=3, random_state=0).fit(X[:300], y[:300])
-    again = k.FixedSizeLSSVC(80, C=tuned.C_, gamma=tuned.gamma_, random_state=0).fit(X[:300], y[:300])
-    np.testing.assert_array_equal(tuned.basis_indices_, again.basis_indices_)
+def test_a_search_compares_prototypes_and_the_machine_before_it(rings):
+    X, y = (part[:300] for part in rings)
+    lowest, errors = {}, {}
+    for selection in ("auto", "gram", "random"):
+        tuned = k.FixedSizeLSSVC(80, selection=selection, tune=True, cv=3, random_state=0).fit(X, y)
+        results, errors[selection] = tuned.cv_results_, tuned.cv_error_
+        lowest[selection] = {phase: results["objective"][results["phase"] == phase].min() for phase in results["phase"]}
+    assert {"untuned", "gram", "renyi", "random"} <= set(lowest["auto"])
+    assert "renyi" not in lowest["gram"]
+    assert "gram" not in lowest["random"]
+    assert min(lowest["auto"].values()) <= min(lowest["gram"].values()) <= lowest["gram"]["untuned"]
+    assert errors["auto"] <= errors["gram"]
+
+
+def test_a_wide_kernel_and_a_large_cost_leave_all_prototypes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3)).astype(np.float32)
+    y = X @ np.array([1.0, -2.0, 0.5]) + 0.01 * rng.standard_normal(200)
+    for dtype in (np.float32, np.float64):
+        machine = k.FixedSizeLSSVR(60, C=1e8, gamma=1e-4, random_state=0).fit(X.astype(dtype), y)
+        assert machine.n_basis_ == 60
+        assert machine.score(X, y) > 0.999  # of float32 rows, whatever the rows of the fit
 
 
 def test_targets_that_cannot_be_learned_leave_a_model():

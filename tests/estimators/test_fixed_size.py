@@ -321,7 +321,8 @@ def test_time_and_progress(caplog):
     with caplog.at_level("INFO", logger="kompakt"), pytest.warns(ConvergenceWarning, match="max_time"):
         machine = FixedSizeLSSVR(n_basis=10, tune=True, max_time=1e-9, random_state=0).fit(X, y)
     assert machine.search_stopped_ == "deadline"
-    assert len(set(machine.cv_results_["width_factor"])) == 1
+    assert machine.cv_results_["width_factor"][-1] == 1.0  # the machine as it was before the search
+    assert len(set(machine.cv_results_["width_factor"][:-1])) == 1
     assert any("width factor" in record.message for record in caplog.records)
     assert [record["phase"] for record in machine.history_] == ["selection", "search", "weights"]
     assert machine.n_kernel_evals_ > 2 * 100 * 10

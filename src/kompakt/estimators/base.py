@@ -238,7 +238,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         self.basis_vectors_ = model.basis_vectors_
         if mapped:  # as they were moved: the map may have lost some of it
             moved = replace(model.inputs, map=None).inverse(basis.vectors)
-            self.basis_vectors_ = moved.astype(basis.vectors.dtype)
+            self.basis_vectors_ = moved.astype(model.basis.dtype)
         self.basis_indices_ = data.original(basis.indices)
         if basis.indices is not None and self.basis_vectors_ is not None and model.inputs.scale is None:
             # exactly the user's rows: centring and back may have changed the last bit

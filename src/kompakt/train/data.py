@@ -439,12 +439,11 @@ def prepare_stream(
     kernel = resolve_kernel(estimator, plain, None, centre)
     if isinstance(kernel, Precomputed):
         raise ValueError("kernel='precomputed' needs the whole kernel matrix, which cannot be streamed; pass arrays.")
-    offset = None
+    offset, dtype = None, computing_dtype(source.dtype, plain.n_rows)
     if kernel.shift_invariant and centre is not None and not source.scale:
-        offset = centre
+        offset = centre.astype(dtype)
     weight = float(sum(fact.weight for fact in facts))
     targets = task.encode_stream([fact.labels for fact in facts], source.n_targets, weight, weighted=weighted)
-    dtype = computing_dtype(source.dtype, plain.n_rows)
     reader = replace(plain.reader, encode=targets.encode, offset=offset, dtype=dtype)
     data = Data(
         StreamedRows(
