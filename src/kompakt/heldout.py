@@ -186,30 +186,30 @@ def _check_classes(y: NDArray[Any], least: int, needs: str, remedy: str) -> int:
     if y.ndim != 1:
         raise ValueError(f"Stratified splits need labels of shape (n,), got {y.shape}.")
     labels, counts = np.unique(y, return_counts=True)
-    few = counts < least
-    rare = [f"{count} of class {label!r}" for label, count in zip(labels[few].tolist(), counts[few], strict=True)]
+    pairs = zip(labels.tolist(), counts.tolist(), strict=True)
+    rare = [f"{count} of class {label!r}" for label, count in pairs if count < least]
     if rare:
-        more = f" and {len(rare) - 5} more classes" if len(rare) > 5 else ""
+        ending = f" and {len(rare) - 5} more classes" if len(rare) > 5 else ""
         raise ValueError(
-            f"{needs}, got {', '.join(rare[:5])}{more}. {remedy} or drop rare classes, or pass your own splits as cv."
+            f"{needs}, got {', '.join(rare[:5])}{ending}. {remedy} or drop rare classes, or pass your own splits as cv."
         )
     return len(labels)
 
 
-def _checked_rows(rows: Any, n: int, what: str) -> IntArray:
+def _checked_rows(rows: Any, n: int, name: str) -> IntArray:
     array = np.asarray(rows)
     if array.ndim != 1:
-        raise ValueError(f"cv: {what} must be a list of row numbers or a mask, got shape {array.shape}.")
+        raise ValueError(f"cv: {name} must be a list of row numbers or a mask, got shape {array.shape}.")
     if array.dtype == np.bool_:
         if len(array) != n:
-            raise ValueError(f"cv: the mask of {what} has length {len(array)}, expected {n}.")
+            raise ValueError(f"cv: the mask of {name} has length {len(array)}, expected {n}.")
         array = np.flatnonzero(array)
     if array.size == 0:
-        raise ValueError(f"cv: {what} are empty.")
+        raise ValueError(f"cv: {name} are empty.")
     if not np.issubdtype(array.dtype, np.integer):
-        raise TypeError(f"cv: {what} must be integers, got dtype {array.dtype}.")
+        raise TypeError(f"cv: {name} must be integers, got dtype {array.dtype}.")
     if array.min() < -n or array.max() >= n:
-        raise ValueError(f"cv: {what} reach from {array.min()} to {array.max()}, but there are {n} rows.")
+        raise ValueError(f"cv: {name} reach from {array.min()} to {array.max()}, but there are {n} rows.")
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
@@ -334,11 +334,11 @@ def fold_of_row(splits: Iterable[Split], n_rows: int) -> IntArray:
             )
         complement = np.ones(n_rows, dtype=bool)
         complement[rows] = False
-        given = np.asarray(train, dtype=np.intp)
-        if len(given) != n_rows - len(rows) or not complement[given].all():
+        train_rows = np.asarray(train, dtype=np.intp)
+        if len(train_rows) != n_rows - len(rows) or not complement[train_rows].all():
             raise ValueError(
                 f"Split {number} does not train on all {n_rows - len(rows)} rows outside its validation rows "
-                f"(it names {len(given)}); such splits must be refitted one by one."
+                f"(it names {len(train_rows)}); such splits must be refitted one by one."
             )
         fold[rows] = number
     return fold
@@ -657,14 +657,14 @@ class Trial:
     @property
     def mean(self) -> float:
         """Mean error of the folds, as far as they are known; else what the search minimises."""
-        known = self.fold_errors[~np.isnan(self.fold_errors)]
-        return float(known.mean()) if known.size else self.error
+        measured = self.fold_errors[~np.isnan(self.fold_errors)]
+        return float(measured.mean()) if measured.size else self.error
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the folds' errors; NaN where they are not known."""
-        known = self.fold_errors[~np.isnan(self.fold_errors)]
-        return float(known.std()) if known.size else float("nan")
+        measured = self.fold_errors[~np.isnan(self.fold_errors)]
+        return float(measured.std()) if measured.size else float("nan")
 
 
 @dataclass
@@ -710,7 +710,7 @@ class Trials:
         """Append a row; an error that is NaN or infinite counts as a failure, the worst there is."""
         folds = np.asarray([] if fold_errors is None else fold_errors, dtype=np.float64)
         self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
-        setting = ", ".join(f"{name} {one:.4g}" for name, one in params.items() if isinstance(one, int | float))
+        setting = ", ".join(f"{name} {value:.4g}" for name, value in params.items() if isinstance(value, int | float))
         # of a table filled at once, a line per point would hide all others
         level = logging.DEBUG if more.get("model") == "plain" else logging.INFO
         logger.log(level, "search: %s: held-out error %.4g", setting or more.get("model", ""), error)

@@ -42,7 +42,7 @@ class Candidate:
     def __str__(self) -> str:
         named = ", ".join(f"{name} {value:.4g}" for name, value in self.setting.items())
         spread = "" if self.deviation is None else f" ± {self.deviation:.2g}"
-        return ": ".join(part for part in (self.model, named, f"{self.error:.4g}{spread}") if part)
+        return ": ".join(text for text in (self.model, named, f"{self.error:.4g}{spread}") if text)
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,15 @@ class TrainingRecord:
     versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        texts = [self.estimator, self.why, self.error_name, self.digest, *(one.model for one in self.tried)]
+        texts = [self.estimator, self.why, self.error_name, self.digest, *(candidate.model for candidate in self.tried)]
         mappings: list[Mapping[Any, Any]] = [
-            self.settings, self.seconds, self.versions, *(one.setting for one in self.tried),
+            self.settings, self.seconds, self.versions, *(candidate.setting for candidate in self.tried),
         ]  # fmt: skip
         texts += [name for mapping in mappings for name in mapping]
         texts += [value for value in (*self.settings.values(), *self.versions.values()) if not _is_number(value)]
         numbers: list[Any] = [value for mapping in mappings[3:] for value in mapping.values()]
-        numbers += [self.train_error or 0.0, *self.seconds.values(), *(one.error for one in self.tried)]
-        numbers += [one.deviation or 0.0 for one in self.tried]
+        numbers += [self.train_error or 0.0, *self.seconds.values(), *(candidate.error for candidate in self.tried)]
+        numbers += [candidate.deviation or 0.0 for candidate in self.tried]
         counts = self.n_tried, self.n_rows, self.n_train_error
         sound = (
             all(isinstance(text, str) and len(text) <= _MOST_CHARACTERS for text in texts)
@@ -126,20 +126,20 @@ class TrainingRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
-        return {**asdict(self), "tried": [asdict(one) for one in self.tried]}
+        return {**asdict(self), "tried": [asdict(candidate) for candidate in self.tried]}
 
     @classmethod
     def from_json(cls, values: Any) -> TrainingRecord:
         """The record that `to_json` described; anything else is refused with a ValueError."""
-        names, own = ({one.name for one in fields(kind)} for kind in (cls, Candidate))
+        names, candidate_names = ({entry.name for entry in fields(kind)} for kind in (cls, Candidate))
         sound = isinstance(values, dict) and set(values) == names and isinstance(values["tried"], list)
         tried = values["tried"] if sound else []
-        sound = sound and all(isinstance(one, dict) and set(one) == own for one in tried)
+        sound = sound and all(isinstance(entry, dict) and set(entry) == candidate_names for entry in tried)
         mappings = [values["settings"], values["seconds"], values["versions"]] if sound else []
-        mappings += [one["setting"] for one in tried] if sound else []
+        mappings += [entry["setting"] for entry in tried] if sound else []
         if not sound or not all(isinstance(mapping, dict) for mapping in mappings):
             raise ValueError(f"the record of the training is damaged: it holds {', '.join(sorted(names))}.")
-        candidates = tuple(Candidate(**one) for one in tried)
+        candidates = tuple(Candidate(**entry) for entry in tried)
         try:
             return cls(**{**values, "tried": candidates})
         except (TypeError, OverflowError) as error:
@@ -150,22 +150,21 @@ class TrainingRecord:
         settings = ", ".join(
             f"{name} {value:.4g}" if _is_number(value) else f"{name} {value}" for name, value in self.settings.items()
         )
-        found = [
+        lines = [
             ("trained by", f"{self.estimator} on {self.n_rows:,} rows" if self.n_rows else self.estimator),
             ("settings", settings),
             ("why", self.why),
         ]
         if self.tried:
-            found.append(("settings tried", f"{self.n_tried:,}; {self.error_name}:"))
-            found += [
-                ("  chosen" if number == 0 else "  tried", str(one)) for number, one in enumerate(self.tried[:most])
-            ]
+            lines.append(("settings tried", f"{self.n_tried:,}; {self.error_name}:"))
+            names = ["  chosen", *["  tried"] * (most - 1)]
+            lines += [(name, str(candidate)) for name, candidate in zip(names, self.tried, strict=False)]
         if self.train_error is not None:
-            found.append(("training error", f"{self.train_error:.4g} on {self.n_train_error:,} rows"))
-        found.append(("seconds", ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())))
-        found.append(("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())))
-        found.append(("data digest", self.digest))
-        return [(name, text) for name, text in found if text]
+            lines.append(("training error", f"{self.train_error:.4g} on {self.n_train_error:,} rows"))
+        lines.append(("seconds", ", ".join(f"{name} {value:.3g}" for name, value in self.seconds.items())))
+        lines.append(("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())))
+        lines.append(("data digest", self.digest))
+        return [(name, text) for name, text in lines if text]
 
 
 def _is_number(value: Any) -> bool:

@@ -80,19 +80,19 @@ def size_path(
     error) where that is given.
     """
     sizes = sizes_up_to(largest)
-    paths = [_Split(data.subset(train), data.subset(other), spec, largest, plan, run) for train, other in splits]
-    found: list[list[Score]] = []
+    paths = [_Split(data.subset(train), data.subset(held), spec, largest, plan, run) for train, held in splits]
+    scores: list[list[Score]] = []
     for size in run.tracked(sizes, "sizes", len(sizes)):
-        found.append([path.extend(int(size)) for path in paths])
-        errors = [result.error for result in found[-1]]
+        scores.append([path.extend(int(size)) for path in paths])
+        errors = [result.error for result in scores[-1]]
         run.note("size", n_basis=int(size), validation=errors)
         logger.info("size %d: held-out error %.5g", size, np.mean(errors))
-        means = np.array([np.mean([result.error for result in row]) for row in found])
+        means = np.array([np.mean([result.error for result in row]) for row in scores])
         if len(means) - 1 - int(np.argmin(means)) >= _PATIENCE or size == sizes[-1] or run.late:
             break
-    tried = sizes[: len(found)]
-    table = np.array([[result.error for result in row] for row in found])
-    single = np.array([np.mean([result.standard_error for result in row]) for row in found])
+    tried = sizes[: len(scores)]
+    table = np.array([[result.error for result in row] for row in scores])
+    single = np.array([np.mean([result.standard_error for result in row]) for row in scores])
     spread = single / np.sqrt(len(splits))  # the rows of different splits are different rows
     if size_tol is None:
         choice = pick_size(tried, table.mean(axis=1), "one_se", standard_errors=spread)
@@ -106,10 +106,10 @@ def size_path(
 class _Split:
     """The machine of one split, which grows along the sizes."""
 
-    def __init__(self, part: Data, other: Data, spec: Spec, largest: int, plan: Plan, run: Run) -> None:
-        self.part, self.other, self.spec, self.plan, self.run = part, other, spec, plan, run
-        self.light = light(part.in_memory, spec, run) if plan.refine else part.in_memory
-        self.start = choose(part, spec, largest, plan, run)
+    def __init__(self, train: Data, held: Data, spec: Spec, largest: int, plan: Plan, run: Run) -> None:
+        self.train, self.held, self.spec, self.plan, self.run = train, held, spec, plan, run
+        self.light = light(train.in_memory, spec, run) if plan.refine else train.in_memory
+        self.start = choose(train, spec, largest, plan, run)
         self.basis = self.start.vectors[:0]
         self.taken = 0
         self.kept: dict[int, tuple[Array, Kernel]] = {}
@@ -117,16 +117,16 @@ class _Split:
 
     def extend(self, size: int) -> Score:
         """Grow to `size`, refine, and look at the held-out rows."""
-        plan, rows = self.plan, self.part.rows
-        more = self.start.vectors[self.taken : self.taken + size - len(self.basis)]
-        self.taken += len(more)
-        self.basis = np.concatenate([self.basis, more.astype(self.basis.dtype)])
+        plan, rows = self.plan, self.train.rows
+        next_vectors = self.start.vectors[self.taken : self.taken + size - len(self.basis)]
+        self.taken += len(next_vectors)
+        self.basis = np.concatenate([self.basis, next_vectors.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
             learn = plan.phases(rows, watched=False)[0][0]
-            most = max(10, plan.refine_iter // 3)
-            result = refine(self.light, self.spec, self.basis, self.run, learn=learn, rank=plan.rank, max_iter=most)
+            n_iter = max(10, plan.refine_iter // 3)
+            result = refine(self.light, self.spec, self.basis, self.run, learn=learn, rank=plan.rank, max_iter=n_iter)
             self.spec = replace(self.spec, kernel=result.kernel)
             self.basis = result.basis.astype(rows.dtype)
             self.n_kernel_evals += result.n_kernel_evals
         self.kept[size] = (self.basis, self.spec.kernel)
-        return held_out(self.part, self.other, self.spec, self.basis, plan, self.run)
+        return held_out(self.train, self.held, self.spec, self.basis, plan, self.run)

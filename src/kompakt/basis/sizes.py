@@ -66,8 +66,8 @@ def size_errors(data: Data, spec: Spec, plan: GrowthPlan, splits: Sequence[Split
     """Validation error of every size, (d_max,), pooled over the held-out rows of all folds."""
     stream = stream_of(data, plan)
     columns = KernelColumns(data.in_memory, spec.kernel, block_rows=1024)
-    found = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split, copy(columns))[0], splits)
-    results = plan.run.tracked(found, "folds", len(splits))
+    of_folds = ordered_map(lambda split: fold_errors(data, spec, plan, stream, split, copy(columns))[0], splits)
+    results = plan.run.tracked(of_folds, "folds", len(splits))
     return np.asarray(pooled(np.stack(list(results)), _masses(data.in_memory, splits), axis=0))
 
 
@@ -110,19 +110,19 @@ def tune_grid(
             outputs = grow_batch(data, spec, plan, splits, stream, columns.matrix, C_grid)
             grown = ~np.isnan(outputs[..., 0])  # (d_max, nC, F)
             outputs = np.where(grown[..., None], outputs, 0.0)[..., None]
-            found = [
+            of_folds = [
                 _error_and_loss(Scorer.of(data, spec, held), outputs[:, :, k, held])
                 for k, (_, held) in enumerate(splits)
             ]
-            errors = np.where(grown.transpose(1, 2, 0)[:, :, None], np.stack(found).transpose(3, 0, 1, 2), np.inf)
+            errors = np.where(grown.transpose(1, 2, 0)[:, :, None], np.stack(of_folds).transpose(3, 0, 1, 2), np.inf)
         else:
             points = [(replace(spec, C=float(C)), split) for C in C_grid for split in splits]
             of_points = ordered_map(lambda at: fold_errors(data, at[0], plan, stream, at[1], copy(columns)), points)
             errors = np.stack(list(of_points)).reshape(len(C_grid), len(splits), 2, -1)
         return np.moveaxis(pooled(errors, _masses(rows, splits), axis=1), 1, 0)
 
-    both = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
-    return both[:, 0], both[:, 1]
+    errors_and_losses = np.stack(list(plan.run.tracked(ordered_map(errors_of, kernels), "search", len(kernels))))
+    return errors_and_losses[:, 0], errors_and_losses[:, 1]
 
 
 def grow_batch(
@@ -153,9 +153,9 @@ def grow_batch(
     outputs = np.full((plan.n_basis, len(fold), n), np.nan)
     for step in range(plan.n_basis):
         drawn = np.full((F, plan.n_candidates), -1, dtype=np.intp)
-        for own, within in zip(drawn, streams, strict=True):
+        for of_fold, within in zip(drawn, streams, strict=True):
             rows = within.draw(step, plan.n_candidates, set())
-            own[: len(rows)] = rows
+            of_fold[: len(rows)] = rows
         tried = drawn[fold[alive]]  # (machines, kappa)
         index = np.maximum(tried, 0)
         linear = np.take_along_axis(batch.f, index, axis=1) - (batch.theta[:, :1] if batch.first else 0.0)

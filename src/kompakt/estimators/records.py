@@ -51,9 +51,9 @@ def tried_by(estimator: Any) -> Tried | None:
 
 def seconds_of(estimator: Any) -> dict[str, float]:
     """Seconds of every phase of a fit, as far as they were recorded."""
-    given = getattr(estimator, "phase_seconds_", None)
-    if given:
-        return {str(name): float(np.sum(value)) for name, value in given.items()}
+    recorded = getattr(estimator, "phase_seconds_", None)
+    if recorded:
+        return {str(name): float(np.sum(value)) for name, value in recorded.items()}
     phases: dict[str, float] = {}
     if getattr(estimator, "search_", None) is not None:
         phases["search"] = float(estimator.search_.seconds)
@@ -91,13 +91,7 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     kept: list[Candidate] = []
     why = "C and the kernel's parameters were given or are defaults: there was no search."
     if tried is not None and fit.trials is not None:
-        best = tried.candidates[tried.chosen]
-        others = [one for number, one in enumerate(tried.candidates) if one not in tried.candidates[:number]]
-        others = sorted((one for one in others if one != best and np.isfinite(one.error)), key=lambda one: one.error)
-        # the best of every other kind of model is worth more than the twentieth of one kind
-        first = {one.model: one for one in reversed(others) if one.model != best.model}
-        kept = [*first.values(), *(one for one in others if first.get(one.model) is not one)][: MOST_TRIED - 1]
-        kept = [best, *sorted(kept, key=lambda one: one.error)] if np.isfinite(best.error) else []
+        kept = _leading(tried)
         why = fit.trials.why or f"the lowest held-out error of {tried.how}."
     error_name = "share of wrong rows" if data.classifier else "mean held-out loss"
     if not data.classifier and kept and kept[0].model:
@@ -121,29 +115,42 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         train_error,
         n_measured,
         seconds | {"all": round(time.monotonic() - fit.run.began, 4)},
-        {"Python": platform.python_version()} | {name: one.__version__ for name, one in packages.items()},
+        {"Python": platform.python_version()} | {name: candidate.__version__ for name, candidate in packages.items()},
     )
 
 
-def _rounded(one: Candidate) -> Candidate:
+def _leading(tried: Tried) -> list[Candidate]:
+    """The chosen candidate, then the lowest errors; the best of every kind of model is among them."""
+    best = tried.candidates[tried.chosen]
+    rivals: list[Candidate] = []
+    for candidate in sorted(tried.candidates, key=lambda candidate: candidate.error):
+        if np.isfinite(candidate.error) and candidate != best and candidate not in rivals:
+            rivals.append(candidate)
+    first = {rival.model: rival for rival in reversed(rivals) if rival.model != best.model}
+    kept = [*first.values(), *(rival for rival in rivals if first.get(rival.model) is not rival)][: MOST_TRIED - 1]
+    return [best, *sorted(kept, key=lambda rival: rival.error)] if np.isfinite(best.error) else []
+
+
+def _rounded(candidate: Candidate) -> Candidate:
     """With the digits that count: a record is small."""
 
     def short(value: float) -> float:
         return float(f"{value:.6g}")
 
     # a precomputed kernel has no gamma: not a number
-    setting = {name: short(value) for name, value in one.setting.items() if np.isfinite(value)}
-    return Candidate(setting, short(one.error), None if one.deviation is None else short(one.deviation), one.model)
+    setting = {name: short(value) for name, value in candidate.setting.items() if np.isfinite(value)}
+    deviation = None if candidate.deviation is None else short(candidate.deviation)
+    return Candidate(setting, short(candidate.error), deviation, candidate.model)
 
 
 def _train_error(model: Model, data: Data) -> tuple[float | None, int]:
     """Error of the model on its training rows, or on evenly spaced ones of many, and the number of rows."""
-    some = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
-    predicted = model.predict(data.rows.originals(some))
+    sample = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
+    predicted = model.predict(data.rows.originals(sample))
     if data.classes is not None and data.labels is not None:
-        return float(np.mean(predicted != data.classes[data.labels[some]])), len(some)
+        return float(np.mean(predicted != data.classes[data.labels[sample]])), len(sample)
     if data.y is None:
         return None, 0
     with np.errstate(over="ignore"):
-        error = float(np.sqrt(np.mean((predicted - data.y[some]) ** 2)))
-    return (error, len(some)) if np.isfinite(error) else (None, 0)
+        error = float(np.sqrt(np.mean((predicted - data.y[sample]) ** 2)))
+    return (error, len(sample)) if np.isfinite(error) else (None, 0)

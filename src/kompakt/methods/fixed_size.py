@@ -32,8 +32,8 @@ from kompakt.search.fixed_size import (
     columns_of,
     fewest_errors,
     held_out,
-    make_parts,
-    solve_parts,
+    make_subproblems,
+    solve_subproblems,
     spread_order,
     tune_width_and_cost,
 )
@@ -271,12 +271,12 @@ def _validation(
     """Cross-validation of the machine on its prototypes; `among` are the rows that take part."""
     assert folds is not None
     drop = options.cv_prototypes == "drop"
-    parts = make_parts(
+    problems = make_subproblems(
         data, prototypes.basis, folds, run.key,
         own=not options.shared_basis, drop=drop, anew=prototypes.of_folds, among=among,
     )  # fmt: skip
     absolute = not spec.loss.quadratic
-    return CrossValidation(data, spec, parts, options.plan.settings(run), absolute)
+    return CrossValidation(data, spec, problems, options.plan.settings(run), absolute)
 
 
 def _tune(
@@ -288,7 +288,7 @@ def _tune(
     fast = replace(validation, spec=replace(spec, loss=LeastSquares()))
     coarse = None
     if some_rows is not None:
-        coarse = replace(fast, parts=_validation(data, spec, prototypes, folds, options, run, some_rows).parts)
+        coarse = replace(fast, problems=_validation(data, spec, prototypes, folds, options, run, some_rows).problems)
     search = tune_width_and_cost(
         fast.errors,
         spec.kernel,
@@ -308,7 +308,8 @@ def _tune(
             basis = choose_prototypes(data, tuned_spec, rival_options, run)
             rival = _with_those_of_folds(data, tuned_spec, basis, folds, rival_options, run)
         contenders[name] = rival
-        search.compare(replace(fast, parts=_validation(data, spec, rival, folds, options, run).parts).errors, name)
+        problems = _validation(data, spec, rival, folds, options, run).problems
+        search.compare(replace(fast, problems=problems).errors, name)
     prototypes = contenders.get(search.trials.best.more["phase"], prototypes)
     if len(contenders) > 1:
         logger.info("prototypes: %s", search.trials.best.more["phase"])
@@ -365,20 +366,20 @@ def _held_out_outputs(
     data: Data, spec: Spec, basis: Basis, validation: CrossValidation, options: FixedSize, run: Run
 ) -> tuple[float, Array]:
     """Held-out error and outputs of the machine that the search and the choice of a size ended with."""
-    values = [held_out(part, spec, np.array([spec.C]), validation.settings)[0] for part in validation.parts]
+    values = [held_out(problem, spec, np.array([spec.C]), validation.settings)[0] for problem in validation.problems]
     if options.fewest_errors:  # the thresholds for a fold are those of the other rows
-        for part, value in zip(validation.parts, values, strict=True):
-            targets, weights, before = part.targets, part.rows.weights, value[0].copy()
-            for number in range(int(part.fold.max()) + 1):
-                train = (part.fold >= 0) & (part.fold != number)
+        for problem, value in zip(validation.problems, values, strict=True):
+            targets, weights, before = problem.targets, problem.rows.weights, value[0].copy()
+            for number in range(int(problem.fold.max()) + 1):
+                train = (problem.fold >= 0) & (problem.fold != number)
                 train_weights = None if weights is None else weights[train]
                 if train.any():
-                    value[0, part.fold == number] += fewest_errors(before[train], targets[train], train_weights)
+                    value[0, problem.fold == number] += fewest_errors(before[train], targets[train], train_weights)
     error = float(np.nanmean(validation.errors_of(values)[1]))
     outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)
-    for part, value in zip(validation.parts, values, strict=True):
-        used = part.fold >= 0
-        outputs[part.index[used][:, None], part.outputs] = value[0, used]
+    for problem, value in zip(validation.problems, values, strict=True):
+        used = problem.fold >= 0
+        outputs[problem.index[used][:, None], problem.outputs] = value[0, used]
     if data.rows.weight_columns > 1:
         solution, _ = _solve_weights(data, data, spec, basis, options, run)
         error = validation.class_error(outputs, basis.vectors, solution)
@@ -399,7 +400,7 @@ def _solve_weights(
     pairs: Any = class_pairs(spec.n_classes) if data.classifier else []
     settings = options.plan.settings(run.unhurried() if options.plan.refine else run)
     columns = [columns_of(basis, labels, pair) for pair in pairs]
-    solution, evaluations = solve_parts(data.rows, spec, basis.vectors, columns, settings)
+    solution, evaluations = solve_subproblems(data.rows, spec, basis.vectors, columns, settings)
     if options.fewest_errors:
         design = Design(sample.rows, spec.kernel, basis.vectors)
         outputs = design.matvec(solution.weights) + solution.intercept

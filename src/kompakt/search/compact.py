@@ -125,13 +125,13 @@ def tune_compact(
                 linear[number], linear_costs, spent = run.step("evaluation", partial(fold.linear_errors, costs))
                 evaluations += spent
                 step()
-    known = ~np.isnan(table)
-    counts = known.sum(axis=-1)
-    judged = _smoothed(np.where(known, table, 0.0).sum(axis=-1) / np.maximum(counts, 1), counts > 0)
+    is_known = ~np.isnan(table)
+    counts = is_known.sum(axis=-1)
+    judged = _smoothed(np.where(is_known, table, 0.0).sum(axis=-1) / np.maximum(counts, 1), counts > 0)
     for place in zip(*np.nonzero(counts), strict=True):
         setting = {name: axis[index] for (name, axis), index in zip(axes.items(), place, strict=True)}
         time_each = float(seconds[place[0]]) / table[0, ..., 0].size
-        trials.add(setting, float(judged[place]), table[place][known[place]], time_each, model="plain")
+        trials.add(setting, float(judged[place]), table[place][is_known[place]], time_each, model="plain")
     for tried in dict.fromkeys(row.params.get("gamma") for row in trials):
         row = min((row for row in trials if row.params.get("gamma") == tried), key=lambda row: row.error)
         chosen = ", ".join(f"{name} {value:.4g}" for name, value in row.params.items() if value is not None)
@@ -144,8 +144,8 @@ def tune_compact(
     # a very large C makes every descent slow, and its end worse
     rows = [row for row in trials if not plan.refine or row.params["C"] <= _LARGEST_COST]
     best = lowest_plain = min(rows, key=lambda row: row.error)
-    few = data.rows.n_rows <= _PLAIN_DECIDE
-    if data.classifier and few and n_basis is not None:
+    has_few_rows = data.rows.n_rows <= _PLAIN_DECIDE
+    if data.classifier and has_few_rows and n_basis is not None:
         # shares of wrong rows are coarse: the least C that is as good, unless a smaller model will want a larger one
         enough = best.error + _AS_GOOD * chance(best.error, n_test)
         best = min((row for row in rows if row.error <= enough), key=lambda row: (row.params["C"], row.error))
@@ -154,24 +154,24 @@ def tune_compact(
     over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
     why = f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
     trials.choose(plain, why)
-    pairs = list(enumerate(splits))[: _SPLITS if few else 1]
+    pairs = list(enumerate(splits))[: _SPLITS if has_few_rows else 1]
     begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
 
     if plan.refine and trials.stopped != "deadline":
         near = [best.params | {"C": best.params["C"] * factor} for factor in (1.0, 0.1)]
         usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
-        settings = [near[0], usual[0], lowest_plain.params] if few else [near[1], usual[0], near[0], usual[1]]
+        settings = [near[0], usual[0], lowest_plain.params] if has_few_rows else [near[1], usual[0], near[0], usual[1]]
         settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
         folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.scorer.weights) for fold in folds)
-        own = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
+        short_plan = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
         with limited.task("search among refined models", len(settings)) as step:
             for setting in settings:
                 if limited.late:
                     trials.stopped = "deadline"
                     break
                 began = time.perf_counter()
-                refined = partial(_refined_errors, folds, spec_of(setting), size, own, limited.inner())
+                refined = partial(_refined_errors, folds, spec_of(setting), size, short_plan, limited.inner())
                 errors, spent = run.step("evaluation", refined)
                 evaluations += spent
                 trials.add(setting, float(np.mean(errors)), errors, time.perf_counter() - began, model="refined")
@@ -180,7 +180,8 @@ def tune_compact(
                     break
         if len(trials) > begun:
             lowest = min(trials.rows[begun:], key=lambda row: row.error)
-            if data.classifier and not few:  # short descents flatter a large C: the least that is as good up to chance
+            if data.classifier and not has_few_rows:
+                # short descents flatter a large C: the least that is as good up to chance
                 enough = lowest.error + chance(lowest.error, n_some)
                 lowest = min(
                     (row for row in trials.rows[begun:] if row.error <= enough), key=lambda row: row.params["C"]
@@ -190,7 +191,7 @@ def tune_compact(
             n_refined, first_refined = len(trials) - begun, trials.rows[begun]
             safe = plain.fold_errors[: len(pairs)].mean()
             same_rows = f"on {'the first part' if len(pairs) == 1 else f'the first {len(pairs)} folds'}"
-            if not few:
+            if not has_few_rows:
                 best = lowest
                 why = f"the lowest error of {n_refined} refined models."
                 if data.classifier:
@@ -222,15 +223,15 @@ def tune_compact(
         folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
         n_some = sum(len(fold.scorer.weights) for fold in folds)
         spec = spec_of(plain.params)
-        both = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
-        evaluations += sum(spent for _, spent in both)
-        trials.add(plain.params, float(np.mean([errors for errors, _ in both])),
-                   [float(errors[0, 0]) for errors, _ in both], model="larger")  # fmt: skip
+        of_folds = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
+        evaluations += sum(spent for _, spent in of_folds)
+        trials.add(plain.params, float(np.mean([errors for errors, _ in of_folds])),
+                   [float(errors[0, 0]) for errors, _ in of_folds], model="larger")  # fmt: skip
         larger = trials.rows[-1].error
     error = best.mean
     remarks = []
     if trials.stopped == "deadline":
-        remarks.append(f"the time limit ended the search after {known.sum() + len(trials) - begun:,} of its models.")
+        remarks.append(f"the time limit ended the search after {is_known.sum() + len(trials) - begun:,} of its models.")
     if not np.isnan(linear).all():
         finished = linear[~np.isnan(linear).any(axis=1)]
         at = int(np.argmin(_smoothed(finished.mean(axis=0), np.ones(len(costs), dtype=bool))))
@@ -278,12 +279,12 @@ def _refined_errors(folds: list[_Fold], spec: Spec, size: int, plan: Plan, run: 
     return errors, spent
 
 
-def _smoothed(table: Array, known: Array) -> Array:
+def _smoothed(table: Array, is_known: Array) -> Array:
     """Means of neighbours along widths and costs, the first and the last axis, of the entries that are known."""
     deviations = [_NEIGHBOURS if axis in (0, table.ndim - 1) else 0.0 for axis in range(table.ndim)]
-    total = gaussian_filter(np.where(known, table, 0.0), deviations, mode="nearest")
-    weight = gaussian_filter(known.astype(np.float64), deviations, mode="nearest")
-    return np.asarray(total / np.where(known, weight, 1.0))
+    total = gaussian_filter(np.where(is_known, table, 0.0), deviations, mode="nearest")
+    weight = gaussian_filter(is_known.astype(np.float64), deviations, mode="nearest")
+    return np.asarray(total / np.where(is_known, weight, 1.0))
 
 
 class _Fold:
@@ -292,8 +293,8 @@ class _Fold:
     def __init__(self, data: Data, spec: Spec, split: tuple[Array, Array], n_rows: int, n_basis: int, key: int) -> None:
         rng = np.random.default_rng(key)
         train, held = (
-            rows if len(rows) <= most else np.sort(rng.permutation(rows)[:most])
-            for rows, most in zip(split, (n_rows, _TEST_ROWS), strict=True)
+            rows if len(rows) <= limit else np.sort(rng.permutation(rows)[:limit])
+            for rows, limit in zip(split, (n_rows, _TEST_ROWS), strict=True)
         )
         self.spec, self.part, self.rest = spec, data.subset(train), data.subset(held)
         size = max(1, min(n_basis, len(train) // 2))
@@ -305,8 +306,8 @@ class _Fold:
     @cached_property
     def inputs(self) -> list[Any]:
         """The rows to train on and those to test on."""
-        both = [part.rows.take(slice(None)) for part in (self.part, self.rest)]
-        return [X if issparse(X) else np.asarray(X, dtype=np.float64) for X in both]
+        inputs = [data.rows.take(slice(None)) for data in (self.part, self.rest)]
+        return [X if issparse(X) else np.asarray(X, dtype=np.float64) for X in inputs]
 
     def _constant(self) -> Array:
         """Outputs that do not depend on the row: the most frequent class, the mean, the median or the quantile."""
@@ -314,10 +315,10 @@ class _Fold:
         s = np.ones(len(targets)) if weights is None else weights
         if self.part.classifier:
             index = int(np.argmax(np.bincount(self.spec.decode(targets), s)))
-            one = targets[self.spec.decode(targets) == index][0]
+            constant = targets[self.spec.decode(targets) == index][0]
         else:
-            one = self.spec.loss.best_constant(targets, s)
-        return np.broadcast_to(one, self.rest.targets.shape)
+            constant = self.spec.loss.best_constant(targets, s)
+        return np.broadcast_to(constant, self.rest.targets.shape)
 
     def errors(self, specs: list[Spec], costs: Any) -> tuple[Array, int]:
         """Errors of every spec (they differ in the loss alone) at every cost, and the kernel evaluations they took."""
@@ -328,8 +329,8 @@ class _Fold:
         kept = values > 1e-8 * max(float(values[-1]), np.finfo(float).tiny)
         whiten = U[:, kept] / np.sqrt(values[kept])
         train, test = (kernel.finish(before.copy()) @ whiten for before in self.before)
-        found = [[self.error(out) for out in self._outputs(train, test, spec, costs)] for spec in specs]
-        return np.array(found), (len(train) + len(test) + len(U)) * len(U)
+        errors = [[self.error(out) for out in self._outputs(train, test, spec, costs)] for spec in specs]
+        return np.array(errors), (len(train) + len(test) + len(U)) * len(U)
 
     def linear_errors(self, costs: Array) -> tuple[Array, Array, int]:
         """Errors of linear machines, the costs they had, and the kernel evaluations they took."""

@@ -112,13 +112,13 @@ def _smoothed(points: list[Point], shapes: list[tuple[int, int]]) -> Array:
     if any(point.confirmed is None for point in points):
         raise ValueError("this rule needs confirmed errors, which a search with rule='min' does not make.")
     errors = np.array([np.mean(point.confirmed) for point in points if point.confirmed is not None])
-    parts, start = [], 0
+    surfaces, start = [], 0
     for rows, columns in shapes:
         grid = np.pad(errors[start : start + rows * columns].reshape(rows, columns), 1, mode="edge")
         start += rows * columns
         around = [grid[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
-        parts.append(np.mean(around, axis=0).ravel())
-    return np.concatenate(parts)
+        surfaces.append(np.mean(around, axis=0).ravel())
+    return np.concatenate(surfaces)
 
 
 def _order(point: Point) -> tuple[float, float, float, float]:
@@ -269,13 +269,13 @@ def search_fee(
         sigmas: Array = float(np.sqrt(rows.n_features)) * 2.0 ** np.asarray(sigma_exponents, dtype=np.float64)
         costs: Array = 10.0 ** np.asarray(C_exponents, dtype=np.float64)
         while True:
-            more, work = _grid(shared, sigmas, costs, current_threads(), rule != "min")
-            points, n_steps, seconds = points + more, n_steps + int(work[0]), seconds + float(work[1])
+            new_points, work = _grid(shared, sigmas, costs, current_threads(), rule != "min")
+            points, n_steps, seconds = points + new_points, n_steps + int(work[0]), seconds + float(work[1])
             shapes.append((len(sigmas), len(costs)))
             last = len(shapes) == 1 + fine
             best = choose_point(points, shapes, rule if last or rule == "min" else "confirmed")
-            found = best.error, best.sigma, best.C, best.size
-            logger.info("grid %d: error %.4f, sigma %.3g, C %.3g, size %d", len(shapes), *found)
+            facts = best.error, best.sigma, best.C, best.size
+            logger.info("grid %d: error %.4f, sigma %.3g, C %.3g, size %d", len(shapes), *facts)
             if last:
                 break
             sigmas, costs = (best.sigma * 2.0**FINE).astype(np.float64), (best.C * 10.0**FINE).astype(np.float64)
@@ -296,19 +296,19 @@ class _Shared(NamedTuple):
 
 def _grid(shared: _Shared, sigmas: Array, costs: Array, jobs: int, confirm: bool) -> tuple[list[Point], Array]:
     """All points of a grid, sigma by sigma; number of growth steps and seconds of processor time."""
-    found = _all_folds(shared, sigmas, costs, jobs, None)
+    grown = _all_folds(shared, sigmas, costs, jobs, None)
     points = [
-        Point(float(sigma), float(C), found[0, s, c], found[1, s, c].astype(int))
+        Point(float(sigma), float(C), grown[0, s, c], grown[1, s, c].astype(int))
         for s, sigma in enumerate(sigmas)
         for c, C in enumerate(costs)
     ]
-    work = np.sum(found[2:], axis=(1, 2, 3))
+    work = np.sum(grown[2:], axis=(1, 2, 3))
     if confirm:
         sizes = np.array([point.size for point in points]).reshape(len(sigmas), len(costs))
-        again = _all_folds(shared, sigmas, costs, jobs, sizes)
-        errors = again[0].reshape(len(points), -1)
-        points = [replace(point, confirmed=own) for point, own in zip(points, errors, strict=True)]
-        work += np.sum(again[2:], axis=(1, 2, 3))
+        regrown = _all_folds(shared, sigmas, costs, jobs, sizes)
+        errors = regrown[0].reshape(len(points), -1)
+        points = [replace(point, confirmed=of_point) for point, of_point in zip(points, errors, strict=True)]
+        work += np.sum(regrown[2:], axis=(1, 2, 3))
     return points, work
 
 
@@ -335,7 +335,7 @@ def _train(shared: _Shared, costs: Array, sigma: float, split: Split, sizes: Arr
     The lowest validation error of each path; or, with a size for every C, the error of the machine regrown to that size
     with vectors chosen by the training rows.
     """
-    found = np.empty((len(costs), 4))
+    results = np.empty((len(costs), 4))
     with block_threads(1):
         kernel = RBF(0.5 / sigma**2)
         columns = shared.kernels.columns(kernel)
@@ -346,5 +346,5 @@ def _train(shared: _Shared, costs: Array, sigma: float, split: Split, sizes: Arr
                 plan = replace(plan, n_basis=min(plan.n_basis, int(sizes[place])), patience=None)
             confirm = sizes is not None
             _, growth = grow_on(shared.data, spec, plan, shared.stream, split, columns, confirm=confirm)
-            found[place] = growth.error, growth.size, len(growth.records), time.process_time() - began
-    return found
+            results[place] = growth.error, growth.size, len(growth.records), time.process_time() - began
+    return results

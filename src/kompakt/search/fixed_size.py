@@ -35,11 +35,11 @@ Array = np.ndarray
 _COPIES = 3  # of the features that the fast cross-validation holds at once
 
 
-# -- parts: what is solved together -------------------------------------------------------------------------
+# -- subproblems: what is solved together -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Part:
+class Subproblem:
     """Rows, basis columns and outputs that are solved together: all of them, or those of a pair of classes.
 
     Attributes
@@ -83,11 +83,11 @@ def columns_of(basis: Basis, labels: Array | None, pair: Array) -> Array:
     everything = np.arange(basis.n_basis)
     if labels is None or basis.indices is None:
         return everything
-    own = np.flatnonzero(np.isin(labels[basis.indices], pair))
-    return own if len(own) else everything
+    of_pair = np.flatnonzero(np.isin(labels[basis.indices], pair))
+    return of_pair if len(of_pair) else everything
 
 
-def make_parts(
+def make_subproblems(
     data: Data,
     basis: Basis,
     folds: int | Array,
@@ -97,7 +97,7 @@ def make_parts(
     drop: bool = False,
     anew: list[Basis] | None = None,
     among: Array | None = None,
-) -> list[Part]:
+) -> list[Subproblem]:
     """Parts of the machine with their folds: one, or one per pair of classes where every output has rows of its own.
 
     Where folds have basis vectors of their own (`anew`), there is a part for each of them.
@@ -128,7 +128,7 @@ def make_parts(
     pairs: list[Array | None] = [None]
     if rows.weight_columns > 1:
         pairs = list(class_pairs(data.n_classes))
-    parts = []
+    problems = []
     for number, pair in enumerate(pairs):
         index, columns, outputs, of_part = everything, np.arange(basis.n_basis), np.arange(rows.n_outputs), rows
         if pair is not None:
@@ -143,31 +143,31 @@ def make_parts(
             fold = fold - 1 if used[0] < 0 else fold
         order = np.argsort(fold, kind="stable")
         index, fold = index[order], fold[order]
-        some = of_part.subset(index)
+        sorted_rows = of_part.subset(index)
         if anew is None:
             home = None
             if twins is not None and basis.indices is not None:
                 home = _only_fold(twins[index], fold, twins[basis.indices[columns]])
-            parts.append(Part(some, fold, index, basis.vectors[columns], columns, outputs, home))
+            problems.append(Subproblem(sorted_rows, fold, index, basis.vectors[columns], columns, outputs, home))
             continue
         assert not isinstance(folds, int)
         for v, chosen in enumerate(anew[number] for number in np.unique(folds[index]) if number >= 0):
             vectors = chosen.vectors if pair is None else chosen.vectors[columns_of(chosen, strata, pair)]
             alone = np.where(fold == v, 0, -1)
-            parts.append(Part(some, alone, index, vectors, np.arange(len(vectors)), outputs, first=v))
-    return parts
+            problems.append(Subproblem(sorted_rows, alone, index, vectors, np.arange(len(vectors)), outputs, first=v))
+    return problems
 
 
-def _only_fold(twins: Array, fold: Array, wanted: Array) -> Array:
+def _only_fold(twins: Array, fold: Array, numbers: Array) -> Array:
     """The fold of all rows that have each of the wanted numbers; -1 where there are several folds, or no row."""
-    n = int(max(twins.max(), wanted.max())) + 1
-    least, most = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
-    np.minimum.at(least, twins, fold)
-    np.maximum.at(most, twins, fold)
-    return np.asarray(np.where(least == most, most, -1)[wanted])
+    n = int(max(twins.max(), numbers.max())) + 1
+    first, last = np.full(n, np.iinfo(np.intp).max), np.full(n, -1)
+    np.minimum.at(first, twins, fold)
+    np.maximum.at(last, twins, fold)
+    return np.asarray(np.where(first == last, last, -1)[numbers])
 
 
-def solve_parts(
+def solve_subproblems(
     rows: Rows, spec: Spec, vectors: Array, columns: list[Array], settings: Settings
 ) -> tuple[Solution, int]:
     """The weights (m, L) on all rows, and the kernel evaluations spent.
@@ -177,28 +177,28 @@ def solve_parts(
     if rows.weight_columns <= 1:
         return solved(rows, spec, vectors, settings)
     weights, intercept = np.zeros((len(vectors), rows.n_outputs)), np.zeros(rows.n_outputs)
-    found: list[Solution] = []
+    solutions: list[Solution] = []
     evaluations = 0
-    for output, own in enumerate(columns):
-        part = rows.one_output(output)
+    for output, of_output in enumerate(columns):
+        output_rows = rows.one_output(output)
         if not rows.streamed:
-            assert part.weights is not None
-            part = part.subset(np.flatnonzero(part.weights))
-        solution, spent = solved(part, spec, vectors[own], settings)
-        weights[own, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
+            assert output_rows.weights is not None
+            output_rows = output_rows.subset(np.flatnonzero(output_rows.weights))
+        solution, spent = solved(output_rows, spec, vectors[of_output], settings)
+        weights[of_output, output], intercept[output] = solution.weights[:, 0], solution.intercept[0]
         evaluations += spent
-        found.append(solution)
-    whole = Solution(
+        solutions.append(solution)
+    joint = Solution(
         weights=weights,
         intercept=intercept,
         coordinates=np.concatenate([weights, intercept[None]]),
-        objective=np.concatenate([solution.objective for solution in found]),
-        n_iter=max(solution.n_iter for solution in found),
-        converged=all(solution.converged for solution in found),
-        optimality=np.concatenate([solution.optimality for solution in found]),
-        jitter=max(solution.jitter for solution in found),
+        objective=np.concatenate([solution.objective for solution in solutions]),
+        n_iter=max(solution.n_iter for solution in solutions),
+        converged=all(solution.converged for solution in solutions),
+        optimality=np.concatenate([solution.optimality for solution in solutions]),
+        jitter=max(solution.jitter for solution in solutions),
     )
-    return whole, evaluations
+    return joint, evaluations
 
 
 def fewest_errors(outputs: Array, targets: Array, weights: Array | None = None) -> Array:
@@ -237,8 +237,10 @@ def fewest_errors(outputs: Array, targets: Array, weights: Array | None = None) 
 # -- outputs of rows under machines that did not see their fold ---------------------------------------------
 
 
-def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Sequence[int] | None = None) -> list[Array]:
-    """Outputs (n_C, n, L) of the rows of a part under the model trained without their fold; NaN for fold -1.
+def held_out(
+    problem: Subproblem, spec: Spec, Cs: Array, settings: Settings, sizes: Sequence[int] | None = None
+) -> list[Array]:
+    """Outputs (n_C, n, L) of the rows of a subproblem under the model trained without their fold; NaN for fold -1.
 
     There is one array for each of the `sizes`, numbers of first vectors; one for all vectors without them.
 
@@ -246,7 +248,7 @@ def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Seque
     8). The Cholesky factor R takes the place of the eigenvectors: the features differ by a rotation, which ridge
     regression does not see, and the first k columns are the features of the first k vectors.
     """
-    rows, kernel, vectors, m = part.rows, spec.kernel, part.vectors, len(part.vectors)
+    rows, kernel, vectors, m = problem.rows, spec.kernel, problem.vectors, len(problem.vectors)
     inverse = factorise(kernel.gram(vectors), dtype=rows.dtype, what="kernel matrix of the basis").inverse()
     step = choose_block_rows(max(m, rows.n_features))
     exact, budget = spec.loss.quadratic, settings.run.budget
@@ -257,27 +259,28 @@ def held_out(part: Part, spec: Spec, Cs: Array, settings: Settings, sizes: Seque
             return np.column_stack([Phi, np.ones(len(Phi))]) if spec.fit_intercept else Phi
 
         # features that do not fit are computed block by block, ahead of the sums, on the block threads (algorithm 4)
-        return [_ridge_path(part, lambda: ordered_map(block, range(0, rows.n_rows, step)), inverse, Cs, spec, budget)]
+        blocks = partial(ordered_map, block, range(0, rows.n_rows, step))
+        return [_ridge_path(problem, blocks, inverse, Cs, spec, budget)]
     Phi = np.ones((rows.n_rows, m + spec.fit_intercept))
 
-    def one(block: RowBlock) -> None:
+    def fill(block: RowBlock) -> None:
         K = kernel.block(block.X, vectors)
         multiply_upper(K.astype(np.float64, copy=False), inverse, out=Phi[block.start : block.stop, :m])
 
-    rows.for_each(one, step)
-    found = []
+    rows.for_each(fill, step)
+    outputs = []
     for size in [m] if sizes is None else sizes:
         first = Phi if size == m else np.column_stack([Phi[:, :size], Phi[:, m:]])
         whitener = inverse[:size, :size]
         if exact:
-            found.append(_ridge_path(part, first, whitener, Cs, spec))
+            outputs.append(_ridge_path(problem, first, whitener, Cs, spec))
         else:
-            found.append(_refitted_path(part, first, whitener, Cs, spec, settings))
-    return found
+            outputs.append(_refitted_path(problem, first, whitener, Cs, spec, settings))
+    return outputs
 
 
 def _ridge_path(
-    part: Part,
+    problem: Subproblem,
     features: Array | Callable[[], Iterable[Array]],
     inverse: Array,
     Cs: Array,
@@ -285,16 +288,16 @@ def _ridge_path(
     budget: float = np.inf,
 ) -> Array:
     """All folds and C from shared factorisations."""
-    targets, weights = part.targets, part.rows.weights
+    targets, weights = problem.targets, problem.rows.weights
     # De Brabanter et al. 2010, eq. 7, has a penalty for the intercept too
     unit = np.append(np.ones(len(inverse)), [float(spec.penalize_intercept)] * spec.fit_intercept)
     constraints = None  # that keep the weights of the vectors that a fold leaves out at zero
-    if part.home is not None:
-        constraints = np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), part.home[: len(inverse)]
+    if problem.home is not None:
+        constraints = np.pad(inverse, [(0, 0), (0, int(spec.fit_intercept))]), problem.home[: len(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)  # large C: a minimal jitter is all a search needs there
         return targets - cross_validated_path(
-            features, targets, part.fold, 1.0 / Cs, weights, unit, constraints=constraints, memory_budget=budget
+            features, targets, problem.fold, 1.0 / Cs, weights, unit, constraints=constraints, memory_budget=budget
         )
 
 
@@ -302,24 +305,24 @@ def _ridge_path(
 _ROUNDING = 0.05
 
 
-def _refitted_path(part: Part, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
+def _refitted_path(problem: Subproblem, Phi: Array, inverse: Array, Cs: Array, spec: Spec, settings: Settings) -> Array:
     """One solve per fold and C, each started at the solution for the C before.
 
     Held-out errors need no exact solution of a piecewise linear loss: its kinks are rounded over a few per cent of the
     targets' spread, which Newton's method solves at a fraction of the cost.
     """
-    targets, weights = part.targets, part.rows.weights
+    targets, weights = problem.targets, problem.rows.weights
     spread = 1.0 if spec.loss.for_classes else float(np.median(np.abs(targets - np.median(targets, axis=0))))
     spec = replace(spec, loss=spec.loss.rounded(_ROUNDING * spread if spread > 0 else _ROUNDING))
-    whole = Phi[:, : len(inverse)]
+    features = Phi[:, : len(inverse)]
     outputs = np.full((len(Cs), *targets.shape), np.nan)
-    for v in range(int(part.fold.max()) + 1):
-        held_out, kept = part.fold == v, np.flatnonzero(part.fold != v)
-        values = whole
-        dropped = np.empty(0) if part.home is None else np.flatnonzero(part.home[: len(inverse)] == v)
+    for v in range(int(problem.fold.max()) + 1):
+        held_out, kept = problem.fold == v, np.flatnonzero(problem.fold != v)
+        values = features
+        dropped = np.empty(0) if problem.home is None else np.flatnonzero(problem.home[: len(inverse)] == v)
         if len(dropped):  # features of the other vectors: those orthogonal to the rows that must give zero
-            rest = np.linalg.qr(inverse[dropped].T, mode="complete")[0][:, len(dropped) :]
-            values = whole @ rest if rest.shape[1] else np.zeros((len(whole), 1))
+            complement = np.linalg.qr(inverse[dropped].T, mode="complete")[0][:, len(dropped) :]
+            values = features @ complement if complement.shape[1] else np.zeros((len(features), 1))
         design = FeatureDesign(values[kept], targets[kept], None if weights is None else weights[kept])
         start = None
         for k in np.argsort(Cs):
@@ -338,34 +341,34 @@ class CrossValidation:
 
     data: Data
     spec: Spec
-    parts: list[Part]
+    problems: list[Subproblem]
     settings: Settings
     absolute: bool = False  # regression is scored by the absolute error instead of the squared one
 
     @property
     def n_kernel_evals(self) -> int:
         """Kernel values of one set of features."""
-        return sum(part.rows.n_rows * len(part.vectors) for part in self.parts)
+        return sum(problem.rows.n_rows * len(problem.vectors) for problem in self.problems)
 
     def errors(self, kernel: Kernel, Cs: Array) -> tuple[Array, Array]:
         """What a search minimises (n_C,), and the error of each fold (n_C, n_folds)."""
         spec = replace(self.spec, kernel=kernel)
-        return self.errors_of([held_out(part, spec, Cs, self.settings)[0] for part in self.parts])
+        return self.errors_of([held_out(problem, spec, Cs, self.settings)[0] for problem in self.problems])
 
     def errors_of(self, outputs: list[Array]) -> tuple[Array, Array]:
-        """Errors from the held-out outputs of the parts (each (n_C, n, L)).
+        """Errors from the held-out outputs of the subproblems (each (n_C, n, L)).
 
         Classes: share of wrong labels (of wrong sides, over all pairs, for one-vs-one: `class_error` counts labels
         there), and the squared error to break ties, scaled to less than one row. Regression: mean squared error, or
         absolute error.
         """
         errors, ties, folds, weights = [], [], [], []
-        for part, values in zip(self.parts, outputs, strict=True):
-            used = part.fold >= 0
-            scorer = self._scorer(part, used)
+        for problem, values in zip(self.problems, outputs, strict=True):
+            used = problem.fold >= 0
+            scorer = self._scorer(problem, used)
             errors.append(scorer.row_errors(values[:, used]))
             ties.append(squared_errors(scorer.targets, values[:, used]).mean(axis=-1))
-            folds.append(part.fold[used] + part.first)
+            folds.append(problem.fold[used] + problem.first)
             weights.append(scorer.weights)
         error, weight = np.concatenate(errors, axis=1), np.concatenate(weights)
         share = weight / weight.sum()
@@ -374,22 +377,22 @@ class CrossValidation:
             total = total + np.minimum(np.concatenate(ties, axis=1) @ share, 100.0) * (0.005 / len(share))
         return total, fold_means(error, np.concatenate(folds), weight)
 
-    def _scorer(self, part: Part, used: Array) -> Scorer:
+    def _scorer(self, problem: Subproblem, used: Array) -> Scorer:
         """Measures held-out rows of a part: labels, the side of a pair's boundary, or numbers."""
-        targets, labels = part.targets[used], self.data.labels
+        targets, labels = problem.targets[used], self.data.labels
         if labels is not None:
-            labels = targets[:, 0] > 0 if len(part.outputs) == 1 else labels[part.index[used]]
-        weights = row_weights(part.rows)[used]
+            labels = targets[:, 0] > 0 if len(problem.outputs) == 1 else labels[problem.index[used]]
+        weights = row_weights(problem.rows)[used]
         return Scorer(self.spec, targets, weights, labels, absolute_errors if self.absolute else squared_errors)
 
     def size_errors(self, sizes: Array, Cs: Array) -> tuple[Array, Array]:
         """Errors (n_sizes, n_C) and fold errors (n_sizes, n_C, n_folds) of the first vectors, from shared features."""
         values = []
-        for part in self.parts:
-            own = [max(1, int(np.searchsorted(part.columns, size))) for size in sizes]
-            values.append(held_out(part, self.spec, Cs, self.settings, own))
-        found = [self.errors_of(list(outputs)) for outputs in zip(*values, strict=True)]
-        return np.stack([errors for errors, _ in found]), np.stack([fold_errors for _, fold_errors in found])
+        for problem in self.problems:
+            n_columns = [max(1, int(np.searchsorted(problem.columns, size))) for size in sizes]
+            values.append(held_out(problem, self.spec, Cs, self.settings, n_columns))
+        of_sizes = [self.errors_of(list(outputs)) for outputs in zip(*values, strict=True)]
+        return np.stack([errors for errors, _ in of_sizes]), np.stack([fold_errors for _, fold_errors in of_sizes])
 
     def class_error(self, outputs: Array, vectors: Array, solution: Solution) -> float:
         """Share of wrong labels of a model of pairs, from its held-out outputs (n, L); fills these where they are NaN.
@@ -399,8 +402,8 @@ class CrossValidation:
         """
         absent = np.isnan(outputs)
         counted = ~np.any(absent & (self.data.targets != 0), axis=1)
-        whole = Design(self.data.rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
-        outputs[absent & counted[:, None]] = whole[absent & counted[:, None]]
+        of_all_rows = Design(self.data.rows, self.spec.kernel, vectors).matvec(solution.weights) + solution.intercept
+        outputs[absent & counted[:, None]] = of_all_rows[absent & counted[:, None]]
         scorer = Scorer.of(self.data, self.spec, counted)
         return float(scorer.mean(scorer.row_errors(outputs[counted])))
 
@@ -539,58 +542,58 @@ def tune_width_and_cost(
     (True, True)
     """
     run = run or Run()
-    found = WidthSearch(evaluate, kernel, run)
+    width_search = WidthSearch(evaluate, kernel, run)
     if kernel.scaled(2.0) is kernel:
         # two paths of C; the first may be long: a penalised intercept can make a very small C the best
-        with run.task("search", 2) as found.step:
-            path = found.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
-            if found.late():
-                found.trials.stopped = "deadline"
+        with run.task("search", 2) as width_search.step:
+            path = width_search.visit(1.0, 10.0 ** np.arange(COSTS[0], COSTS[1] + 0.5, 0.5), "coarse")
+            if width_search.late():
+                width_search.trials.stopped = "deadline"
             else:
-                found.visit(1.0, _near(*path), "fine")
-        return found
+                width_search.visit(1.0, _near(*path), "fine")
+        return width_search
     if strategy != "profile":  # width and C together, on logarithmic axes
         axes = {name: (10.0**low, 10.0**high, "log") for name, (low, high) in (("C", COSTS), ("width", WIDTHS))}
         seed = {} if strategy == "grid" else {"random_state": run.key}
 
         def evaluate_one(params: dict[str, float]) -> float:
-            return float(found.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
+            return float(width_search.visit(params["width"], np.array([params["C"]]), strategy)[1][0])
 
-        found.trials.stopped = search(evaluate_one, Space(axes), strategy, run=run, **(seed | options)).stopped
-        return found
+        width_search.trials.stopped = search(evaluate_one, Space(axes), strategy, run=run, **(seed | options)).stopped
+        return width_search
     # coarse widths, then steps that halve around the best; C on a coarse path, then on a fine one near its best
-    scout = found if evaluate_coarse is None else WidthSearch(evaluate_coarse, kernel, run)
-    known: dict[float, tuple[Array, Array]] = {}  # by the logarithm of the width: values of C, their errors
+    scout = width_search if evaluate_coarse is None else WidthSearch(evaluate_coarse, kernel, run)
+    visited: dict[float, tuple[Array, Array]] = {}  # by the logarithm of the width: values of C, their errors
 
     def best() -> float:
-        return min(known, key=lambda at: float(known[at][1].min()))
+        return min(visited, key=lambda at: float(visited[at][1].min()))
 
     coarse = 10.0**_COARSE_COSTS
     # the usual number of visits: the coarse path may go on at its end
-    with run.task("search", len(_COARSE_WIDTHS) + 8) as found.step:
-        scout.step = found.step
+    with run.task("search", len(_COARSE_WIDTHS) + 8) as width_search.step:
+        scout.step = width_search.step
         for width in _COARSE_WIDTHS.tolist():
             if not scout.late():
-                known[width] = scout.visit(10.0**width, coarse, "coarse")
-        while best() in (min(known), max(known)) and not scout.late():
-            width = best() + (-1.0 if best() == min(known) else 1.0)
+                visited[width] = scout.visit(10.0**width, coarse, "coarse")
+        while best() in (min(visited), max(visited)) and not scout.late():
+            width = best() + (-1.0 if best() == min(visited) else 1.0)
             if not WIDTHS[0] <= width <= WIDTHS[1]:
                 break
-            known[width] = scout.visit(10.0**width, coarse, "coarse")
-        if scout is not found:  # from here on all rows, whose errors are not those of a part of them
-            found.n_coarse_visits = scout.n_visits
+            visited[width] = scout.visit(10.0**width, coarse, "coarse")
+        if scout is not width_search:  # from here on all rows, whose errors are not those of a part of them
+            width_search.n_coarse_visits = scout.n_visits
             width = best()
-            known = {width: found.visit(10.0**width, _near(*known[width]), "fine")}
+            visited = {width: width_search.visit(10.0**width, _near(*visited[width]), "fine")}
         for step in (0.5, 0.25, 0.125):
-            Cs, sides = _near(*known[best()]), (best() - step, best() + step)
+            Cs, sides = _near(*visited[best()]), (best() - step, best() + step)
             for width in sides:
-                if width not in known and not found.late():
-                    known[width] = found.visit(10.0**width, Cs, "fine")
-        if found.late():
-            found.trials.stopped = "deadline"
+                if width not in visited and not width_search.late():
+                    visited[width] = width_search.visit(10.0**width, Cs, "fine")
+        if width_search.late():
+            width_search.trials.stopped = "deadline"
         else:  # the best width may be known from the coarse path only
-            found.visit(10.0 ** best(), _near(*known[best()]), "fine")
-    return found
+            width_search.visit(10.0 ** best(), _near(*visited[best()]), "fine")
+    return width_search
 
 
 def _near(Cs: Array, errors: Array) -> Array:

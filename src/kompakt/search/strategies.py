@@ -214,15 +214,15 @@ def run_annealing(value: Evaluator, n_starters: int, look_ahead: int, rng: np.ra
         candidates = np.mod(points[:, None, :] + _STEP / np.sqrt(k) * draws, 2.0)
         candidates = np.minimum(candidates, 2.0 - candidates)
         probes = most_promising(candidates, np.array(value.points), value.trials.errors)
-        found = np.array([value(probe) for probe in probes])
+        probe_values = np.array([value(probe) for probe in probes])
         # A failed point counts as a little worse than the worst that did not fail.
-        finite = np.concatenate([values, found])
+        finite = np.concatenate([values, probe_values])
         finite = finite[np.isfinite(finite)]
         worst = finite.max() + temperature if finite.size else 0.0
         chances = acceptance(np.where(np.isfinite(values), values, worst), temperature)
-        taken = (found <= values) | (chances > rng.uniform(size=n_starters))
+        taken = (probe_values <= values) | (chances > rng.uniform(size=n_starters))
         points = np.where(taken[:, None], probes, points)
-        values = np.where(taken, found, values)
+        values = np.where(taken, probe_values, values)
         temperature *= temperature_factor(chances)
 
 
@@ -264,11 +264,11 @@ def most_promising(candidates: FloatArray, points: FloatArray, values: FloatArra
     points, values = points[-_MAX_KNOWN:], values[-_MAX_KNOWN:]
     chosen = np.empty_like(candidates[:, 0])
     predicted = _interpolated(candidates.reshape(-1, candidates.shape[2]), points, values)
-    for i, (own, prediction) in enumerate(zip(candidates, predicted.reshape(candidates.shape[:2]), strict=True)):
+    for i, (steps, prediction) in enumerate(zip(candidates, predicted.reshape(candidates.shape[:2]), strict=True)):
         # the points chosen in this round count as known
-        distance = cdist(own, np.vstack([points, chosen[:i]])).min(axis=1)
+        distance = cdist(steps, np.vstack([points, chosen[:i]])).min(axis=1)
         merit = trust * _scaled(prediction) - (1.0 - trust) * _scaled(distance)
-        chosen[i] = own[np.argmin(merit)]
+        chosen[i] = steps[np.argmin(merit)]
     return chosen
 
 
@@ -300,13 +300,13 @@ def run_simplex(value: Evaluator, n_evaluations: int) -> None:
         return
     best = int(np.argmin(value.trials.errors))
     start = value.points[best]
-    known = {start.tobytes(): value.trials.rows[best].error}  # the box may send several corners to one point
+    heights = {start.tobytes(): value.trials.rows[best].error}  # the box may send several corners to one point
 
     def height(unit: FloatArray) -> float:
-        if unit.tobytes() not in known:
+        if unit.tobytes() not in heights:
             # SciPy compares differences of corner values, and inf - inf is NaN: keep failures finite but worst.
-            known[unit.tobytes()] = min(value(unit), float(np.finfo(np.float64).max))
-        return known[unit.tobytes()]
+            heights[unit.tobytes()] = min(value(unit), float(np.finfo(np.float64).max))
+        return heights[unit.tobytes()]
 
     # Corners towards the inside, so that the first simplex lies in the box.
     corners = np.vstack([start, start + np.diag(np.where(start + _EDGE <= 1.0, _EDGE, -_EDGE))])
@@ -345,10 +345,10 @@ class GridSearch:
 
     def values(self, name: str) -> FloatArray:
         """The values of a parameter, sorted."""
-        given = getattr(self, name)
-        values = 2.0 ** np.arange(-7, 8) if given is None else np.asarray(given, dtype=np.float64)
+        chosen = getattr(self, name)
+        values = 2.0 ** np.arange(-7, 8) if chosen is None else np.asarray(chosen, dtype=np.float64)
         if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)) or np.any(values <= 0):
-            raise ValueError(f"{name} of GridSearch must be a list of positive, finite numbers; got {given!r}.")
+            raise ValueError(f"{name} of GridSearch must be a list of positive, finite numbers; got {chosen!r}.")
         return np.sort(values)
 
     def options(self) -> dict[str, Any]:

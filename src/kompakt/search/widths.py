@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 
 from kompakt.data import ArrayRows
 from kompakt.design import Design
+from kompakt.heldout import no_worse
 from kompakt.kernels import RBF, Kernel, Precomputed
 from kompakt.run import Run
 from kompakt.solve.ridge import RidgePath
@@ -133,11 +134,11 @@ def width_and_cost(
     s = (np.ones(rows.n_rows) if data.row_weights is None else data.row_weights)[of_sample]
     mass = np.bincount(place, s, n)
     if data.labels is None:
-        each = np.asarray(data.targets, dtype=np.float64)[of_sample]
+        row_targets = np.asarray(data.targets, dtype=np.float64)[of_sample]
     else:
         labels = data.labels[of_sample]
-        each = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
-    Y = np.column_stack([np.bincount(place, s * column, n) for column in each.T]) / mass[:, None]
+        row_targets = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
+    Y = np.column_stack([np.bincount(place, s * column, n) for column in row_targets.T]) / mass[:, None]
     if robust:
         middle = np.median(Y, axis=0)
         reach = _FAR * np.median(np.abs(Y - middle), axis=0) / _MEDIAN_OF_NORMAL
@@ -171,44 +172,45 @@ def width_and_cost(
         path = RidgePath.of(features.T @ features)
         features = features @ path.rotation
         products, squares = features.T @ Y, features**2
-        found = []
+        of_costs = []
         for cost in costs:
             inverse = 1.0 / path.normal(1.0 / cost)
-            left = np.maximum(1.0 - squares[judged] @ inverse, 1e-12)[:, None]
-            residual = (Y[judged] - features[judged] @ (inverse[:, None] * products)) / left
-            found.append(np.mean(residual**2, axis=1))
-        return np.asarray(np.nan_to_num(np.array(found), nan=np.inf))
+            remainder = np.maximum(1.0 - squares[judged] @ inverse, 1e-12)[:, None]
+            residual = (Y[judged] - features[judged] @ (inverse[:, None] * products)) / remainder
+            of_costs.append(np.mean(residual**2, axis=1))
+        return np.asarray(np.nan_to_num(np.array(of_costs), nan=np.inf))
 
-    known = {0: errors(0)}
+    errors_of_step = {0: errors(0)}
 
     def means(step: int) -> Array:
         """Mean errors without their last digits, which depend on the order of the rows: ties must not."""
-        return np.array([float(f"{error:.9g}") for error in known[step].mean(axis=1)])
+        return np.array([float(f"{error:.9g}") for error in errors_of_step[step].mean(axis=1)])
 
     def least(step: int) -> tuple[float, int, int]:
         return float(means(step).min()), abs(step), step
 
     best = 0
     if width and kernel.scaled(2.0) is not kernel:
-        known |= {-2: errors(-2), 2: errors(2)}
-        best = min(known, key=least)
-        while abs(best) < _FARTHEST and best in (min(known), max(known)):
+        errors_of_step |= {-2: errors(-2), 2: errors(2)}
+        best = min(errors_of_step, key=least)
+        while abs(best) < _FARTHEST and best in (min(errors_of_step), max(errors_of_step)):
             farther = best + (2 if best > 0 else -2)
-            known[farther] = errors(farther)
-            best = min(known, key=least)
-        known |= {step: errors(step) for step in (best - 1, best + 1)}
-        best = min(known, key=least)
+            errors_of_step[farther] = errors(farther)
+            best = min(errors_of_step, key=least)
+        errors_of_step |= {step: errors(step) for step in (best - 1, best + 1)}
+        best = min(errors_of_step, key=least)
     lowest = int(np.argmin(means(best)))
     if not width:  # a machine that learns its widths fits more closely: the least cost that is as good up to chance
-        more = known[best] - known[best][lowest]
-        lowest = int(np.argmax(more.mean(axis=1) <= more.std(axis=1) / np.sqrt(more.shape[1])))
-    found = kernel.scaled(2.0**best), float(costs[lowest]) / unit
-    typical = known[best][lowest]
+        of_costs = errors_of_step[best]
+        least_cost = (cost for cost in range(len(costs)) if no_worse(of_costs[cost], of_costs[lowest]))
+        lowest = next(least_cost, 0)
+    best_setting = kernel.scaled(2.0**best), float(costs[lowest]) / unit
+    typical = errors_of_step[best][lowest]
     if least(best)[0] >= float(np.mean(Y[judged] ** 2)):  # the mean target does as well: nothing can be told
-        found, typical = (kernel, 1.0 if C is None else C), np.mean(Y[judged] ** 2, axis=1)
+        best_setting, typical = (kernel, 1.0 if C is None else C), np.mean(Y[judged] ** 2, axis=1)
     noise = float(np.mean(spread) * np.sqrt(np.median(typical))) / _MEDIAN_OF_NORMAL
-    logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *found)
-    return WidthAndCost(*found, n * m * len(known), float(f"{noise:.2g}"))
+    logger.info("width and cost by leave-one-out on %d rows, %d vectors: %s, C=%.3g", n, m, *best_setting)
+    return WidthAndCost(*best_setting, n * m * len(errors_of_step), float(f"{noise:.2g}"))
 
 
 @dataclass(frozen=True)
@@ -280,24 +282,24 @@ def leave_one_out_widths(rows: ArrayRows, gamma: float, C: float, *, key: int, m
     >>> bool(found.gamma[0] > 10 * max(found.gamma[1:]))
     True
     """
-    part = rows.subset(np.sort(rows.smallest(key, min(SAMPLE_ROWS, rows.n_rows))))
-    values: Any = part.take(np.arange(part.n_rows))
-    X = np.asarray(values.toarray() if part.is_sparse else values, dtype=np.float64)
+    sample = rows.subset(np.sort(rows.smallest(key, min(SAMPLE_ROWS, rows.n_rows))))
+    values: Any = sample.take(np.arange(sample.n_rows))
+    X = np.asarray(values.toarray() if sample.is_sparse else values, dtype=np.float64)
     X = X - X.mean(axis=0)
-    Y = np.asarray(part.targets, dtype=np.float64)
-    s = np.ones(len(X)) if part.weights is None else part.weights
+    Y = np.asarray(sample.targets, dtype=np.float64)
+    s = np.ones(len(X)) if sample.weights is None else sample.weights
     s = s if s.ndim == 1 else s.max(axis=1)
     s = s / s.mean()
     Y = Y - np.average(Y, axis=0, weights=s)
     start = np.append(np.full(X.shape[1], np.log(gamma)), np.log(C))
     before = leave_one_out(start, X, Y, s)[0]
     bounds = [(value - _RANGE, value + _RANGE) for value in start]
-    found = minimize(priced, start, (X, Y, s), "L-BFGS-B", True, bounds=bounds, options={"maxiter": max_iter})
-    best = found.x if found.fun < before else start
+    minimum = minimize(priced, start, (X, Y, s), "L-BFGS-B", True, bounds=bounds, options={"maxiter": max_iter})
+    best = minimum.x if minimum.fun < before else start
     return Widths(
         np.exp(best[:-1]),
         float(np.exp(best[-1])),
         before,
         leave_one_out(best, X, Y, s)[0],
-        (int(found.nfev) + 2) * len(X) ** 2,
+        (int(minimum.nfev) + 2) * len(X) ** 2,
     )
