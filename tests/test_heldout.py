@@ -6,7 +6,24 @@ import numpy as np
 import pytest
 from sklearn.model_selection import LeaveOneOut, ShuffleSplit, StratifiedKFold
 
-from kompakt.heldout import fold_means, fold_of_row, holdout, pick_size, resolve_splits, shuffled_folds
+from kompakt.codings import get_coding
+from kompakt.data import ArrayRows
+from kompakt.heldout import (
+    Scorer,
+    absolute_errors,
+    fold_means,
+    fold_of_row,
+    holdout,
+    no_worse,
+    pick_size,
+    resolve_splits,
+    shuffled_folds,
+    split_rows,
+    squared_errors,
+)
+from kompakt.kernels import RBF
+from kompakt.losses import Hinge, LeastSquares
+from kompakt.spec import Data, Spec
 
 
 def test_folds_of_classes_are_stratified_and_deterministic():
@@ -173,3 +190,59 @@ def test_sizes_without_a_finite_error_are_passed_over():
 def test_a_negative_tolerance_is_refused():
     with pytest.raises(ValueError, match="not be negative"):
         pick_size(SIZES, ERRORS, "within", tolerance=-1)
+
+
+def test_a_scorer_measures_as_a_loop_over_the_rows_does():
+    rng = np.random.default_rng(0)
+    labels, weights = rng.integers(0, 3, 40), rng.uniform(0.5, 2.0, 40)
+    coding = get_coding("one_vs_one")
+    targets = coding.codes(3)[labels]
+    data = Data(ArrayRows(rng.standard_normal((40, 2)), targets, weights), classes=np.arange(3), labels=labels)
+    spec = Spec(RBF(1.0), Hinge(), coding="one_vs_one", n_classes=3)
+    rows = np.arange(3, 33)
+    outputs = rng.standard_normal((2, 30, 3))  # of two machines
+    scorer = Scorer.of(data, spec, rows)
+    for machine in range(2):
+        wrong, losses = [], []
+        for row, output in zip(rows, outputs[machine], strict=True):
+            wrong.append(float(coding.decode(output[None], 3)[0] != labels[row]))
+            losses.append(np.mean([max(0.0, 1.0 - t * f) for t, f in zip(targets[row], output, strict=True) if t]))
+        score = scorer.score(outputs[machine])
+        assert score.error == pytest.approx(np.average(wrong, weights=weights[rows]))
+        assert score.loss == pytest.approx(np.average(losses, weights=weights[rows]))
+        spread = np.average((np.array(wrong) - score.error) ** 2, weights=weights[rows])
+        assert score.standard_error == pytest.approx(np.sqrt(spread / 30))
+        assert scorer.mean(scorer.row_errors(outputs))[machine] == pytest.approx(score.error)
+
+
+@pytest.mark.parametrize("measure", [squared_errors, absolute_errors, None])
+def test_numbers_are_measured_by_what_is_asked_for(measure):
+    rng = np.random.default_rng(1)
+    targets, outputs = rng.standard_normal((2, 20, 2))
+    data = Data(ArrayRows(rng.standard_normal((20, 2)), targets), y=targets)
+    errors = Scorer.of(data, Spec(RBF(1.0), LeastSquares()), measure=measure).row_errors(outputs)
+    power = 1 if measure is absolute_errors else 2
+    expected = np.mean(np.abs(targets - outputs) ** power, axis=1) * (0.5 if measure is None else 1.0)
+    np.testing.assert_allclose(errors, expected)
+
+
+def test_a_paired_comparison_looks_at_differences_and_not_at_levels():
+    rng = np.random.default_rng(2)
+    level = 10.0 * rng.standard_normal(100)  # differs far more from row to row than the machines do
+    better = level - 0.1 + 0.01 * rng.standard_normal(100)
+    assert no_worse(better, level)
+    assert not no_worse(level, better)
+    assert not no_worse(np.where(np.arange(100) == 3, np.inf, level), level)
+
+
+@pytest.mark.parametrize("labels", [None, np.repeat([0, 1], [15, 45])])
+def test_rows_are_split_into_folds_or_one_part(labels):
+    X = np.zeros((60, 1))
+    data = Data(ArrayRows(X), classes=None if labels is None else np.arange(2), labels=labels)
+    folds = split_rows(data, 3, 0)
+    np.testing.assert_array_equal(np.sort(np.concatenate([held for _, held in folds])), np.arange(60))
+    ((train, held),) = split_rows(data, 1, 0, fraction=0.5, most_rows=12)
+    assert (len(train), len(held)) == (48, 12)
+    assert not np.intersect1d(train, held).size
+    if labels is not None:
+        assert {int(np.sum(labels[held])) for _, held in folds} == {15}
