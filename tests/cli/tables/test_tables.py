@@ -150,7 +150,7 @@ def test_large_tables_are_encoded_by_parts(run, trained, tmp_path):
     done = run("train", "people.csv", "parts.kompakt", *flags, "--memory", "0.0001")
     assert (done.code, "the target is missing in 5 row(s)" in done.err) == (0, True)
     one, other = kompakt.load("whole.kompakt"), kompakt.load("parts.kompakt")
-    assert one.schema == other.schema
+    assert one.inputs.schema == other.inputs.schema
     table = {name: [row[place] for row in trained[1:]] for place, name in enumerate(trained[0])}
     assert other.decision_function(table) == pytest.approx(one.decision_function(table))
 
@@ -162,7 +162,7 @@ def test_gaps_among_numbers_are_imputed_in_large_tables_too(run, tmp_path):
     flags = ("-t", "linear", "-n", 12, "-q", "--impute", "median", "--scale")
     for name, memory in (("whole", "512"), ("streamed", "0.0001")):
         assert run("train", "plain.csv", f"{name}.kompakt", *flags, "--memory", memory).code == 0
-        assert kompakt.load(f"{name}.kompakt").schema is None
+        assert kompakt.load(f"{name}.kompakt").inputs.schema is None
     whole, streamed = (run("predict", "plain.csv", f"{name}.kompakt", "--scores").out for name in ("whole", "streamed"))
     scores = [[float(line.rsplit(",", 1)[1]) for line in out.splitlines()[1:]] for out in (whole, streamed)]
     assert scores[1] == pytest.approx(scores[0], abs=1e-6)
