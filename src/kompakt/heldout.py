@@ -125,7 +125,7 @@ def resolve_splits(cv: Any, y: ArrayLike, *, stratify: bool, random_state: Any =
     Parameters
     ----------
     cv : int, splitter or iterable of (train, validation)
-        Number of folds (shuffled; stratified for a stratify), an object with a `split` method, or the
+        Number of folds (shuffled; stratified where `stratify` says so), an object with a `split` method, or the
         splits themselves as row numbers or boolean masks.
     y : array of shape (n,) or (n, n_outputs)
         Labels or targets.
@@ -214,7 +214,7 @@ def _checked_rows(rows: Any, n: int, name: str) -> IntArray:
 
 
 def holdout(y: ArrayLike, fraction: float, *, stratify: bool, random_state: Any = None) -> Split:
-    """Split off a share of the rows for validation, the same share of every class for a stratify.
+    """Split off a share of the rows for validation, the same share of every class with `stratify`.
 
     Parameters
     ----------

@@ -209,6 +209,15 @@ def test_blocks_tune_as_memory_does():
     np.testing.assert_allclose(outside.decision_function(X), inside.decision_function(X), atol=1e-8)
 
 
+@pytest.mark.parametrize("tune", [True, GridSearch(n_points=3)])
+def test_folds_with_prototypes_of_their_own_leave_those_of_the_machine_alone(tune):
+    X, y = make_moons(120, noise=0.25, random_state=0)
+    options = {"n_basis": 12, "selection": "random", "random_state": 0}
+    machine = FixedSizeLSSVC(**options, tune=tune, cv=3, cv_prototypes="anew").fit(X, y)
+    assert machine.basis_indices_.tolist() == FixedSizeLSSVC(**options).fit(X, y).basis_indices_.tolist()
+    np.testing.assert_array_equal(machine.basis_vectors_, X[machine.basis_indices_])
+
+
 def test_coarse_search_on_part_of_the_rows(monkeypatch):
     X, y = make_moons(600, noise=0.25, random_state=0)
     machine = FixedSizeLSSVC(n_basis=10, tune=True, cv=5, random_state=0)

@@ -120,14 +120,15 @@ class DaskSource(ChunkedSource):
     def __init__(self, rows: Any, target: Any = None, weight: Any = None, columns: Any = None, scale: bool = False):
         self.scale, self.has_weight = scale, weight is not None
         self.name = f"the Dask {'DataFrame' if _is_frame(rows) else 'array'}"
-        partitions, sizes = (self._of_frame if _is_frame(rows) else self._of_array)(rows, target, weight, columns)
+        partitions_of = self._partitions_of_frame if _is_frame(rows) else self._partitions_of_array
+        partitions, sizes = partitions_of(rows, target, weight, columns)
         self.starts = np.cumsum([0, *sizes])
         self.n_rows = int(self.starts[-1])
         if not self.n_rows:
             raise ValueError(f"{self.name} holds no rows.")
         self.parts: list[Any] | None = partitions  # one Delayed of a Raw per partition
 
-    def _of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+    def _partitions_of_array(self, X: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
         from dask import delayed
 
         if columns is not None:
@@ -150,7 +151,8 @@ class DaskSource(ChunkedSource):
         numbered = enumerate(zip(sizes, *blocks, strict=True))
         return [make(chunk, *block) for chunk, block in numbered], sizes
 
-    def _of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+    def _partitions_of_frame(self, frame: Any, target: Any, weight: Any, columns: Any) -> tuple[list[Any], list[int]]:
+        """Tasks that give the raw rows of every partition of a data frame, and the partitions' sizes."""
         from dask import compute, delayed
 
         has_names = all(isinstance(name, str) for name in frame.columns)

@@ -74,7 +74,7 @@ def _update(
     with running(machine, X, y) as run:
         state: _Running | None = copy(getattr(machine, "_running", None))  # a batch that fails adds nothing
         if state is None and hasattr(machine, "model_"):
-            state = _after_fit(machine)
+            state = _state_of_fit(machine)
         if state is None:
             kernel = resolve_kernel(machine, X, weights)
             flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
@@ -114,7 +114,7 @@ def _update(
     machine._running = state
 
 
-def _after_fit(machine: KernelMachine) -> _Running:
+def _state_of_fit(machine: KernelMachine) -> _Running:
     """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
     model, kernel, vectors = machine.model_, machine.model_.kernel, machine.model_.basis
     offset = model.inputs.centre

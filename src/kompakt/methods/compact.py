@@ -99,6 +99,7 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         data = in_memory(data, "auto" if n_basis is None else n_basis, run)
     start = None if options.start is None else _as_vectors(data, options.start)
 
+    # what is minimised: width, C and epsilon
     evaluations = 0
     if not options.tune:
         spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
@@ -111,6 +112,7 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         search, spec = _tune(data, spec, options, run)
         trials, evaluations = search.trials, evaluations + search.n_kernel_evals
         plan = replace(plan, refine=search.refine)
+    # how many vectors
     if n_basis is None:
         path = _choose_size(data, spec, plan, options, run)
         n_basis, evaluations = path.size, evaluations + path.n_kernel_evals
@@ -118,9 +120,10 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         if path.basis is not None:
             spec, start = replace(spec, kernel=path.kernel), path.basis if start is None else start
 
+    # which vectors, how far they move, and their weights
     basis = choose(data, spec, n_basis, plan, run, start)
     machine = weigh(data, spec, basis, plan, run)
-    machine = replace(machine, refined=path is not None and path.basis is not None)
+    machine = replace(machine, refined=path is not None and path.basis is not None)  # the path has moved its vectors
     machine = refine(data, machine, plan, run)
     calibration = calibrate(data, machine, plan, run) if options.calibrate else None
     machine = solve_on_all_rows(data, machine, plan, run)

@@ -30,8 +30,8 @@ from kompakt.search.fixed_size import (
     CrossValidation,
     WidthSearch,
     columns_of,
-    fewest_errors,
     held_out,
+    intercept_shifts,
     make_subproblems,
     solve_subproblems,
     spread_order,
@@ -156,7 +156,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     run.note("selection", n_basis=basis.n_basis)
     if options.cv_prototypes == "anew" and isinstance(folds, int):
         folds = shuffled_folds(data.rows.n_rows, folds, labels=data.labels, random_state=run.key)
-    prototypes = _with_those_of_folds(data, spec, basis, folds, options, run)
+    prototypes = _add_fold_prototypes(data, spec, basis, folds, options, run)
 
     if options.tune:
         # width and C by exact cross-validation (section 6)
@@ -245,18 +245,19 @@ def _folds(data: Data, options: FixedSize, run: Run) -> int | Array:
     return fold_of_row(splits_of(data, options.cv, run.key), data.rows.n_rows)
 
 
-def _with_those_of_folds(
+def _add_fold_prototypes(
     data: Data, spec: Spec, basis: Basis, folds: int | Array | None, options: FixedSize, run: Run
 ) -> Prototypes:
     """The prototypes, with those for every fold, chosen among the rows outside it, where folds have their own."""
     if options.cv_prototypes != "anew" or basis.indices is None or not isinstance(folds, np.ndarray):
         return Prototypes(basis)
-    chosen = []
+    of_folds = []
     for number in range(int(folds.max()) + 1):
         outside = np.flatnonzero(folds != number)
-        basis = choose_prototypes(data.subset(outside), spec, options, run)
-        chosen.append(replace(basis, indices=None if basis.indices is None else outside[basis.indices]))
-    return Prototypes(basis, chosen)
+        fold_basis = choose_prototypes(data.subset(outside), spec, options, run)
+        indices = None if fold_basis.indices is None else outside[fold_basis.indices]
+        of_folds.append(replace(fold_basis, indices=indices))
+    return Prototypes(basis, of_folds)
 
 
 def _validation(
@@ -306,7 +307,7 @@ def _tune(
             warnings.simplefilter("ignore")  # of entropy that still rises: the folds judge the prototypes
             rival_options = replace(options, selector=selector)
             basis = choose_prototypes(data, tuned_spec, rival_options, run)
-            rival = _with_those_of_folds(data, tuned_spec, basis, folds, rival_options, run)
+            rival = _add_fold_prototypes(data, tuned_spec, basis, folds, rival_options, run)
         contenders[name] = rival
         problems = _validation(data, spec, rival, folds, options, run).problems
         search.compare(replace(fast, problems=problems).errors, name)
@@ -374,7 +375,7 @@ def _held_out_outputs(
                 train = (problem.fold >= 0) & (problem.fold != number)
                 train_weights = None if weights is None else weights[train]
                 if train.any():
-                    value[0, problem.fold == number] += fewest_errors(before[train], targets[train], train_weights)
+                    value[0, problem.fold == number] += intercept_shifts(before[train], targets[train], train_weights)
     error = float(np.nanmean(validation.errors_of(values)[1]))
     outputs = np.full((data.rows.n_rows, data.rows.n_outputs), np.nan)
     for problem, value in zip(validation.problems, values, strict=True):
@@ -404,6 +405,6 @@ def _solve_weights(
     if options.fewest_errors:
         design = Design(sample.rows, spec.kernel, basis.vectors)
         outputs = design.matvec(solution.weights) + solution.intercept
-        moved = solution.intercept + fewest_errors(outputs, sample.targets, sample.rows.weights)
+        moved = solution.intercept + intercept_shifts(outputs, sample.targets, sample.rows.weights)
         solution, evaluations = replace(solution, intercept=moved), evaluations + design.n_kernel_evals
     return solution, evaluations

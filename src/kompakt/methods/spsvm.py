@@ -63,6 +63,8 @@ class SpSVM:
         How candidates are drawn and scored (section 3 of the paper).
     n_basis : int, optional
         The paper's d_max; None chooses it as `auto` says.
+    auto : AutoSize
+        Largest size, and how one is chosen.
     left_open : LeftOpen
     grid : Grid, optional
         Searched by cross-validation (section 4).
@@ -109,16 +111,16 @@ def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
     evaluations, trials, why_size = 0, None, ""
 
     # kernel, C and size by cross-validation (section 4)
-    sized = n_basis is None and not options.validation_fraction
+    size_by_cv = n_basis is None and not options.validation_fraction
     if options.grid is not None:
-        spec, size, attributes["cv_errors_"], trials = _search_grid(data, spec, options, run, sized=sized)
-        n_basis = size if sized else n_basis
+        spec, size, attributes["cv_errors_"], trials = _search_grid(data, spec, options, run, size_by_cv=size_by_cv)
+        n_basis = size if size_by_cv else n_basis
     else:
         spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
         if options.earlier is not None:  # growth goes on with the width and cost it began with
             kernel = options.earlier.kernel if options.left_open.width else spec.kernel
             spec = replace(spec, kernel=kernel, C=options.earlier.C if options.left_open.cost else spec.C)
-        if sized:
+        if size_by_cv:
             choice = _choose_size(data, spec, options, run)
             n_basis, attributes["cv_errors_"], why_size = choice.size, choice.mean_errors, choice.why
 
@@ -166,7 +168,9 @@ def _grow(data: Data, spec: Spec, n_basis: int | None, options: SpSVM, run: Run)
     return machine, history + records
 
 
-def _search_grid(data: Data, spec: Spec, options: SpSVM, run: Run, *, sized: bool) -> tuple[Spec, int, Array, Trials]:
+def _search_grid(
+    data: Data, spec: Spec, options: SpSVM, run: Run, *, size_by_cv: bool
+) -> tuple[Spec, int, Array, Trials]:
     """Kernel, C and size of the lowest cross-validated error, all errors (kernels, costs, sizes), and their table."""
     grid = options.grid
     assert grid is not None
@@ -179,7 +183,7 @@ def _search_grid(data: Data, spec: Spec, options: SpSVM, run: Run, *, sized: boo
         "search",
         lambda: tune_grid(data, spec, plan, splits, list(grid.kernels), grid.costs, plus_one=options.plus_one),
     )
-    slack = _size_tolerance(errors, splits, options.auto) if sized else 0.0
+    slack = _size_tolerance(errors, splits, options.auto) if size_by_cv else 0.0
     kernel_index, cost_index, size = best_point(errors, losses, slack)
     kernel = grid.kernels[kernel_index] + 1.0 if options.plus_one else grid.kernels[kernel_index]
     trials = Trials()

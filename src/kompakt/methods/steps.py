@@ -42,7 +42,7 @@ class Fitted:
     run : Run
         With the history of the fit.
     n_kernel_evals : int
-        Kernel values computed, those of the search included.
+        Kernel values computed, those of a search as far as it counts them.
     attributes : dict
         Fitted attributes that this method alone has.
     trials : Trials, optional

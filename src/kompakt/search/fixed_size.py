@@ -201,7 +201,7 @@ def solve_subproblems(
     return joint, evaluations
 
 
-def fewest_errors(outputs: Array, targets: Array, weights: Array | None = None) -> Array:
+def intercept_shifts(outputs: Array, targets: Array, weights: Array | None = None) -> Array:
     """What to add to every output (n, L) for the fewest rows, by weight, on the wrong side of zero.
 
     A threshold lies midway between two rows. Of equally good ones the nearest to zero is taken; nothing is added where
@@ -210,8 +210,8 @@ def fewest_errors(outputs: Array, targets: Array, weights: Array | None = None) 
     Examples
     --------
     >>> import numpy as np
-    >>> from kompakt.search.fixed_size import fewest_errors
-    >>> fewest_errors(np.array([[-0.9], [0.3], [0.5], [0.8]]), np.array([[-1.0], [-1.0], [1.0], [1.0]])).tolist()
+    >>> from kompakt.search.fixed_size import intercept_shifts
+    >>> intercept_shifts(np.array([[-0.9], [0.3], [0.5], [0.8]]), np.array([[-1.0], [-1.0], [1.0], [1.0]])).tolist()
     [-0.4]
     """
     added = np.zeros(outputs.shape[1])
