@@ -258,7 +258,8 @@ def nested_models(model: Model, X: Any) -> tuple[list[Model], Array, int]:
     candidates = np.sort(strongest[:_MOST_CANDIDATES])
     n_rows = min(X.shape[0], max(2 * len(candidates), _MOST_VALUES // len(candidates)))
     F = model.outputs(X[:n_rows])
-    rows = ArrayRows(model._transformed(X[:n_rows]), offset=model.inputs.centre)
+    # float64, because forward selection lives on differences of sums
+    rows = ArrayRows(model._transformed(X[:n_rows]), offset=model.inputs.centre, dtype=np.dtype(np.float64))
     basis = model.basis[candidates]
     design = Design(rows, model.kernel, basis if rows.offset is None else basis - rows.offset, store=False)
 
