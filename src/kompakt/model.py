@@ -286,9 +286,9 @@ class Model:
         n, (m, L) = X.shape[0], self.weights.shape
 
         def answers(X: Any, start: int = 0) -> Array:
-            with np.errstate(over="ignore", invalid="ignore"):  # `_again` looks after both
-                F = self._of_inputs(self._transformed(X, start))
-                return finish(F if math.isfinite(np.vdot(F, F)) else self._again(F, X, start))
+            with np.errstate(over="ignore", invalid="ignore"):  # `_recomputed` looks after both
+                F = self._kernel_outputs(self._transformed(X, start))
+                return finish(F if math.isfinite(np.vdot(F, F)) else self._recomputed(F, X, start))
 
         if n * m * max(self.n_features, L) <= _FEW:
             return answers(X)
@@ -301,7 +301,7 @@ class Model:
                 np.empty((n, *entry.shape[1:]), entry.dtype),
             )
 
-    def _of_inputs(self, rows: Any) -> Array:
+    def _kernel_outputs(self, rows: Any) -> Array:
         """Raw outputs of rows as the kernel sees them."""
         Z = self.basis
         if rows.dtype == np.float32 and self.needs_float64:
@@ -314,7 +314,7 @@ class Model:
         F: Array = (K @ self.weights.astype(K.dtype, copy=False)).astype(np.float64, copy=False) + self.intercept
         return F
 
-    def _again(self, F: Array, X: Any, start: int) -> Array:
+    def _recomputed(self, F: Array, X: Any, start: int) -> Array:
         """F with rows that are not finite computed again; raises `RowError` if they overflow once more.
 
         What overflowed in float32 has room in float64.  Distances too large to be squared are as good as infinite:
@@ -325,7 +325,7 @@ class Model:
             return F
         rows = X[bad].astype(np.float64)
         reaches = _REACHES if self.kernel.shift_invariant else (None, None)
-        near, far = (self._of_inputs(self._transformed(rows, reach=reach)) for reach in reaches)
+        near, far = (self._kernel_outputs(self._transformed(rows, reach=reach)) for reach in reaches)
         F[bad] = np.where(near == far, far, np.nan)
         for row in bad[~np.isfinite(F[bad]).all(axis=1)][:1]:
             raise RowError(

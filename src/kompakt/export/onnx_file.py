@@ -318,13 +318,13 @@ class Graph:
                 parts.append(add("Where", gap, self.constant(column.fill, np.float64), given))
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Category):
-                gap = self._is(names[column.name], missing)
-                levels = {level: self._is(names[column.name], re.escape(level)) for level in column.levels}
+                gap = self._matches(names[column.name], missing)
+                levels = {level: self._matches(names[column.name], re.escape(level)) for level in column.levels}
                 levels[column.fill] = add("Or", levels[column.fill], gap)
-                levels_or_none = [add("Cast", level, to=_FLOAT64) for level in levels.values()]
-                parts += levels_or_none
+                level_columns = [add("Cast", level, to=_FLOAT64) for level in levels.values()]
+                parts += level_columns
                 if column.other:
-                    some = add("Sum", *levels_or_none)
+                    some = add("Sum", *level_columns)
                     parts.append(add("Sub", self.constant(1.0, np.float64), some))
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Date):
@@ -366,7 +366,7 @@ class Graph:
         pattern = f"{around}{pattern}{patterns['Z'] if with_clock else ''}{around}"
         is_date = add("RegexFullMatch", texts, pattern=pattern)
         if missing:  # a date may stand for a gap
-            is_date = add("And", is_date, add("Not", self._is(texts, "|".join(map(re.escape, missing)))))
+            is_date = add("And", is_date, add("Not", self._matches(texts, "|".join(map(re.escape, missing)))))
         # from here on every text has the form, so that each cut finds its separator; one more, were there no row
         example = _written(column, column.first)
         remaining = add("Where", is_date, texts, self._text(example))
@@ -440,7 +440,7 @@ class Graph:
         names_of_features = [feature.name for feature in features]
         return names_of_features + [add("Cast", add("Not", is_date), to=_FLOAT64)] * column.indicator
 
-    def _is(self, texts: str, pattern: str) -> str:
+    def _matches(self, texts: str, pattern: str) -> str:
         """Whether each text matches, blanks around it left out."""
         return self.add("RegexFullMatch", texts, pattern=f"{_BLANKS}(?:{pattern}){_BLANKS}")
 
