@@ -88,3 +88,16 @@ def test_a_direction_without_curvature_at_its_start_is_searched(loss, compiled, 
     values = np.sum(loss.value(y, f + grid[:, None] * along), axis=1) - isinstance(loss, SquaredHinge) * grid
     assert decrease[0, 0] == pytest.approx(values[0] - values.min(), rel=1e-5)
     assert t[0, 0] > 0.0
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_first_step_that_is_many_orders_too_long_is_taken_back(compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(line_search, "compiled", lambda: None)
+    # no row has curvature at 0, so the penalty alone makes the first step: 1e50 times as long as the way to the kinks
+    loss, ones = Hinge().rounded(0.1), np.ones((1, 6))
+    y, f = ones * [[1, 1, 1, 1, -1, -1]], ones * [[-3, -3, -3, -3, -5, -5]]
+    columns, penalty = ones[None], np.ones((1, 1))  # four rows come right, then two go wrong
+    t, _ = minimise_along(loss, y, f, 1e50 * ones, columns, 0.0 * penalty, penalty)
+    values = [float(np.sum(loss.value(y, f + step))) for step in np.linspace(0.0, 12.0, 1201)]
+    assert float(np.sum(loss.value(y, f + t[0, 0]))) <= min(values) + 1e-9

@@ -61,7 +61,13 @@ def _minimise(r, z, weight, n, a, q, base, ramps, tol):  # type: ignore[no-untyp
             high = length
         length -= slope / curvature
         if not (low < length < high):
-            length = 0.5 * (low + high) if high < np.inf else 2.0 * low if low > 0.0 else 1.0
+            least = max(low, 1e-16 * high)
+            if high == np.inf:
+                length = 2.0 * low if low > 0.0 else 1.0
+            elif high > 16.0 * least:  # without curvature a step is many orders too long
+                length = np.sqrt(least) * np.sqrt(high)
+            else:
+                length = 0.5 * (low + high)
         t = sign * length
     return t, max(0.0, first - value - t * (a + 0.5 * q * t))
 

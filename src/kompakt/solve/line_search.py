@@ -134,7 +134,8 @@ def guarded_roots(
     """Roots t >= 0 of k increasing, piecewise linear functions, all side by side; 0 where one is not below 0 there.
 
     Newton's method inside a bracket: on a piecewise linear function it ends at the exact root.  A step that leaves the
-    bracket is replaced by its middle, or by twice the longest one while nothing bounds it.
+    bracket is replaced by its middle (of logarithms, where it spans orders of magnitude), or by twice the longest step
+    while nothing bounds it.
 
     Parameters
     ----------
@@ -178,7 +179,11 @@ def guarded_roots(
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             newton = t - value[nearest] / derivative[nearest]
             secant = bottom - value[rows, under] * (top - bottom) / (value[rows, over] - value[rows, under])
-        middle = np.where(bounded, 0.5 * (bottom + np.where(bounded, top, 0.0)), 2.0 * bottom)
+        ceiling = np.where(bounded, top, 0.0)
+        least = np.maximum(bottom, 1e-16 * ceiling)
+        # without curvature a step is many orders too long: the middle of the logarithms comes down faster
+        between = np.where(ceiling > 16.0 * least, np.sqrt(least) * np.sqrt(ceiling), 0.5 * (bottom + ceiling))
+        middle = np.where(bounded, between, 2.0 * bottom)
         at = np.where((newton > bottom) & (newton < top), newton, middle)[:, None]
         if inner:
             ends = bottom[:, None], np.where(bounded, top, 0.0)[:, None]
