@@ -106,6 +106,7 @@ MOST_ROWS = {
     ("FEESVC", True): 150,
     ("KernelFisher", False): 1_000,
     ("KernelFisher", True): 500,
+    ("ProjectedKernelFisher", True): 500,
     ("LocalSamplingSVC", False): 1_000,
     ("CGLQSVC", False): 1_000,
     ("GreedyProjection", False): 1_000,
