@@ -77,7 +77,7 @@ def test_many_classes_share_the_basis(coding):
     if coding == "one_vs_one":
         features = GreedyProjection(12, gamma=0.1, random_state=0).fit_transform(X)
         pairs = SVC(kernel="linear", decision_function_shape="ovo", tol=1e-6).fit(features, y)
-        outputs = machine.model_.outputs(X)
+        outputs = fitted[0].model_.outputs(X)
         np.testing.assert_allclose(-outputs, pairs.decision_function(features), atol=1e-3)
 
 

@@ -115,7 +115,6 @@ def width_and_cost(
     >>> from kompakt.data import ArrayRows
     >>> from kompakt.kernels import RBF
     >>> from kompakt.run import Run
-    from kompakt.solve.ridge import RidgePath
     >>> from kompakt.search.widths import width_and_cost
     >>> from kompakt.spec import Data
     >>> X = np.random.default_rng(0).normal(size=(200, 1))
@@ -177,8 +176,9 @@ def width_and_cost(
             inverse = 1.0 / path.normal(1.0 / cost)
             remainder = np.maximum(1.0 - squares[judged] @ inverse, 1e-12)[:, None]
             residual = (Y[judged] - features[judged] @ (inverse[:, None] * products)) / remainder
-            of_costs.append(np.mean(residual**2, axis=1))
-        return np.asarray(np.nan_to_num(np.array(of_costs), nan=np.inf))
+            with np.errstate(over="ignore"):  # a cost that has no finite error is not chosen
+                of_costs.append(np.mean(residual**2, axis=1))
+        return np.asarray(np.nan_to_num(np.array(of_costs), nan=np.inf, posinf=np.inf))
 
     errors_of_step = {0: errors(0)}
 

@@ -126,12 +126,13 @@ def check_rows(
     if y is not None:
         options |= {"multi_output": numeric_y, "y_numeric": numeric_y}
     try:
-        if schema is not None:
-            X, y = (check_array(X, **options), y) if y is None else check_X_y(X, y, **options)
-        elif y is None:
-            X = validate_data(estimator, X, reset=reset, **options)
-        else:
-            X, y = validate_data(estimator, X, y, reset=reset, **options)
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn looks for NaN by a sum, which may overflow
+            if schema is not None:
+                X, y = (check_array(X, **options), y) if y is None else check_X_y(X, y, **options)
+            elif y is None:
+                X = validate_data(estimator, X, reset=reset, **options)
+            else:
+                X, y = validate_data(estimator, X, y, reset=reset, **options)
     except ValueError as error:
         if "Input X contains NaN" in str(error):
             raise ValueError(
