@@ -2,6 +2,7 @@
 
     python -m benchmarks.attack --minutes 60          # goes on where the last run stopped
     python -m benchmarks.attack --rounds 10           # 1,000,000 files
+    python -m benchmarks.attack --quick               # 5,000 files, some minutes
     python -m benchmarks.attack --minutes 5 --only "model files" writes
     python -m benchmarks.attack --case "CSV rows" 17  # one case again
 
@@ -55,6 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, help="instead of minutes")
+    parser.add_argument("--quick", action="store_true", help="one round, with a twentieth of its cases")
     parser.add_argument("--only", nargs="+", choices=list(ROUND), default=list(ROUND), metavar="ATTACK")
     parser.add_argument("--case", nargs=2, metavar=("ATTACK", "NUMBER"), help="run one case in this process")
     parser.add_argument("--fresh", action="store_true")
@@ -75,15 +77,17 @@ def main() -> int:
     if options.results.exists() and not options.fresh:
         results = json.loads(options.results.read_text())
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + (60 * options.minutes if options.rounds is None else math.inf)
+    most_rounds = 1 if options.quick else options.rounds
+    until = time.monotonic() + (60 * options.minutes if most_rounds is None else math.inf)
     rounds = 0
-    while time.monotonic() < until and rounds != options.rounds:
+    while time.monotonic() < until and rounds != most_rounds:
         rounds += 1
         for name in options.only:
             if time.monotonic() > until:
                 break
             done = results.get(name, {"cases": 0, "accepted": 0, "failures": [], "seconds": 0.0, "megabytes": 0.0})
-            found = attack(name, done["cases"], done["cases"] + ROUND[name])
+            n_cases = max(1, ROUND[name] // 20) if options.quick else ROUND[name]
+            found = attack(name, done["cases"], done["cases"] + n_cases)
             results[name] = {
                 "cases": done["cases"] + found.cases,
                 "accepted": done["accepted"] + found.accepted,
