@@ -12,7 +12,6 @@ from sklearn.utils.validation import column_or_1d
 
 from kompakt.basis.build import Machine
 from kompakt.data import ArrayRows, centre_of
-from kompakt.data.rows import computing_dtype
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
@@ -80,7 +79,7 @@ def _update(
             flat = weights if weights is None or weights.ndim == 1 else weights.max(axis=1)
             dense = isinstance(X, np.ndarray)
             offset = centre_of(X, flat) if kernel.shift_invariant and dense else None
-            rows = ArrayRows(X, targets, weights, offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+            rows = ArrayRows(X, targets, weights, offset)
             first = Data(rows, classes=classes, labels=labels)
             spec, evaluations = resolve_width_and_cost(first, machine._spec(first, kernel), machine._left_open(), run)
             basis = machine._first_basis(first, spec, run)
@@ -90,7 +89,7 @@ def _update(
                 f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
                 "Give every batch the same outputs."
             )
-        rows = ArrayRows(X, targets, weights, state.offset, dtype=computing_dtype(X.dtype, X.shape[0]))
+        rows = ArrayRows(X, targets, weights, state.offset)
         data = Data(rows, classes=classes, labels=labels, y=y)
         design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
         problem = Problem.of(design, state.spec)

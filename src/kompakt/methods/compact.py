@@ -96,7 +96,7 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     trials, path = None, None
     refuse_what_cannot_work(data, spec, plan, run)
     if not options.needs_no_sample:
-        data = in_memory(data, "auto" if n_basis is None else n_basis, run)
+        data = in_memory(data, n_basis, run)
     start = None if options.start is None else _as_vectors(data, options.start)
 
     # what is minimised: width, C and epsilon

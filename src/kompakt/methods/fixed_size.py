@@ -144,7 +144,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     """
     _refuse_refinement(data, options)
     refuse_what_cannot_work(data, options.spec, options.plan, run)
-    data = in_memory(data, "auto" if options.n_basis is None else options.n_basis, run)
+    data = in_memory(data, options.n_basis, run)
     folds = _folds(data, options, run) if options.tune or options.n_basis is None else None
     spec, evaluations = resolve_width_and_cost(data, options.spec, options.left_open, run)
     in_input_space = options.in_input_space(spec.kernel, data.rows.n_features)

@@ -107,7 +107,7 @@ def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
     spec, n_basis = options.spec, options.n_basis
     attributes: dict[str, Any] = {}
     refuse_what_cannot_work(data, spec, options.plan, run)
-    data = in_memory(data, "auto" if n_basis is None else n_basis, run)
+    data = in_memory(data, n_basis, run)
     evaluations, trials, why_size = 0, None, ""
 
     # kernel, C and size by cross-validation (section 4)

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -511,19 +510,19 @@ def _share(n_rows: int, fitting: float) -> float:
     return min(1.0, int(np.clip(fitting, 1000, SAMPLE_ROWS)) / n_rows)
 
 
-def in_memory(data: Data, n_basis: Any, run: Run) -> Data:
+def in_memory(data: Data, n_basis: int | None, run: Run) -> Data:
     """The data itself, or, where it is streamed, on rows in memory: all, or a sample weighted to stand for all.
 
-    A sample fits the memory with its kernel values and features.  Its rows are chosen by hash of their number, rare
-    classes more often, so it does not depend on blocks or partitions.  Where all rows fit, nothing is weighted and the
-    fit is that of rows in memory, bit for bit.
+    A sample fits the memory with its kernel values and features, of 1,000 vectors where `n_basis` is open.  Its rows
+    are chosen by hash of their number, rare classes more often, so it does not depend on blocks or partitions.  Where
+    all rows fit, nothing is weighted and the fit is that of rows in memory, bit for bit.
     """
     rows = data.rows
     if not isinstance(rows, StreamedRows):
         return data
-    m, n = n_basis if isinstance(n_basis, Integral) else 1000, rows.n_rows
+    m, n = 1000 if n_basis is None else n_basis, rows.n_rows
     entries = data.stored / max(1, n) * (1.5 if rows.is_sparse else 1.0)
-    share = _share(n, run.budget / (12 * entries + 16 * int(m) + 64 * rows.n_outputs))
+    share = _share(n, run.budget / (12 * entries + 16 * m + 64 * rows.n_outputs))
     if share == 1.0:
         sample = rows.everything()
         labels = _labels_of(rows, sample)
