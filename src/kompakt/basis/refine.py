@@ -406,7 +406,7 @@ class RefinementObjective(Objective):
         self._last = (kernel, Z, w)
         # 1/2 beta' K_cc beta: each vector is both a row and a column, so twice the gradient with weights beta beta'/2
         Z = Z.astype(np.float64)
-        own_basis, own_theta = kernel.gradients(Z, Z, gram, beta @ beta.T)
+        own_basis, own_theta = kernel.gram_gradients(Z, gram, beta @ beta.T)
         value, d_theta = float(np.sum(solution.objective)), d_theta + 0.5 * own_theta
         if self._decay is not None:
             if self._level is None:

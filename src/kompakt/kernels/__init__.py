@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kompakt.kernels.base import Constant, Kernel, Product, Sum
+from kompakt.kernels.bent import BentRBF
 from kompakt.kernels.gaussian import RBF, MappedRBF
 from kompakt.kernels.others import CallableKernel, Laplacian, Linear, Polynomial, Precomputed
 
 __all__ = [
-    "RBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "MappedRBF", "Polynomial", "Precomputed",
-    "Product", "Sum", "from_spec", "make_kernel",
+    "RBF", "BentRBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "MappedRBF", "Polynomial",
+    "Precomputed", "Product", "Sum", "from_spec", "make_kernel",
 ]  # fmt: skip
 
 #: names that a constructor accepts

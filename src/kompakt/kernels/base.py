@@ -95,6 +95,10 @@ class Kernel(ABC):
         """`gradients` with W = slopes weights', slopes (n, L) of the losses and weights (m, L) of the vectors."""
         return self.gradients(X, Z, K, slopes @ weights.T)
 
+    def gram_gradients(self, Z: Array, gram: Array, W: Array) -> tuple[Array, Array]:
+        """`gradients` of sum_ij W_ij k(z_i, z_j) with a symmetric W, where only the second argument moves the basis."""
+        return self.gradients(Z, Z, gram, W)
+
     # -- file format ---------------------------------------------------------------------------------
 
     def spec(self) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""Piecewise-linear transforms of single features: sums of ramps between knots, with a slope for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kompakt.parallel import numba_available
+
+Array = np.ndarray
+
+#: pieces of a transform: what the benchmarks of the learned transform were made with
+PIECES = 8
+#: where a knot that a feature does not have lies: beyond every input, and with a square inside float64
+_BEYOND = 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseLinear:
+    """``phi_f(x) = sum_k slopes[f, k] r_fk(x)`` for every feature f.
+
+    The ramps are ``r_f1 = min(x, t_f1)`` and ``r_fk = clip(x, t_f,k-1, t_fk) - t_f,k-1``: together they are x itself,
+    so slopes of one are the identity.
+
+    Parameters
+    ----------
+    knots : ndarray of shape (d, K - 1)
+        Ascending in every row; infinity where a feature has fewer.
+    slopes : ndarray of shape (d, K)
+        Of the pieces between the knots, free in sign.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.piecewise import PiecewiseLinear
+    >>> bend = PiecewiseLinear(knots=np.array([[1.0]]), slopes=np.array([[1.0, 0.5]]))
+    >>> bend(np.array([[0.0], [1.0], [3.0]])).ravel()
+    array([0., 1., 2.])
+    """
+
+    knots: Array
+    slopes: Array
+
+    def __post_init__(self) -> None:
+        knots, slopes = (np.asarray(numbers, dtype=np.float64) for numbers in (self.knots, self.slopes))
+        if slopes.ndim != 2 or knots.shape != (len(slopes), slopes.shape[1] - 1) or not np.all(np.isfinite(slopes)):
+            raise ValueError(
+                "a piecewise-linear transform needs finite slopes of shape (d, K) and knots of shape (d, K - 1); got "
+                f"shapes {slopes.shape} and {knots.shape}."
+            )
+        if np.any(np.isnan(knots)) or np.any(knots[:, 1:] < knots[:, :-1]):
+            raise ValueError("the knots of a feature must ascend, with infinity for those that it does not have.")
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "slopes", slopes)
+
+    @classmethod
+    def identity(cls, X: Array, pieces: int = PIECES) -> PiecewiseLinear:
+        """The identity, with knots at quantiles of the rows; between the values where a feature has few of them.
+
+        A feature with two values has no knot: a line through both points does all that a transform could.
+        """
+        knots = np.full((X.shape[1], pieces - 1), np.inf)
+        shares = np.linspace(0, 1, pieces + 1)[1:-1]
+        for feature in range(X.shape[1]):
+            values = np.unique(X[:, feature])
+            if len(values) <= 2:
+                continue
+            at = np.unique(np.quantile(X[:, feature], shares))
+            if len(at) < pieces - 1:  # quantiles meet where one value is frequent
+                between = (values[1:] + values[:-1]) / 2
+                at = between if len(between) < pieces else np.unique(np.quantile(values, shares))
+            knots[feature, : len(at)] = at
+        return cls(knots, np.ones((X.shape[1], pieces)))
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers that a file or a device stores: knots, and a slope for every piece."""
+        return int(2 * np.sum(np.isfinite(self.knots)) + len(self.knots))
+
+    def __call__(self, X: Array) -> Array:
+        """The features phi(x), (n, d), in the type of the rows."""
+        X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
+        bent = np.empty_like(X)
+        _compiled()[0](X, *self._bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
+        return bent
+
+    def slope_gradient(self, X: Array, upstream: Array) -> Array:
+        """The derivative of ``sum_if upstream_if phi_f(x_if)`` with respect to the slopes, (d, K)."""
+        X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
+        sums = np.zeros(self.slopes.T.shape)
+        _compiled()[1](X, *self._bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
+        return sums.T
+
+    def with_slopes(self, slopes: Array) -> PiecewiseLinear:
+        """The same knots with other slopes."""
+        return replace(self, slopes=np.reshape(slopes, self.slopes.shape))
+
+    def _bounds(self, dtype: Any) -> tuple[Array, Array]:
+        """Where every piece begins and ends, (K - 1, d) each: the first has no beginning, the last no end."""
+        begins = np.ascontiguousarray(np.where(np.isfinite(self.knots), self.knots, _BEYOND).T, dtype=dtype)
+        return begins, np.concatenate([begins[1:], np.full_like(begins[:1], np.inf)])
+
+
+def _ramps(X: Array, begins: Array, ends: Array) -> Iterator[Array]:
+    """The ramps of all features, one piece after the other."""
+    yield np.minimum(X, begins[0]) if len(begins) else X
+    for begin, end in zip(begins, ends, strict=True):
+        yield np.clip(X, begin, end) - begin
+
+
+def _bend(X: Array, begins: Array, ends: Array, slopes: Array, bent: Array) -> None:
+    bent[:] = 0
+    for ramp, slope in zip(_ramps(X, begins, ends), slopes, strict=True):
+        bent += slope * ramp
+
+
+def _slope_sums(X: Array, begins: Array, ends: Array, upstream: Array, sums: Array) -> None:
+    for ramp, total in zip(_ramps(X, begins, ends), sums, strict=True):
+        total += np.einsum("if,if->f", ramp, upstream, dtype=np.float64)
+
+
+@cache
+def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
+    """`_bend` and `_slope_sums`, in one pass over the rows where Numba is installed."""
+    if not numba_available():
+        return _bend, _slope_sums
+    import numba
+
+    @numba.njit(nogil=True, error_model="numpy", cache=True)
+    def bend(X, begins, ends, slopes, bent):  # type: ignore[no-untyped-def]
+        for i in range(X.shape[0]):
+            for f in range(X.shape[1]):
+                bent[i, f] = slopes[0, f] * (min(X[i, f], begins[0, f]) if len(begins) else X[i, f])
+            for k in range(len(begins)):
+                for f in range(X.shape[1]):
+                    bent[i, f] += slopes[k + 1, f] * (min(max(X[i, f], begins[k, f]), ends[k, f]) - begins[k, f])
+
+    @numba.njit(nogil=True, error_model="numpy", cache=True)
+    def slope_sums(X, begins, ends, upstream, sums):  # type: ignore[no-untyped-def]
+        for i in range(X.shape[0]):
+            for f in range(X.shape[1]):
+                sums[0, f] += upstream[i, f] * (min(X[i, f], begins[0, f]) if len(begins) else X[i, f])
+            for k in range(len(begins)):
+                for f in range(X.shape[1]):
+                    ramp = min(max(X[i, f], begins[k, f]), ends[k, f]) - begins[k, f]
+                    sums[k + 1, f] += upstream[i, f] * ramp
+
+    return bend, slope_sums
