@@ -49,6 +49,7 @@ _TOLERANCE = {"double": 1e-12, "float": 1e-5, "int8": 1e-5}
 _MAX_STRING = 4000  # C99 promises literals of 4095 characters
 _LEVELS = 127
 _SELF_TESTS = 8  # rows that a file in integers can test itself with
+_READERS = {1: "BYTE", 2: "WORD", 4: "LONG"}
 _SIZES = {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "float": 4, "double": 8}
 
 
@@ -392,7 +393,8 @@ def c_source(
         arrays[key], defined[key.upper()] = (real, values), 1
     if model.storage is not None and model.storage.map_steps is not None:
         assert model.inputs.map is not None
-        arrays["map"] = ("int16_t", model.storage.small_map(model.inputs.map))
+        small_map = model.storage.small_map(model.inputs.map)
+        arrays["map"] = (f"{small_map.dtype}_t", small_map)
         arrays["map_step"], defined["MAP_STEPS"] = (real, model.storage.map_steps), 1
     if "_power(" in kernel:
         defined["POWER"] = 1
@@ -407,33 +409,42 @@ def c_source(
             defined[f"{key.upper().removesuffix('S') if key == 'weights' else key.upper()}_AT(p)"] = reader
     mapped = 0 if model.inputs.map is None else r
     work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
-    about += "\n   Link with -lm. Scores that are beyond the type are NaN or infinite; the class index is then -1: test it."
+    about += "\n   Link with -lm. Scores beyond the type are NaN or infinite; the class index is then -1: test it."
     return _c_file(model, name, about, arrays, defined, (real, real), work_bytes, ["#include <math.h>"], "runtime.c")
 
 
 def integer_source(model: Model, form: IntegerForm, name: str, tests: Array, about: str) -> CFile:
     """A model in integers."""
     (m, r), d, L = model.basis.shape, model.n_features, model.weights.shape[1]
-    upper, arrays = name.upper(), form.arrays
+    upper, arrays = name.upper(), dict(form.arrays)
     count = "uint8_t" if max(m, r, d, L) < 254 else "uint16_t"
     defined: dict[str, Any] = {"INPUTS": r, "VECTORS": m, "OUTPUTS": L, "COUNT": count, "INTEGER": 1, "REAL": "float"}
-    defined |= {model.kind.upper(): 1, "NEXT": '"dec %[n]\\n\\t"' if count == "uint8_t" else '"sbiw %[n], 1\\n\\t"'}
+    assembly = {"NEXT": ("dec %[n]",), "HALVE": ("lsr %[n]", "brcc 1f", "inc %[n]", "rjmp 2f")}
+    if count == "uint16_t":
+        assembly["NEXT"] = ("subi %A[n], 1", "sbci %B[n], 0")
+        assembly["HALVE"] = ("lsr %B[n]", "ror %A[n]", "brcc 1f", "subi %A[n], -1", "sbci %B[n], -1", "rjmp 2f")
+    defined |= {key: '"' + "\\n\\t".join((*lines, "")) + '"' for key, lines in assembly.items()}
+    defined[model.kind.upper()] = 1
     defined |= {key: value for key, value in form.constants.items() if key not in ("SHIFT", "FACTOR")}
-    defined |= {key: f"INT32_C({form.constants[key]})" for key in ("NORM", "NORM_START")}
-    defined["NORM"] = f"U{defined['NORM']}"
+    defined |= {key: f"INT32_C({defined[key]})" for key in ("NORM", "NORM_START") if key in defined}
     for key in ("MAP", "FILL", "WEIGHT_FACTOR"):
         if key.lower() in arrays:
             defined[key] = 1
-    for key in ("factor", "offset", "shifts"):
-        macro = f"{'SHIFT' if key == 'shifts' else key.upper()}(i)"
-        if key not in arrays:
-            defined[macro] = {"factor": str(form.constants.get("FACTOR")), "offset": "0"}.get(
-                key, str(form.constants.get("SHIFT"))
-            )
-            continue
-        kind = arrays[key][0]
-        reader = {"uint8_t": "BYTE", "uint16_t": "WORD", "int16_t": "WORD", "int32_t": "LONG"}[kind]
-        defined[macro] = f"(({kind}){upper}_{reader}({name}_{key} + (i)))"
+    pairs = all(arrays.get(key, ("",))[0] == "int16_t" for key in ("factor", "offset"))
+    places = {key: f"{name}_{key} + (i)" for key in ("factor", "offset", "shifts")}
+    if pairs:  # read one after the other
+        both = np.stack([arrays["factor"][1], arrays["offset"][1]], axis=1)
+        arrays = {"scaling": ("int16_t", both), **arrays}
+        places |= {"factor": f"{name}_scaling + 2 * (i)", "offset": f"{name}_scaling + 2 * (i) + 1"}
+    constant = {"factor": form.constants.get("FACTOR"), "offset": 0, "shifts": form.constants.get("SHIFT")}
+    for key, place in places.items():
+        reader = constant[key]
+        if key in arrays:
+            kind, _ = arrays[key]
+            reader = f"(({kind}){upper}_{_READERS[_SIZES[kind]]}({place}))"
+            if pairs and key != "shifts":
+                del arrays[key]
+        defined[f"{key.upper().removesuffix('S')}(i)"] = reader
     bits = form.input_bits
     scales = [f"{2.0**exponent!r}F" for exponent in bits.tolist()]
     if np.all(bits == bits[0]):
@@ -481,7 +492,7 @@ def _c_file(
     header = [
         title,
         *about.split("\n")[1:],
-        f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays. No other memory.",
+        f"   Constant data: {data_bytes} bytes. Stack of one prediction: {work_bytes} bytes of arrays. No heap.",
         f"   C99. With -D{upper}_MAIN it reads lines of {model.n_features} numbers and prints predictions.{wrapped} */",
         f"#ifndef {upper}_H",
         f"#define {upper}_H",

@@ -9,11 +9,9 @@
 /* The sum of n products, which fits into MACHINE_ACCUMULATOR bits. */
 static MACHINE_APART int32_t machine_dot(const int16_t *u, const int8_t *z, MACHINE_COUNT n)
 {
-    int32_t sum = 0;
 #if defined(__AVR_HAVE_MUL__) && defined(__AVR_HAVE_LPMX__)
+    register int32_t total __asm__("r22") = 0; /* where it is returned */
     int8_t a, b, sign;
-    const uint8_t odd = (uint8_t)n;
-    n = (MACHINE_COUNT)(n / 2 + n % 2);
 #if MACHINE_ACCUMULATOR == 24
 #define MACHINE_TERM                                                                                  \
     "lpm %[b], Z+\n\t" "ld %[a], X+\n\t" "mulsu %[b], %[a]\n\t" "sbc %[sign], %[sign]\n\t"            \
@@ -28,20 +26,21 @@ static MACHINE_APART int32_t machine_dot(const int16_t *u, const int8_t *z, MACH
     "add %B[s], r0\n\t" "adc %C[s], r1\n\t" "adc %D[s], %[sign]\n\t"
 #define MACHINE_END ""
 #endif
-    __asm__("sbrc %[odd], 0\n\t"
-            "rjmp 2f\n"
+    __asm__(MACHINE_HALVE /* an odd number of terms begins with the second one of two */
             "1:\t" MACHINE_TERM
             "2:\t" MACHINE_TERM
             MACHINE_NEXT
             "brne 1b\n\t" MACHINE_END
             "clr __zero_reg__"
-            : [s] "+r"(sum), [a] "=&a"(a), [b] "=&a"(b), [sign] "=&r"(sign), "+x"(u), "+z"(z), [n] "+w"(n)
-            : [odd] "r"(odd)
+            : [s] "+r"(total), [a] "=&a"(a), [b] "=&a"(b), [sign] "=&r"(sign), "+x"(u), "+z"(z), [n] "+d"(n)
+            :
             : "memory");
+    return total;
 #else
+    int32_t sum = 0;
     for (; n; n--) sum += (int32_t)*u++ * (int8_t)MACHINE_BYTE(z++);
-#endif
     return sum;
+#endif
 }
 
 /* 2^(MACHINE_KERNEL_BITS - the octaves of p), rounded; MACHINE_NORM_START made p as large as that needs. */
@@ -52,9 +51,9 @@ static MACHINE_APART int16_t machine_power(int32_t p)
         23170, 22674, 22188, 21713, 21247, 20792, 20347, 19911, 19484, 19066, 18658, 18258, 17867, 17484, 17109, 16743,
         16384
     };
-    const uint16_t *entry;
-    uint16_t fraction, value, step;
-    uint8_t octaves, rest;
+    const uint16_t *entry = powers;
+    uint16_t fraction, value;
+    uint8_t octaves;
     if (p >= (int32_t)16 << MACHINE_OCTAVE) return 0;
     if (p < 0) p = 0;
 #if MACHINE_OCTAVE > 16
@@ -63,16 +62,30 @@ static MACHINE_APART int16_t machine_power(int32_t p)
     p <<= 16 - MACHINE_OCTAVE;
 #endif
     octaves = (uint8_t)(p >> 16);
-    fraction = (uint16_t)p;
-    entry = powers + ((uint8_t)(fraction >> 8) >> 3);
-    rest = (uint8_t)(fraction >> 3);
-    value = MACHINE_WORD(entry);
-    step = (uint16_t)(value - MACHINE_WORD(entry + 1));
-    value = (uint16_t)(value - (uint8_t)(step >> 8) * rest - ((uint16_t)((uint8_t)step * rest) >> 8));
-    if (octaves & 8) value >>= 8;
-    if (octaves & 4) value >>= 4;
-    if (octaves & 2) value >>= 2;
-    if (octaves & 1) value >>= 1;
+    fraction = (uint16_t)p; /* five bits choose an entry, eight interpolate to the next */
+#if defined(__AVR_HAVE_MUL__) && defined(__AVR_HAVE_LPMX__)
+    {
+        uint16_t step;
+        __asm__("lsr %B[f]\n\t" "ror %A[f]\n\t" "lsr %B[f]\n\t" "ror %A[f]\n\t" "lsr %B[f]\n\t" "ror %A[f]\n\t"
+                "lsl %B[f]\n\t" "add r30, %B[f]\n\t" "adc r31, __zero_reg__\n\t"
+                "lpm %A[v], Z+\n\t" "lpm %B[v], Z+\n\t" "lpm r0, Z+\n\t" "movw %A[s], %A[v]\n\t" "sub %A[s], r0\n\t"
+                "lpm r0, Z\n\t" "sbc %B[s], r0\n\t"
+                "mul %B[s], %A[f]\n\t" "sub %A[v], r0\n\t" "sbc %B[v], r1\n\t"
+                "mul %A[s], %A[f]\n\t" "sub %A[v], r1\n\t" "clr __zero_reg__\n\t" "sbc %B[v], __zero_reg__\n\t"
+                "rjmp 2f\n"
+                "1:\t" "lsr %B[v]\n\t" "ror %A[v]\n"
+                "2:\t" "dec %[octaves]\n\t" "brpl 1b"
+                : [v] "=&r"(value), [s] "=&r"(step), [f] "+r"(fraction), "+z"(entry), [octaves] "+r"(octaves));
+    }
+#else
+    {
+        const uint8_t rest = (uint8_t)(fraction >> 3);
+        entry += fraction >> 11;
+        value = (uint16_t)(MACHINE_WORD(entry) - MACHINE_WORD(entry + 1)); /* the step, which two bytes are multiplied of */
+        value = (uint16_t)((value >> 8) * rest + (((value & 255U) * rest) >> 8));
+        value = (uint16_t)((uint16_t)(MACHINE_WORD(entry) - value) >> octaves);
+    }
+#endif
     return (int16_t)((uint16_t)(value + 1) >> 1);
 }
 
@@ -104,7 +117,7 @@ static MACHINE_APART int32_t machine_inputs(const int16_t *x, int16_t *u)
     }
     for (i = 0; i < MACHINE_INPUTS; i++) {
         value = machine_dot(features, row, MACHINE_FEATURES) + (((int32_t)1 << MACHINE_MAP_DROP) >> 1);
-        value = (int32_t)(int16_t)(value >> MACHINE_MAP_DROP) * (int16_t)MACHINE_WORD(machine_map_factor + i);
+        value = (int32_t)(int16_t)(value >> MACHINE_MAP_DROP) * (int32_t)MACHINE_WORD(machine_map_factor + i);
         value = (value + (((int32_t)1 << MACHINE_MAP_SHIFT) >> 1)) >> MACHINE_MAP_SHIFT;
         row += MACHINE_FEATURES;
 #endif
@@ -113,7 +126,10 @@ static MACHINE_APART int32_t machine_inputs(const int16_t *x, int16_t *u)
     }
     u[MACHINE_INPUTS] = -MACHINE_SQUARE_HIGH; /* a vector ends with its square */
     u[MACHINE_INPUTS + 1] = -MACHINE_SQUARE_LOW;
-    squares = ((squares >> 16) * MACHINE_NORM + (((squares & 65535U) * MACHINE_NORM) >> 16)) >> MACHINE_NORM_SHIFT;
+#if defined(MACHINE_NORM)
+    squares = (squares >> 16) * MACHINE_NORM + (((squares & 65535U) * MACHINE_NORM) >> 16);
+#endif
+    squares >>= MACHINE_NORM_SHIFT;
     return (int32_t)(squares > UINT32_C(1) << 30 ? UINT32_C(1) << 30 : squares) + MACHINE_NORM_START;
 }
 
@@ -161,9 +177,10 @@ int machine_predict(const int16_t *x)
     return scores[0] > 0;
 #else
     {
+        int32_t most = scores[0];
         MACHINE_COUNT best = 0, i;
         for (i = 1; i < MACHINE_SCORES; i++)
-            if (scores[i] > scores[best]) best = i;
+            if (scores[i] > most) most = scores[i], best = i;
         return best;
     }
 #endif

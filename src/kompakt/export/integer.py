@@ -27,6 +27,7 @@ Array = np.ndarray
 _ACCUMULATORS = (24, 30)
 _LEAST_OCTAVE = 9  # bits after the point of an exponent
 _TABLE = np.minimum(np.rint(2.0 ** (15 - np.arange(33) / 32)), 32768).astype(np.int64)
+_POWER_OF_TWO = 1e-6  # relative difference from one that does not count: steps are float32
 _FAR = 16  # octaves beyond which a kernel value is zero
 _LEAST_KERNEL_BITS, _MOST_KERNEL_BITS = 11, 14
 _FINE = 0.004  # octaves by which rounding a row may move an exponent of four octaves, root mean square
@@ -99,7 +100,8 @@ class IntegerForm:
             v = (dots * array["map_factor"] + (1 << c["MAP_SHIFT"] >> 1)) >> c["MAP_SHIFT"]
         u = np.clip(v, -c["LIMIT"], c["LIMIT"])
         squares = ((u * u) >> c["SQUARE_DROP"]).sum(axis=1)
-        norm = np.minimum((squares * c["NORM"] >> 16) >> c["NORM_SHIFT"], 1 << 30) + c["NORM_START"]
+        squares = squares * c["NORM"] >> 16 if "NORM" in c else squares
+        norm = np.minimum(squares >> c["NORM_SHIFT"], 1 << 30) + c["NORM_START"]
         u = np.hstack([u, np.broadcast_to([-c["SQUARE_HIGH"], -c["SQUARE_LOW"]], (len(u), 2))])
         p = np.maximum(norm[:, None] - u @ array["basis"].reshape(-1, u.shape[1]).T, 0)
         near = p < _FAR << c["OCTAVE"]
@@ -125,10 +127,12 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
     r, largest = Z.shape[1], max(1, int(np.abs(Z).max()))
     starts = intercept / weight_steps
     norms, lengths = c * np.square(Z).sum(axis=1), np.abs(Z).sum(axis=1)
+    fine = int(np.ceil(np.log2(0.58 / (_FINE * np.sqrt(c)))))
     for accumulator in _ACCUMULATORS:
         most = (1 << (accumulator - 1)) - 1
-        # u needs room for all rows that are not beyond every vector's reach, its products and a square in their sum
-        for q in range(22, _LEAST_OCTAVE - 1, -1):
+        # u needs room for all rows that are not beyond every vector's reach, its products and a square in their sum;
+        # 16 bits need no shift later
+        for q in range(max(16, fine), _LEAST_OCTAVE - 1, -1):
             limit = int(min(_LARGEST, np.min((most - 1.01 * norms * 2.0**q) / np.maximum(lengths, 1))))
             if limit >= 2.0**q * 2 * c * (largest + np.sqrt(_FAR / c)) and norms.max() * 2.0**q < 126.0 * _LARGEST:
                 break
@@ -136,7 +140,7 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
             q = 0
         total = float(np.max(np.abs(weights).sum(axis=0) + 1.01 * np.abs(starts))) + 1
         kernel_bits = int(min(np.floor(np.log2(most / total)), _MOST_KERNEL_BITS))
-        if kernel_bits >= _LEAST_KERNEL_BITS and 0.58 * 2.0**-q <= _FINE * np.sqrt(c):
+        if kernel_bits >= _LEAST_KERNEL_BITS and q >= fine:
             break
     if q < _LEAST_OCTAVE or kernel_bits < 8:
         raise UnsupportedModelError(
@@ -149,13 +153,16 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
     errors, bits = _front(model, rows, input_bits, unit * steps, most, arrays, constants)
     # N = u.u unit / 2, in 2^-q octaves
     drop = max(0, int(np.ceil(np.log2(r * limit**2 / 2.0**32))))
-    exponent = int(np.floor(np.log2(unit / 2 * 2.0**drop))) + 1
-    if exponent > 0:
+    half = unit / 2 * 2.0**drop
+    power = int(np.rint(np.log2(half)))
+    if abs(half * 2.0**-power - 1) > _POWER_OF_TWO:  # else squares are shifted only
+        power = int(np.floor(np.log2(half))) + 1
+        constants["NORM"] = min(int(np.rint(half * 2.0 ** (16 - power))), 65535)
+    if power > 0:
         raise UnsupportedModelError("this model has no integer form: its kernel is too wide. Use arithmetic='float'.")
     constants |= {
         "SQUARE_DROP": drop,
-        "NORM": min(int(np.rint(unit / 2 * 2.0 ** (drop + 16 - exponent))), 65535),
-        "NORM_SHIFT": -exponent,
+        "NORM_SHIFT": -power,
         "NORM_START": (_MOST_KERNEL_BITS - kernel_bits) << q,
     }
     squares, square_error = _two_bytes(norms * 2.0**q, "SQUARE", constants)
@@ -171,9 +178,9 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
         arrays["weight_factor"] = ("uint16_t", factors)
         slip = np.abs(factors / 65536 * value - weight_steps * 2.0**-kernel_bits)
         bounds = bounds + value + slip * most
-    # errors of an exponent, in octaves; the norm's is relative to itself, which is bounded where a kernel value is not 0
+    # errors of an exponent, in octaves; the norm's is relative to itself, which is bounded where k is not 0
     farthest = (_FAR + 1) * 2.0**q + most
-    slip = abs(constants["NORM"] * 2.0 ** (exponent - 16 - drop) / (unit / 2) - 1)
+    slip = abs(constants.get("NORM", 65536) * 2.0 ** (power - 16) / half - 1)
     norm_error = farthest * slip + 2 + r * 2.0**drop * unit
     exponent_error = (norm_error + square_error) * 2.0**-q + 2.0**-16
     distance_error = np.sqrt(c) * unit * float(np.linalg.norm(errors))  # of the root of the exponent
@@ -244,12 +251,12 @@ def _front(
     else:
         storage = model.storage
         assert storage is not None
-        if storage.map_steps is None or np.abs(levels := storage.small_map(inputs.map)).max() > LARGEST_LEVEL:
+        if storage.map_steps is None or storage.bits[0] > 8:
             raise UnsupportedModelError(
                 "this model has no integer form: its map is stored in sixteen bits; round the model again with "
                 "kompakt.compress(model, storage='int8'), or export it with arithmetic='float'."
             )
-        levels = levels.astype(np.int64)
+        levels = storage.small_map(inputs.map).astype(np.int64)
         constants["REACH"] = limit = min(_LARGEST, most // max(1, int(np.abs(levels).sum(axis=1).max())))
         reach = np.full(d, max(8.0 if inputs.scale is not None else 0.0, 2.0 * float(farthest.max()), 1e-30))
         units = reach / limit
@@ -311,11 +318,11 @@ def _mapped(
     largest = constants["REACH"] * max(1, int(sums.max()))
     drop = max(0, largest.bit_length() - 15)
     factor = steps * 2.0**drop
-    shift = int(min(np.floor(np.log2(_LARGEST / factor.max())), 30))
-    shift = next((s for s in (16, 8) if s <= shift <= s + 1), shift)
+    shift = int(min(np.floor(np.log2(65535 / factor.max())), 30))
+    shift = 16 if shift in (17, 18) else shift
     factors = np.rint(factor * 2.0**shift).astype(np.int64)
     arrays["map"] = ("int8_t", levels)
-    arrays["map_factor"] = ("int16_t", factors)
+    arrays["map_factor"] = ("uint16_t", factors)
     constants |= {"MAP_DROP": drop, "MAP_SHIFT": shift}
     slip = np.abs(factors * 2.0**-shift - factor) * (constants["REACH"] * sums * 2.0**-drop + 1)
     return np.asarray(steps * (np.abs(levels) @ errors) + 0.5 * factor + slip + 0.5)

@@ -32,7 +32,7 @@ import kompakt
 
 MAGIC = b"\x89KMPKT\r\n"
 #: the newest version; files that need nothing of it are written as version 1, so that earlier readers take them
-VERSION = 2
+VERSION = 3
 ALIGNMENT = 64
 MAX_HEADER = 4 << 20
 MAX_ARRAYS = 4096
