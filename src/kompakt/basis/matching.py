@@ -462,7 +462,7 @@ def rounded_weights(
     diagonal = np.maximum(np.diag(H), 1e-12 * np.max(np.diag(H)))
     best: dict[bool, tuple[float, Array, Array]] = {}
     shares = (1.0,) if dtype == "float16" else (1.0, 0.7) if bits == 8 else (1.0, 0.7, 0.5)
-    for damping in 10.0 ** np.arange(-8, 1):
+    for damping in 10.0 ** np.arange(-8, 0.5, 0.5):
         try:
             inverse = np.linalg.inv(H + np.diag(damping * diagonal))
             U = np.linalg.cholesky(0.5 * (inverse + inverse.T)).T
