@@ -416,8 +416,8 @@ class _Job:
         largest = _largest_number(dtype, bits[1])
         extent, least = float(np.max(np.abs(values * root))) / largest or 1.0, np.inf
         # vectors far out would cost the others their digits: a smaller step may match better, which moves those inwards
-        for extent in _steps(extent) if dtype == "int8" else (extent,):
-            step = Storage(dtype, extent / root, np.ones(model.weights.shape[1]), map_steps, bits)
+        for width in _steps(extent) if dtype == "int8" else (extent,):
+            step = Storage(dtype, width / root, np.ones(model.weights.shape[1]), map_steps, bits)
             small = np.clip(np.rint(values / step.basis_steps), -largest, largest) if dtype == "int8" else None
             small = step.small(values, step.basis_steps) if small is None else small
             near = step.values(small, step.basis_steps).astype(np.float32)

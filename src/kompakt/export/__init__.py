@@ -1,4 +1,4 @@
-"""A machine in other forms: ONNX, C99, an Arduino library, LIBSVM's text model, and one file of NumPy; each is checked at once."""
+"""A machine in other forms: ONNX, C99, an Arduino library, LIBSVM's text, a file of NumPy; each is checked at once."""
 
 from kompakt.export.arduino import to_arduino
 from kompakt.export.c_file import to_c

@@ -133,13 +133,15 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
         # u needs room for all rows that are not beyond every vector's reach, its products and a square in their sum;
         # 16 bits need no shift later
         for q in range(max(16, fine), _LEAST_OCTAVE - 1, -1):
-            limit = int(min(_LARGEST, np.min((most - 1.01 * norms * 2.0**q) / np.maximum(lengths, 1))))
-            if limit >= 2.0**q * 2 * c * (largest + np.sqrt(_FAR / c)) and norms.max() * 2.0**q < 126.0 * _LARGEST:
+            room = min(_LARGEST, np.min((most - 1.01 * norms * 2.0**q) / np.maximum(lengths, 1)))
+            limit = int(np.ceil(2.0**q * 2 * c * (largest + np.sqrt(_FAR / c)))) + 1
+            if limit <= room and norms.max() * 2.0**q < 126.0 * _LARGEST:
                 break
         else:
             q = 0
         total = float(np.max(np.abs(weights).sum(axis=0) + 1.01 * np.abs(starts))) + 1
-        kernel_bits = int(min(np.floor(np.log2(most / total)), _MOST_KERNEL_BITS))
+        room = min(most / total, 126 * _LARGEST / max(float(np.abs(starts).max()), 1.0))
+        kernel_bits = int(min(np.floor(np.log2(room)), _MOST_KERNEL_BITS))
         if kernel_bits >= _LEAST_KERNEL_BITS and q >= fine:
             break
     if q < _LEAST_OCTAVE or kernel_bits < 8:
@@ -247,7 +249,7 @@ def _front(
     farthest = np.abs((filled - shift) / scale).max(axis=0)
     levels, kernel_units = None, units
     if inputs.map is None:
-        reach = np.where(np.isfinite(units), np.maximum(constants["LIMIT"] * units, farthest), farthest)
+        reach = np.where(np.isfinite(units), constants["LIMIT"] * units, farthest)  # beyond it, u ends anyway
     else:
         storage = model.storage
         assert storage is not None
@@ -287,7 +289,7 @@ def _front(
 
     # one shift for all is a constant in the code, best of whole bytes
     usual = np.abs(filled).max(axis=0) * 2.0**bits * 0.5
-    shared = [s for s in (16, 8, int(shifts.min())) if s <= shifts.min() and np.all(usual * 2.0**-s <= 0.5)]
+    shared = [s for s in (16, 8, int(shifts.min())) if s <= shifts.min() and np.all(usual * 2.0**-s <= 1.0)]
     if shared:
         shifts = np.full(d, shared[0])
         constants["SHIFT"] = shared[0]

@@ -2,11 +2,10 @@
 
 #if defined(MACHINE_DOUBLE)
 #define MACHINE_EXP exp
-#define MACHINE_ABS fabs
 #else
-#define MACHINE_EXP expf
-#define MACHINE_ABS fabsf
+#define MACHINE_EXP(x) ((float)expf(x)) /* AVR has one type, of two names */
 #endif
+#define MACHINE_ABS(x) ((x) < 0 ? -(x) : (x))
 
 #if defined(MACHINE_POWER) /* for a polynomial kernel */
 static MACHINE_REAL machine_power(MACHINE_REAL base, long n)
