@@ -288,7 +288,7 @@ def _front(
         return np.asarray(np.abs(np.rint(factor * 2.0**shifts) * 2.0**-shifts - factor) / exact * seen)
 
     # one shift for all is a constant in the code, best of whole bytes
-    usual = np.abs(filled).max(axis=0) * 2.0**bits * 0.5
+    usual = np.minimum(np.abs(filled).max(axis=0) * 2.0**bits, _LARGEST) * 0.5
     shared = [s for s in (16, 8, int(shifts.min())) if s <= shifts.min() and np.all(usual * 2.0**-s <= 1.0)]
     if shared:
         shifts = np.full(d, shared[0])
