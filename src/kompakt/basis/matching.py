@@ -54,7 +54,7 @@ _SELECT_ROWS = 6000
 _OUTPUT_VALUES = 1 << 23  # numbers in the outputs of all rows: with many pairs of classes, fewer rows are matched
 _LEAST_ROWS = 200
 _HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
-_SHARED = 1e-4  # share of the energy of f that one step for the weights of all outputs may add to the objective
+_SHARED = 1e-3  # share of the energy of f that one step for the weights of all outputs may add to the objective
 _ROUNDING = 0.01  # share of the labels that storage="auto" may change without a tolerance
 _REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 

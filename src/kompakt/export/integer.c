@@ -130,7 +130,10 @@ static MACHINE_APART int32_t machine_inputs(const int16_t *x, int16_t *u)
     squares = (squares >> 16) * MACHINE_NORM + (((squares & 65535U) * MACHINE_NORM) >> 16);
 #endif
     squares >>= MACHINE_NORM_SHIFT;
-    return (int32_t)(squares > UINT32_C(1) << 30 ? UINT32_C(1) << 30 : squares) + MACHINE_NORM_START;
+#if defined(MACHINE_NORM_MOST)
+    if (squares > UINT32_C(1) << MACHINE_NORM_MOST) squares = UINT32_C(1) << MACHINE_NORM_MOST;
+#endif
+    return (int32_t)squares + MACHINE_NORM_START;
 }
 
 void machine_scores(const int16_t *x, int32_t *scores)

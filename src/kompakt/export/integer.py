@@ -101,7 +101,7 @@ class IntegerForm:
         u = np.clip(v, -c["LIMIT"], c["LIMIT"])
         squares = ((u * u) >> c["SQUARE_DROP"]).sum(axis=1)
         squares = squares * c["NORM"] >> 16 if "NORM" in c else squares
-        norm = np.minimum(squares >> c["NORM_SHIFT"], 1 << 30) + c["NORM_START"]
+        norm = np.minimum(squares >> c["NORM_SHIFT"], 1 << c.get("NORM_MOST", 30)) + c["NORM_START"]
         u = np.hstack([u, np.broadcast_to([-c["SQUARE_HIGH"], -c["SQUARE_LOW"]], (len(u), 2))])
         p = np.maximum(norm[:, None] - u @ array["basis"].reshape(-1, u.shape[1]).T, 0)
         near = p < _FAR << c["OCTAVE"]
@@ -167,6 +167,8 @@ def integer_form(model: Model, rows: Array, input_bits: Any = None) -> IntegerFo
         "NORM_SHIFT": -power,
         "NORM_START": (_MOST_KERNEL_BITS - kernel_bits) << q,
     }
+    if r * limit**2 * unit / 2 >= 2.0**30:  # else it cannot become that large
+        constants["NORM_MOST"] = 30
     squares, square_error = _two_bytes(norms * 2.0**q, "SQUARE", constants)
     arrays["basis"] = ("int8_t", np.hstack([Z, squares]))
     value = float(weight_steps.max()) * 2.0**-kernel_bits
