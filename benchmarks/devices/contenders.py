@@ -49,7 +49,8 @@ static int32_t __attribute__((noinline)) dot(int32_t sum, const int16_t *u, cons
     int8_t a, b, sign;
     __asm__("1: lpm %%[b], Z+\n\t" "ld %%[a], X+\n\t" "mulsu %%[b], %%[a]\n\t" "sbc %%[g], %%[g]\n\t"
             "add %%A[s], r0\n\t" "adc %%B[s], r1\n\t" "adc %%C[s], %%[g]\n\t" "adc %%D[s], %%[g]\n\t" "ld %%[a], X+\n\t"
-            "muls %%[b], %%[a]\n\t" "sbc %%[g], %%[g]\n\t" "add %%B[s], r0\n\t" "adc %%C[s], r1\n\t" "adc %%D[s], %%[g]\n\t"
+            "muls %%[b], %%[a]\n\t" "sbc %%[g], %%[g]\n\t"
+            "add %%B[s], r0\n\t" "adc %%C[s], r1\n\t" "adc %%D[s], %%[g]\n\t"
             "dec %%[n]\n\t" "brne 1b\n\t" "clr __zero_reg__"
             : [s] "+r"(total), [a] "=&a"(a), [b] "=&a"(b), [g] "=&r"(sign), "+x"(u), "+z"(z), [n] "+r"(n) : : "memory");
     return total;
@@ -81,13 +82,16 @@ int predict(const int16_t *x)
 """
 
 
+_NETWORK_CODE = 780  # bytes of the program and its start, about
+
+
 def networks(train: Rows, input_bits: np.ndarray, most_bytes: int) -> Iterator[Program]:
     """Networks of as many units as the flash allows, of several steps and penalties."""
     X, y = train
     classes = np.unique(y)
     L = 1 if len(classes) == 2 else len(classes)
     d = X.shape[1]
-    hidden = min((most_bytes - 700 - 4 * d - 4 * L) // (d + L + 4), 250)
+    hidden = min((most_bytes - _NETWORK_CODE - 4 * d - 4 * L) // (d + L + 4), 250)
     mean, deviation = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     for step, penalty in ((1e-2, 1e-4), (3e-3, 1e-4), (3e-3, 1e-2)) if hidden > 0 else ():
         with warnings.catch_warnings():
@@ -119,7 +123,8 @@ def _quantised(network: Any, mean: np.ndarray, deviation: np.ndarray, bits: np.n
 
     arrays = {
         "factor": ("int16_t", factor), "offset": ("int16_t", offset), "first": ("int8_t", levels[0].T),
-        "first_bias": ("int32_t", first_bias), "second": ("int8_t", levels[1].T), "second_bias": ("int32_t", second_bias),
+        "first_bias": ("int32_t", first_bias), "second": ("int8_t", levels[1].T),
+        "second_bias": ("int32_t", second_bias),
     }  # fmt: skip
     written = "\n".join(
         f"static const {kind} {name}[{values.size}] PROGMEM = {{{', '.join(map(str, values.ravel().tolist()))}}};"
@@ -133,12 +138,16 @@ def _quantised(network: Any, mean: np.ndarray, deviation: np.ndarray, bits: np.n
 # -- trees --------------------------------------------------------------------------------------------------
 
 
+#: numbers of trees and of their leaves
+_FORESTS = ((1, 64), (1, 256), (3, 32), (3, 128), (5, 20), (5, 60), (10, 10), (10, 30), (20, 8), (20, 20))
+
+
 def forests(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
     """Random forests of emlearn, inline code, of several sizes."""
     import emlearn
 
     X, y = _whole(train[0], input_bits), np.searchsorted(np.unique(train[1]), train[1])
-    for trees, leaves in ((1, 64), (1, 256), (3, 32), (3, 128), (5, 20), (5, 60), (10, 10), (10, 30), (20, 8), (20, 20)):
+    for trees, leaves in _FORESTS:
         forest = RandomForestClassifier(trees, max_leaf_nodes=leaves, random_state=0).fit(X, y)
         text = emlearn.convert(forest, method="inline", dtype="int16_t").save(name="forest", format="c")
         text += f"\nint predict(const int16_t *x) {{ return forest_predict(x, {X.shape[1]}); }}\n"
@@ -160,8 +169,8 @@ def boosted(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
     for rounds, leaves in ((1, 4), (1, 8), (1, 15), (2, 8), (3, 6), (5, 4), (8, 4), (15, 4), (30, 4), (60, 4)):
         if rounds * leaves * (1 if k == 2 else k) > 1500:
             continue
-        trees = LGBMClassifier(n_estimators=rounds, num_leaves=leaves, learning_rate=0.3, n_jobs=1, verbose=-1, random_state=0)
-        trees.fit(X, y)
+        settings = {"n_jobs": 1, "verbose": -1, "random_state": 0}
+        trees = LGBMClassifier(n_estimators=rounds, num_leaves=leaves, learning_rate=0.3, **settings).fit(X, y)
         text = m2cgen.export_to_c(trees) + _ARGMAX % {"d": X.shape[1], "k": k}
         yield Program(text, "predict(x)", lambda rows, trees=trees: np.asarray(trees.predict(rows)))
 

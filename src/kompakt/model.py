@@ -124,7 +124,7 @@ def stored_bytes(
     *,
     rank: int | None = None,
     bits: tuple[int, int, int] = (8, 8, 8),
-    scaled: bool = True,
+    scaling: int = 2,
     shared_steps: bool = True,
     n_knots: int = 0,
 ) -> int:
@@ -140,8 +140,8 @@ def stored_bytes(
         Rows of a map of the inputs; None without one.
     bits : tuple of int
         Of map, vectors and weights.
-    scaled : bool
-        Whether features have a shift and a scale, which one width per feature also needs.
+    scaling : int
+        Numbers of every feature: 2 for a shift and a scale, which one width per feature is too, 1 for one of them.
     shared_steps : bool
         Whether the weights of all outputs have one step.
     n_knots : int
@@ -153,14 +153,14 @@ def stored_bytes(
     >>> stored_bytes(30, 16, 10)  # vectors and squares, weights and intercepts, shift and scale
     924
     >>> stored_bytes(30, 16, 10, rank=8, bits=(4, 6, 8))
-    708
+    704
     """
     map_bits, vector_bits, weight_bits = bits
     n_inputs = n_features if rank is None else rank
     levels = 0 if rank is None else -(-rank * n_features * map_bits // 8)
     levels += -(-n_vectors * n_inputs * vector_bits // 8) + -(-n_vectors * n_outputs * weight_bits // 8)
     beside = n_vectors + n_outputs + (0 if rank is None else rank) + (0 if shared_steps else n_outputs)
-    beside += (2 * n_features if scaled else 0) + (n_features * (2 * n_knots - 1) if n_knots else 0)
+    beside += n_features * (scaling + (2 * n_knots - 1 if n_knots else 0))
     return levels + _BYTES_BESIDE * beside
 
 
@@ -327,16 +327,17 @@ class Model:
         88
         """
         (m, r), L, inputs, storage = self.basis.shape, self.weights.shape[1], self.inputs, self.storage
-        scaled = inputs.shift is not None or inputs.scale is not None or np.size(getattr(self.kernel, "gamma", 1)) > 1
+        widths = np.size(getattr(self.kernel, "gamma", 1)) > 1 and inputs.map is None
+        scaling = (inputs.shift is not None) + (inputs.scale is not None or widths)
         if storage is not None and storage.dtype == "int8":
             shared = bool(np.all(storage.weight_steps == storage.weight_steps[0]))
             rank = None if inputs.map is None else r
             return stored_bytes(
-                m, self.n_features, L, rank=rank, bits=storage.bits, scaled=scaled, shared_steps=shared
+                m, self.n_features, L, rank=rank, bits=storage.bits, scaling=scaling, shared_steps=shared
             )
         size = 4 if storage is None else 2
         numbers = size * (m * (r + L)) + 4 * L + (0 if inputs.map is None else 4 * inputs.map.size)
-        return numbers + (4 if storage is not None else 1) * 4 + (8 * self.n_features if scaled else 0)
+        return numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features
 
     @cached_property
     def needs_float64(self) -> bool:

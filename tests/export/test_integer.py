@@ -275,5 +275,5 @@ def test_stored_bytes_are_those_of_the_integers():
         held = sum(sizes[kind] * values.size for kind, values in form.arrays.values())
         assert held <= model.stored_bytes <= held + 4 * X.shape[1]
     assert stored_bytes(10, 4, bits=(8, 4, 8)) == stored_bytes(10, 4) - 20
-    assert stored_bytes(10, 4, scaled=False) == stored_bytes(10, 4) - 16
+    assert stored_bytes(10, 4, scaling=0) == stored_bytes(10, 4) - 16
     assert make_model(inputs=Inputs(shift=np.ones(4))).stored_bytes > make_model().stored_bytes

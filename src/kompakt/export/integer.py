@@ -268,6 +268,8 @@ def _front(
         whole = np.all(filled == np.rint(filled)) and np.abs(filled).max() <= _LARGEST / 2
         range_ = np.maximum(np.abs(shift) + reach * scale, 1e-30)
         input_bits = 0 if whole else np.floor(np.log2(_LARGEST / range_))
+        if np.allclose(scale * units, (scale * units)[0], rtol=1e-6, atol=0.0):  # one factor serves all
+            input_bits = np.min(input_bits)
     bits = np.broadcast_to(np.asarray(input_bits, dtype=np.int64), (d,))
     if inputs.fill is not None:
         fill = np.rint(np.clip(inputs.fill * 2.0**bits, -_LARGEST, _LARGEST)).astype(np.int64)
