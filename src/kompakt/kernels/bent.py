@@ -53,6 +53,9 @@ class BentRBF(Kernel):
         """The transformed features of rows."""
         return self.transform(dense(X))
 
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "metric": self.metric.spec(), **vars(self.transform)}
+
     def block(self, X: Matrix, Z: Array) -> Array:
         return np.asarray(self.metric.block(self.bent(X), Z))
 

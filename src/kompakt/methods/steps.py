@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, descended, on_all_rows, refined, unseen_outputs
+from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
@@ -144,8 +144,7 @@ def refine(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
     if not plan.refine or not machine.basis.n_basis or machine.interrupted:
         return machine
     with run.quietly():
-        descent = descended(data, machine, plan, run)
-    return refined(data, machine, descent, plan, run)
+        return refined(data, machine, plan, run)[0]
 
 
 def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:

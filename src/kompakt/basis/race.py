@@ -1,0 +1,347 @@
+"""The race: what the user left open is chosen by descents side by side, on the same rows held out.
+
+An arm is a setting: the cost C, the metric that is learned, whether features bend, the rank of the map.  All arms begin
+with the same vectors and see the same splits.  After a rung of iterations the losses of the same held-out rows are
+compared in pairs; arms that are worse by more than chance are dropped, and the better half goes on.  The simplest arm
+among those alike at the end goes on to where its held-out loss is lowest.  Many rows are raced on a sample that grows
+with the rungs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kompakt.basis.refine import Descent, RefinementObjective, principal_map, subset, with_metric
+from kompakt.data import ArrayRows
+from kompakt.data.rows import MOMENT_ROWS
+from kompakt.heldout import Scorer, Trials, mean_and_error, no_worse
+from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF
+from kompakt.run import Run, Task
+from kompakt.spec import Spec
+
+Array = np.ndarray
+logger = logging.getLogger("kompakt")
+
+#: metrics from the simplest on
+_METRICS = (None, "one", "each", "full")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The constants of the race; chosen on half of the public sets."""
+
+    rungs: tuple[int, ...] = (10, 30, 90)  # iterations after which arms are compared
+    worse: float = 1.0  # standard errors of the difference beyond which an arm is dropped
+    alike: float = 0.5  # those within which the simpler of two arms is taken
+    patience: int = 10  # an arm ends so many iterations after twice those that its lowest loss took
+    first_rows: tuple[int, int] = (5000, 20)  # of the first rungs: so many, or so many for every vector
+    sample_rows: tuple[int, int] = (20_000, 40)  # of the later ones
+    variance: float = 0.95  # share that the leading directions of wide rows hold
+
+
+RULES = Rules()
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A setting that a descent can be made with."""
+
+    C: float
+    learn: str | None = None  # what of the kernel moves: None, "one" width, "each" or a "full" map
+    bends: bool = False  # whether a transform of every feature is learned too
+    rank: int | None = None  # of the map
+    leading: bool = False  # whether it works in the leading principal directions of the rows
+
+    @property
+    def simplicity(self) -> tuple[Any, ...]:
+        """The smaller, the simpler."""
+        return _METRICS.index(self.learn), self.bends, self.C
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As a row of the table of trials names them."""
+        metric = {None: "given", "one": "one width", "each": "widths", "full": "map"}[self.learn]
+        return {"C": self.C, "metric": metric, "transform": self.bends, "directions": self.leading}
+
+    def __str__(self) -> str:
+        settings = self.settings
+        bent = " and bent features" if self.bends else ""
+        return f"{settings['metric']}{bent}{' of leading directions' if self.leading else ''}, C {self.C:g}"
+
+
+@dataclass
+class Part:
+    """Rows to train on and rows held out, in the numbers of a descent."""
+
+    train: ArrayRows
+    held: ArrayRows
+    scorer: Scorer
+    basis: Array  # to begin with
+
+    def within(self, space: MappedRBF) -> Part:
+        """The same in the coordinates of a map."""
+        train, held = in_space(self.train, space), in_space(self.held, space)
+        return Part(train, held, self.scorer, space.mapped(self.basis.astype(np.float64)))
+
+
+@dataclass
+class Place:
+    """Where an arm was after some iterations, on every part, and how held-out rows did there."""
+
+    iteration: int
+    points: list[dict[str, Any]]  # kernel, basis and weights
+    outputs: list[Array]
+    losses: Array  # of all held-out rows
+    errors: Array
+    loss: float
+
+
+class Lane:
+    """An arm on its way: one descent for every part, iteration by iteration."""
+
+    def __init__(self, arm: Arm, spec: Spec, parts: list[Part], rules: Rules) -> None:
+        self.arm, self.parts, self.rules = arm, parts, rules
+        self.spec = replace(spec, C=arm.C)
+        self.kernels = [
+            with_metric(spec.kernel, arm.learn, part.train, arm.rank, bends=arm.bends) for part in parts
+        ]
+        self.bases = [part.basis for part in parts]
+        self.weights = np.concatenate([part.scorer.weights for part in parts])
+        self.descents: list[Descent] = []
+        self.curve: list[float] = []
+        self.best: Place | None = None
+        self.n_rows, self.spent, self.seconds, self.n_evaluations = 0, 0, 0.0, 0
+        self.ended = False
+
+    def on_rows(self, count: int) -> None:
+        """Go on with so many rows of every part, from where it was best."""
+        count = min(count, max(part.train.n_rows for part in self.parts))
+        if count <= self.n_rows:
+            return
+        self._count()
+        if self.best is not None:
+            self.kernels = [point["kernel"] for point in self.best.points]
+            self.bases = [point["basis"] for point in self.best.points]
+        self.n_rows, self.descents = count, []
+        for part, kernel, basis in zip(self.parts, self.kernels, self.bases, strict=True):
+            rows, spec = subset(part.train, replace(self.spec, kernel=kernel), count)
+            objective = RefinementObjective(rows, spec, learn_width=self.arm.learn is not None or self.arm.bends)
+            self.descents.append(Descent(objective, kernel, basis))
+        for descent in self.descents:
+            descent.begin()
+        if self.best is None:
+            self._look()
+
+    def advance(self, iterations: int, run: Run, step: Task) -> None:
+        """Go on to so many iterations; ends early where held-out rows have seen nothing better for long."""
+        began = time.perf_counter()
+        while len(self.curve) - 1 < iterations and not self.ended and not run.late:
+            moved = [descent.step() for descent in self.descents]
+            if not any(moved):
+                self.ended = True
+                break
+            self._look()
+            best = 0 if self.best is None else self.best.iteration
+            self.ended = len(self.curve) - 1 >= 2 * best + self.rules.patience
+            if step(float(self.n_rows * len(self.parts))):
+                self.ended = True
+        self.seconds += time.perf_counter() - began
+
+    def _look(self) -> None:
+        """The held-out rows where the descents are."""
+        outputs, losses, errors, points = [], [], [], []
+        for part, descent in zip(self.parts, self.descents, strict=True):
+            kernel, Z = descent.point
+            weights = descent.weights
+            if weights is None:  # a descent that has ended stays where it is
+                weights = self._last[len(points)]["weights"] if self.curve else None
+            if weights is None:
+                found = np.zeros(part.scorer.targets.shape) + np.nan
+            else:
+                X = part.held.block(0, part.held.n_rows).X  # at most some thousand rows
+                values = kernel.block(X, Z.astype(np.result_type(part.held.dtype, np.float32)))
+                found = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
+            points.append({"kernel": kernel, "basis": Z, "weights": weights})
+            outputs.append(found)
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses.append(part.scorer.row_losses(found))
+            errors.append(part.scorer.row_errors(found))
+        self._last = points
+        every = np.concatenate(losses)
+        loss = mean_and_error(every, self.weights)[0]
+        loss = loss if np.isfinite(loss) else np.inf
+        self.curve.append(loss)
+        if self.best is None or loss < self.best.loss:
+            self.best = Place(len(self.curve) - 1, points, outputs, every, np.concatenate(errors), loss)
+
+    def _count(self) -> None:
+        self.spent += sum(descent.objective.n_kernel_evals for descent in self.descents)
+        self.n_evaluations += sum(descent.objective.n_evaluations for descent in self.descents)
+
+    @property
+    def n_kernel_evals(self) -> int:
+        """Kernel values computed so far."""
+        return self.spent + sum(descent.objective.n_kernel_evals for descent in self.descents)
+
+    @property
+    def loss(self) -> float:
+        """The lowest mean loss of held-out rows."""
+        return np.inf if self.best is None else self.best.loss
+
+
+@dataclass
+class Finish:
+    """How a race ended."""
+
+    winner: Lane
+    lanes: list[Lane]
+    trials: Trials
+    interrupted: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def n_kernel_evals(self) -> int:
+        """Kernel values that all arms computed."""
+        return sum(lane.n_kernel_evals for lane in self.lanes)
+
+
+def race(
+    arms: list[Arm], spec: Spec, parts: list[Part], run: Run, max_iter: int, *, rules: Rules = RULES
+) -> Finish:
+    """Let the arms descend side by side; the winner is where its held-out loss is lowest.
+
+    Parameters
+    ----------
+    arms : list of Arm
+    spec : Spec
+        What is minimised, with the kernel to begin with.
+    parts : list of Part
+        Splits that all arms see.
+    run : Run
+    max_iter : int
+        Iterations of an arm at most.
+    rules : Rules
+    """
+    leading = None
+    if any(arm.leading for arm in arms):
+        assert isinstance(spec.kernel, RBF)
+        leading = leading_directions(spec.kernel, parts[0].train, rules.variance)
+    inside = parts if leading is None else [part.within(leading) for part in parts]
+    lanes = [
+        Lane(arm, replace(spec, kernel=RBF(1.0)) if arm.leading else spec, inside if arm.leading else parts, rules)
+        for arm in arms
+    ]
+    n_vectors, n_rows = len(parts[0].basis), max(part.train.n_rows for part in parts)
+    rungs = [iterations for iterations in rules.rungs if iterations < max_iter] if len(arms) > 1 else []
+    sizes = [_rows(rules.first_rows, n_vectors)] * 2 + [_rows(rules.sample_rows, n_vectors)] * 8
+    alive, interrupted, total = list(lanes), False, max_iter * len(parts)
+    history: list[dict[str, Any]] = []
+    with run.task("refinement", work=float(min(n_rows, sizes[-1]) * total)) as step:
+        try:
+            for rung, size in zip([*rungs, max_iter], sizes[2 - len(rungs) if len(rungs) < 2 else 0 :], strict=False):
+                for lane in alive:
+                    lane.on_rows(min(size, n_rows))
+                    lane.advance(rung, run, step)
+                alive = _survivors(alive, rules) if rung < max_iter else alive
+                history.append({"iterations": rung, "rows": min(size, n_rows), "arms": {str(lane.arm): lane.loss for lane in alive}})
+                if len(alive) == 1 and alive[0].ended or run.late:
+                    break
+            winner = _simplest(alive, rules)
+            if winner.n_rows < n_rows and not run.late:  # a brief descent on all rows
+                last = n_rows if not spec.loss.quadratic else min(n_rows, 3 * winner.n_rows)
+                winner.on_rows(last)
+                winner.ended = False
+                winner.advance(len(winner.curve) - 1 + max(10, max_iter // 10), run, step)
+        except KeyboardInterrupt:
+            begun = [lane for lane in lanes if lane.best is not None]
+            if not begun or not run.keeps_on_interrupt():
+                raise
+            winner, interrupted = min(begun, key=lambda lane: lane.loss), True
+    if leading is not None and winner.arm.leading:
+        assert winner.best is not None
+        winner.best.points = [_outside(point, leading) for point in winner.best.points]
+    return Finish(winner, lanes, _table(lanes, winner, rules), interrupted, history)
+
+
+def _rows(rule: tuple[int, int], n_vectors: int) -> int:
+    return max(rule[0], rule[1] * n_vectors)
+
+
+def _survivors(lanes: list[Lane], rules: Rules) -> list[Lane]:
+    """The better half of the arms, without those that are worse than the best by more than chance."""
+    ranked = sorted(lanes, key=lambda lane: lane.loss)
+    best = ranked[0].best
+    assert best is not None
+    alike = [
+        lane for lane in ranked
+        if lane.best is not None and no_worse(lane.best.losses, best.losses, lane.weights, rules.worse)
+    ]  # fmt: skip
+    kept = (alike or ranked[:1])[: -(-len(ranked) // 2)]
+    return [lane for lane in lanes if lane in kept]
+
+
+def _simplest(lanes: list[Lane], rules: Rules) -> Lane:
+    """The simplest of the arms that are as good as the best, by loss and by error."""
+    lowest = min(lanes, key=lambda lane: lane.loss)
+    best = lowest.best
+    assert best is not None
+
+    def as_good(lane: Lane) -> bool:
+        place = lane.best
+        assert place is not None
+        return no_worse(place.losses, best.losses, lane.weights, rules.alike) and no_worse(
+            place.errors, best.errors, lane.weights, rules.alike
+        )
+
+    return min((lane for lane in lanes if lane is lowest or as_good(lane)), key=lambda lane: lane.arm.simplicity)
+
+
+def _table(lanes: list[Lane], winner: Lane, rules: Rules) -> Trials:
+    """One row for every arm, at its best."""
+    trials = Trials()
+    for lane in lanes:
+        if lane.best is None:
+            continue
+        ends = np.cumsum([len(part.scorer.weights) for part in lane.parts])[:-1]
+        folds = [
+            float(np.average(errors, weights=part.scorer.weights))
+            for errors, part in zip(np.split(lane.best.errors, ends), lane.parts, strict=True)
+        ]
+        error = mean_and_error(lane.best.errors, lane.weights)[0]
+        more = {"model": "refined", "loss": lane.loss, "iterations": len(lane.curve) - 1, "best": lane.best.iteration}
+        trials.add(lane.arm.settings, error, folds, lane.seconds, **more)
+        if lane is winner:
+            trials.choose(trials.rows[-1], "")
+    return trials
+
+
+def leading_directions(kernel: RBF, rows: ArrayRows, share: float) -> MappedRBF:
+    """The principal directions of the rows, as the kernel scales them, that hold this share of their variance."""
+    variances, directions = principal_map(kernel, rows)
+    shares = np.cumsum(variances) / max(float(np.sum(variances)), 1e-300)
+    return MappedRBF(directions[: int(np.searchsorted(shares, share)) + 1])
+
+
+def in_space(rows: ArrayRows, space: MappedRBF) -> ArrayRows:
+    """The rows in the coordinates of a map."""
+    mapped = rows.collect(
+        lambda block: space.mapped(block.X), MOMENT_ROWS, np.empty((rows.n_rows, space.rank), dtype=rows.dtype)
+    )
+    return ArrayRows(mapped, rows.targets, rows.weights)
+
+
+def _outside(point: dict[str, Any], space: MappedRBF) -> dict[str, Any]:
+    """A point of the leading directions in the coordinates of the rows."""
+    return point | dict(zip(("kernel", "basis"), outside(point["kernel"], point["basis"], space), strict=True))
+
+
+def outside(kernel: Kernel, basis: Array, space: MappedRBF) -> tuple[Kernel, Array]:
+    """A kernel and vectors of a space in the coordinates of the rows: the shortest vectors that are mapped to these."""
+    assert isinstance(kernel, RBF | MappedRBF)
+    inner = kernel.map if isinstance(kernel, MappedRBF) else np.diag(np.sqrt(np.broadcast_to(kernel.gamma, space.rank)))
+    return MappedRBF(inner @ space.map), basis @ np.linalg.pinv(space.map).T
