@@ -177,6 +177,11 @@ class Model:
                 f"intercept {self.intercept.shape}; expected (m, d), (m, L), (L,)."
             )
         inputs = self.inputs
+        if inputs.bends is not None and (len(inputs.bends.slopes) != self.n_features or inputs.centre is not None):
+            raise ValueError(
+                f"the bends of the inputs must be those of {self.n_features} features, and go without centre; got "
+                f"{len(inputs.bends.slopes)}{'' if inputs.centre is None else ' and a centre'}."
+            )
         if inputs.map is not None:
             n_inputs = self.basis.shape[1] if self.basis.ndim == 2 else -1
             if inputs.map.shape != (n_inputs, self.n_features) or inputs.centre is not None:
@@ -242,7 +247,8 @@ class Model:
     def basis_vectors_(self) -> Array | None:
         """Basis vectors in the units of the input; None for a precomputed kernel.
 
-        With a map of the inputs they are the shortest vectors that are mapped to those of the model.
+        With a map of the inputs they are the shortest vectors that are mapped to those of the model; with bends, those
+        that come nearest (`Inputs.inverse`).
         """
         return None if self.kernel.name == "precomputed" else self.inputs.inverse(self.basis)
 

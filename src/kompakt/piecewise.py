@@ -15,8 +15,8 @@ Array = np.ndarray
 
 #: pieces of a transform: what the benchmarks of the learned transform were made with
 PIECES = 8
-#: where a knot that a feature does not have lies: beyond every input, and with a square inside float64
-_BEYOND = 1e30
+#: pieces at most: their numbers are bytes in files and on devices
+_MOST_PIECES = 255
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,8 @@ class PiecewiseLinear:
             )
         if np.any(np.isnan(knots)) or np.any(knots[:, 1:] < knots[:, :-1]):
             raise ValueError("the knots of a feature must ascend, with infinity for those that it does not have.")
+        if slopes.shape[1] > _MOST_PIECES:
+            raise ValueError(f"a feature has at most {_MOST_PIECES} pieces; got {slopes.shape[1]}.")
         object.__setattr__(self, "knots", knots)
         object.__setattr__(self, "slopes", slopes)
 
@@ -95,20 +97,90 @@ class PiecewiseLinear:
         _compiled()[1](X, *self._bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
         return sums.T
 
+    def nearest(self, bent: Array) -> Array:
+        """Features x, (n, d), whose transform is nearest to `bent`; of several, the one nearest to zero.
+
+        A transform that rises all the way takes every value once.  One that turns takes some values more than once, and
+        some never.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> turning = PiecewiseLinear(knots=np.array([[1.0]]), slopes=np.array([[1.0, -0.5]]))
+        >>> turning.nearest(np.array([[0.5], [7.0]])).ravel()
+        array([0.5, 1. ])
+        """
+        bent = np.asarray(bent, dtype=np.float64)
+        nearest, least = np.zeros(bent.shape), np.full(bent.shape, np.inf)
+        begins, ends = self._bounds(np.float64)
+        begins = np.concatenate([np.full_like(ends[:1], -np.inf), np.where(np.isfinite(self.knots.T), begins, np.inf)])
+        for begin, end, slope in zip(begins, ends, self.slopes.T, strict=True):
+            anchor = np.clip(0.0, begin, end)  # a point of the piece: where it is flat, the one nearest to zero
+            exists = np.isfinite(anchor) & (begin < end)
+            anchor = np.where(exists, anchor, 0.0)
+            steps = (bent - self(anchor[None])) / np.where(slope == 0, np.inf, slope)
+            x = np.clip(anchor + steps, begin, np.where(exists, end, np.inf))
+            error = np.where(exists, np.abs(self(np.where(exists, x, 0.0)) - bent), np.inf)
+            margin = 1e-9 * (1.0 + np.abs(bent))
+            nearer = (error < least - margin) | ((error < least + margin) & (np.abs(x) < np.abs(nearest)))
+            nearest, least = np.where(nearer, x, nearest), np.where(nearer, error, least)
+        return nearest
+
+    def arrays(self) -> dict[str, Array]:
+        """Number of pieces of every feature (d,), and all knots and slopes there are, one feature after the other."""
+        there = np.isfinite(self.knots)
+        pieces = 1 + there.sum(axis=1)
+        sloped = np.arange(self.slopes.shape[1]) < pieces[:, None]
+        return {"pieces": pieces.astype(np.uint8), "knots": self.knots[there], "slopes": self.slopes[sloped]}
+
+    @classmethod
+    def of_arrays(cls, pieces: Array, knots: Array, slopes: Array) -> PiecewiseLinear:
+        """The transform that `arrays` describes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> bends = PiecewiseLinear.of_arrays(np.array([1, 2]), np.array([0.5]), np.array([2.0, 1.0, 3.0]))
+        >>> bends.slopes
+        array([[2., 1.],
+               [1., 3.]])
+        """
+        pieces = np.asarray(pieces, dtype=np.int64)
+        n_pieces = int(pieces.sum()) if pieces.ndim == 1 and len(pieces) and pieces.min() >= 1 else -1
+        if knots.shape != (n_pieces - len(pieces),) or slopes.shape != (n_pieces,):
+            raise ValueError(
+                "a piecewise-linear transform needs at least one piece for every feature, a slope for every piece and "
+                f"a knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
+                f"{knots.shape} knots and {slopes.shape} slopes."
+            )
+        place = np.arange(pieces.max())
+        padded_knots, padded_slopes = np.full((len(pieces), len(place) - 1), np.inf), np.ones((len(pieces), len(place)))
+        padded_knots[place[:-1] < pieces[:, None] - 1] = knots
+        padded_slopes[place < pieces[:, None]] = slopes
+        return cls(padded_knots, padded_slopes)
+
     def with_slopes(self, slopes: Array) -> PiecewiseLinear:
         """The same knots with other slopes."""
         return replace(self, slopes=np.reshape(slopes, self.slopes.shape))
 
     def _bounds(self, dtype: Any) -> tuple[Array, Array]:
-        """Where every piece begins and ends, (K - 1, d) each: the first has no beginning, the last no end."""
-        begins = np.ascontiguousarray(np.where(np.isfinite(self.knots), self.knots, _BEYOND).T, dtype=dtype)
-        return begins, np.concatenate([begins[1:], np.full_like(begins[:1], np.inf)])
+        """Where every piece but the first begins, (K - 1, d), and where every piece ends, (K, d).
+
+        The last piece of a feature has no end; those that it does not have begin and end at zero.
+        """
+        missing = ~np.isfinite(self.knots.T)
+        begins = np.where(missing, 0.0, self.knots.T)
+        ends = np.concatenate([self.knots.T, np.full((1, len(self.knots)), np.inf)])
+        ends[1:][missing] = 0.0
+        return np.ascontiguousarray(begins, dtype=dtype), np.ascontiguousarray(ends, dtype=dtype)
 
 
 def _ramps(X: Array, begins: Array, ends: Array) -> Iterator[Array]:
     """The ramps of all features, one piece after the other."""
-    yield np.minimum(X, begins[0]) if len(begins) else X
-    for begin, end in zip(begins, ends, strict=True):
+    yield np.minimum(X, ends[0])
+    for begin, end in zip(begins, ends[1:], strict=True):
         yield np.clip(X, begin, end) - begin
 
 
@@ -134,19 +206,20 @@ def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
     def bend(X, begins, ends, slopes, bent):  # type: ignore[no-untyped-def]
         for i in range(X.shape[0]):
             for f in range(X.shape[1]):
-                bent[i, f] = slopes[0, f] * (min(X[i, f], begins[0, f]) if len(begins) else X[i, f])
+                bent[i, f] = slopes[0, f] * min(X[i, f], ends[0, f])
             for k in range(len(begins)):
                 for f in range(X.shape[1]):
-                    bent[i, f] += slopes[k + 1, f] * (min(max(X[i, f], begins[k, f]), ends[k, f]) - begins[k, f])
+                    ramp = min(max(X[i, f], begins[k, f]), ends[k + 1, f]) - begins[k, f]
+                    bent[i, f] += slopes[k + 1, f] * ramp
 
     @numba.njit(nogil=True, error_model="numpy", cache=True)
     def slope_sums(X, begins, ends, upstream, sums):  # type: ignore[no-untyped-def]
         for i in range(X.shape[0]):
             for f in range(X.shape[1]):
-                sums[0, f] += upstream[i, f] * (min(X[i, f], begins[0, f]) if len(begins) else X[i, f])
+                sums[0, f] += upstream[i, f] * min(X[i, f], ends[0, f])
             for k in range(len(begins)):
                 for f in range(X.shape[1]):
-                    ramp = min(max(X[i, f], begins[k, f]), ends[k, f]) - begins[k, f]
+                    ramp = min(max(X[i, f], begins[k, f]), ends[k + 1, f]) - begins[k, f]
                     sums[k + 1, f] += upstream[i, f] * ramp
 
     return bend, slope_sums

@@ -231,7 +231,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         model = with_columns(self, fitted.model)
         self.model_ = model
         mapped = model.inputs.map is not None  # the model's kernel is that of mapped inputs
-        self.kernel_ = fitted.machine.spec.kernel if mapped else model.kernel
+        self.kernel_ = fitted.machine.spec.kernel if mapped or model.inputs.bends is not None else model.kernel
         gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma

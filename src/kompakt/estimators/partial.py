@@ -15,8 +15,7 @@ from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
-from kompakt.kernels import MappedRBF
-from kompakt.methods.steps import freeze, resolve_width_and_cost
+from kompakt.methods.steps import freeze, resolve_width_and_cost, trained_machine
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
@@ -115,21 +114,13 @@ def _update(
 
 def _state_of_fit(machine: KernelMachine) -> _Running:
     """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-    model, kernel, vectors = machine.model_, machine.model_.kernel, machine.model_.basis
-    offset = model.inputs.centre
-    if model.inputs.map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
-        kernel, offset = MappedRBF(model.inputs.map), model.inputs.shift
-        vectors, table = np.asarray(model.basis_vectors_), getattr(machine, "_inputs", None)
-        if table is not None:
-            vectors, offset = table.transform(vectors), table.transform(offset)
+    model = machine.model_
+    kernel, vectors, offset = trained_machine(model, getattr(machine, "_inputs", None))
     no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
     spec = machine._spec(no_rows, kernel)
     spec = replace(spec, C=machine.C_) if machine.C is None else spec
     if machine._in_input_space(no_rows, model.kernel):
         return _Running(spec, None, Basis(None, np.eye(model.n_features)))
-    vectors = vectors.astype(np.float64)
-    if offset is not None:
-        vectors = vectors - offset
     weights = np.concatenate([model.weights, model.intercept[None]])
     return _Running(spec, offset, Basis(None, vectors), weights=weights)
 

@@ -13,7 +13,7 @@ from kompakt.codings import get_coding
 from kompakt.data import StreamedRows
 from kompakt.heldout import Trials
 from kompakt.inputs import Inputs
-from kompakt.kernels import RBF, MappedRBF, Precomputed
+from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.search.compact import name_as_fitted
@@ -207,9 +207,12 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
         )
     centre = None if rows.offset is None else rows.offset.astype(np.float64)
     inputs = Inputs(centre=centre)
+    if isinstance(kernel, BentRBF):  # the vectors live among the bent features, which are those of shifted rows
+        inputs, kernel = Inputs(shift=centre, bends=kernel.transform), kernel.metric
     if isinstance(kernel, MappedRBF):  # the vectors are kept as they are mapped: fewer numbers, and mapped only once
-        inputs, vectors, kernel = Inputs(shift=centre, map=kernel.map), kernel.mapped(vectors), RBF(1.0)
-    elif centre is not None:
+        inputs, vectors = Inputs(shift=centre, map=kernel.map, bends=inputs.bends), kernel.mapped(vectors)
+        kernel = RBF(1.0)
+    elif centre is not None and inputs.bends is None:
         vectors = vectors + rows.offset
     model = Model(
         kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
@@ -229,3 +232,19 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
     if narrower and (machine.basis.indices is not None or not model.needs_float64):
         model = replace(model, basis=vectors.astype(rows.given_dtype))
     return model
+
+
+def trained_machine(model: Model, before: Inputs | None = None) -> tuple[Kernel, Array, Array | None]:
+    """What `model_of` made a model of: the kernel of the training, and its vectors about the offset of the rows.
+
+    `before` is what an estimator does to a table before its rows are trained on.
+    """
+    inputs, kernel, vectors = model.inputs, model.kernel, model.basis.astype(np.float64)
+    if inputs.map is None and inputs.bends is None:
+        return kernel, vectors if inputs.centre is None else vectors - inputs.centre, inputs.centre
+    if inputs.map is not None:
+        kernel, vectors = MappedRBF(inputs.map), inputs.unmapped(vectors)
+    if inputs.bends is not None:
+        kernel = BentRBF(kernel, inputs.bends)
+    offset = inputs.shift
+    return kernel, vectors, offset if before is None or offset is None else before.transform(offset)
