@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from kompakt.basis.gram import GramSelector
-from kompakt.basis.random import RandomSelector
 from kompakt.basis.race import RULES, Arm, Finish, Part, in_space, leading_directions, outside, race
+from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import RefinementObjective, descend, with_metric
 from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
@@ -180,10 +180,8 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | No
     costs = plan.costs or (spec.C,)
     arms = arms_of(data, spec, plan, costs)
     most = plan.refine_iter * (2 if plan.refine_more and rows.n_rows <= _MOST_ROWS_FOR_MORE else 1)
-    whole = light(rows, spec, run)
     if not splits:
-        arm = arms[0]
-        return None, _all_the_way(data, plain, whole, arm, plan.refine_iter, run)
+        return None, _all_the_way(data, plain, arms[0], plan.refine_iter, run)
     chooser = plan if plan.selector is not None else replace(plan, selector=GramSelector())
     parts = []
     for train, held in splits:
@@ -206,26 +204,33 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | No
         point = best.points[0]
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])
     elif best.iteration and not finish.interrupted:
-        machine = _all_the_way(data, machine, whole, finish.winner.arm, best.iteration, run)
+        machine = _all_the_way(data, machine, finish.winner.arm, best.iteration, run)
     return finish, machine
 
 
-def _all_the_way(data: Data, plain: Machine, rows: ArrayRows, arm: Arm, iterations: int, run: Run) -> Machine:
-    """So many iterations of an arm on all rows."""
-    spec, basis, space = plain.spec, plain.basis.vectors.astype(np.float64), None
+def descended(
+    rows: ArrayRows, spec: Spec, basis: Array, arm: Arm, iterations: int, run: Run
+) -> tuple[Kernel, Array, tuple[Array, Array] | None, int]:
+    """So many iterations of an arm: kernel, vectors, weights on these rows and the kernel values computed."""
+    space, basis = None, basis.astype(np.float64)
     if arm.leading:
         assert isinstance(spec.kernel, RBF)
         space = leading_directions(spec.kernel, rows, RULES.variance)
         rows, basis, spec = in_space(rows, space), space.mapped(basis), replace(spec, kernel=RBF(1.0))
     kernel = with_metric(spec.kernel, arm.learn, rows, arm.rank, bends=arm.bends)
-    objective = RefinementObjective(
-        rows, replace(spec, kernel=kernel), learn_width=arm.learn is not None or arm.bends
-    )
+    objective = RefinementObjective(rows, replace(spec, kernel=kernel, C=arm.C), learn_width=arm.learns)
     with run.task("refinement", iterations, work=float(rows.n_rows * iterations)) as step:
         descent = descend(objective, kernel, basis, iterations, run, step)
     kernel, basis = descent.point if space is None else outside(*descent.point, space)
-    moved = _moved(plain, kernel, basis.astype(data.in_memory.dtype), descent.weights)
-    return replace(moved, n_kernel_evals=plain.n_kernel_evals + objective.n_kernel_evals)
+    return kernel, basis, descent.weights, objective.n_kernel_evals
+
+
+def _all_the_way(data: Data, plain: Machine, arm: Arm, iterations: int, run: Run) -> Machine:
+    """So many iterations of an arm on all rows."""
+    rows = light(data.in_memory, plain.spec, run)
+    kernel, basis, weights, spent = descended(rows, plain.spec, plain.basis.vectors, arm, iterations, run)
+    moved = _moved(plain, kernel, basis.astype(data.in_memory.dtype), weights)
+    return replace(moved, n_kernel_evals=plain.n_kernel_evals + spent)
 
 
 def _moved(plain: Machine, kernel: Kernel, basis: Array, weights: tuple[Array, Array] | None) -> Machine:

@@ -20,7 +20,7 @@ from kompakt.basis.refine import Descent, RefinementObjective, principal_map, su
 from kompakt.data import ArrayRows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.heldout import Scorer, Trials, mean_and_error, no_worse
-from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF
+from kompakt.kernels import RBF, Kernel, MappedRBF
 from kompakt.run import Run, Task
 from kompakt.spec import Spec
 
@@ -61,6 +61,11 @@ class Arm:
     def simplicity(self) -> tuple[Any, ...]:
         """The smaller, the simpler."""
         return _METRICS.index(self.learn), self.bends, self.C
+
+    @property
+    def learns(self) -> bool:
+        """Whether anything of the kernel moves."""
+        return self.learn is not None or self.bends
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,7 +135,7 @@ class Lane:
         self.n_rows, self.descents = count, []
         for part, kernel, basis in zip(self.parts, self.kernels, self.bases, strict=True):
             rows, spec = subset(part.train, replace(self.spec, kernel=kernel), count)
-            objective = RefinementObjective(rows, spec, learn_width=self.arm.learn is not None or self.arm.bends)
+            objective = RefinementObjective(rows, spec, learn_width=self.arm.learns)
             self.descents.append(Descent(objective, kernel, basis))
         for descent in self.descents:
             descent.begin()
@@ -249,7 +254,7 @@ def race(
                     lane.advance(rung, run, step)
                 alive = _survivors(alive, rules) if rung < max_iter else alive
                 history.append({"iterations": rung, "rows": min(size, n_rows), "arms": {str(lane.arm): lane.loss for lane in alive}})
-                if len(alive) == 1 and alive[0].ended or run.late:
+                if (len(alive) == 1 and alive[0].ended) or run.late:
                     break
             winner = _simplest(alive, rules)
             if winner.n_rows < n_rows and not run.late:  # a brief descent on all rows

@@ -147,7 +147,7 @@ class CompactSVC(_Compact, PartialClassifier):
     def __init__(
         self, n_basis: Any = 100, *,
         kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
-        C: Any = 1.0, loss: Any = "squared_hinge", epsilon: float | None = None,
+        C: Any = None, loss: Any = "squared_hinge", epsilon: float | None = None,
         fit_intercept: bool = True, penalize_intercept: bool = False,
         coding: Any = "one_vs_rest", class_weight: Any = None,
         selection: Any = "gram", refine: Any = True, warm_start: bool = False,

@@ -102,7 +102,11 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     # what is minimised: width, C and epsilon
     evaluations = 0
     if not options.tune:
-        spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
+        if options.left_open.cost and plan.refine and (data.classifier or spec.loss.quadratic):
+            plan = replace(plan, costs=(1.0, 10.0) if data.classifier else (30.0, 300.0))
+            spec = replace(spec, C=plan.costs[0])
+        else:
+            spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
     if options.width_per_feature:
         gamma: Any = spec.kernel.gamma  # type: ignore[attr-defined]
         widths = leave_one_out_widths(data.in_memory, float(gamma), spec.C, key=run.key)
