@@ -87,6 +87,8 @@ def numbers_of(model: Any) -> int:
 def worker() -> None:
     """Fit what standard input names; rows of errors go to a file of their own."""
     warnings.simplefilter("ignore")
+    measured("ida_banana", 0, "20")  # compiles what is compiled
+    measured("boston", 0, "20")
     for line in sys.stdin:
         name, seed, model, path = json.loads(line)
         answer = measured(name, seed, model)
@@ -148,8 +150,9 @@ def run(older: Path, names: list[str], sizes: list[int], seeds: int) -> None:
                           f"{answer.get('arm') or ''}", flush=True)  # fmt: skip
             if (name, seed, "lightgbm", "") not in done:
                 answer = checkouts["new"].ask(name, seed, "lightgbm", str(scratch / f"race_{os.getpid()}.npy"))
+                row = {"set": name, "seed": seed, "model": "lightgbm", "commit": "", **answer}
                 with RESULTS.open("a") as file:
-                    file.write(json.dumps({"set": name, "seed": seed, "model": "lightgbm", "commit": "", **answer}) + "\n")
+                    file.write(json.dumps(row) + "\n")
 
 
 def summary(commit: str | None = None) -> None:

@@ -253,7 +253,8 @@ def race(
                     lane.on_rows(min(size, n_rows))
                     lane.advance(rung, run, step)
                 alive = _survivors(alive, rules) if rung < max_iter else alive
-                history.append({"iterations": rung, "rows": min(size, n_rows), "arms": {str(lane.arm): lane.loss for lane in alive}})
+                losses = {str(lane.arm): lane.loss for lane in alive}
+                history.append({"iterations": rung, "rows": min(size, n_rows), "arms": losses})
                 if (len(alive) == 1 and alive[0].ended) or run.late:
                     break
             winner = _simplest(alive, rules)
