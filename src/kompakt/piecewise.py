@@ -127,6 +127,22 @@ class PiecewiseLinear:
             nearest, least = np.where(nearer, x, nearest), np.where(nearer, error, least)
         return nearest
 
+    def of_line(self, factor: Array, shift: Array) -> tuple[PiecewiseLinear, Array]:
+        """phi' and c with ``phi(factor x + shift) = phi'(x) + c`` for positive factors (d,) and shifts (d,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> bend = PiecewiseLinear(knots=np.array([[1.0]]), slopes=np.array([[1.0, 0.5]]))
+        >>> of_line, constant = bend.of_line(np.array([2.0]), np.array([3.0]))
+        >>> of_line(np.array([[4.0]])) + constant, bend(np.array([[11.0]]))
+        (array([[6.]]), array([[6.]]))
+        """
+        line = PiecewiseLinear((self.knots - shift[:, None]) / factor[:, None], self.slopes * factor[:, None])
+        zero = np.zeros((1, len(shift)))
+        return line, (self(zero + shift) - line(zero))[0]
+
     def arrays(self) -> dict[str, Array]:
         """Number of pieces of every feature (d,), and all knots and slopes there are, one feature after the other."""
         there = np.isfinite(self.knots)
