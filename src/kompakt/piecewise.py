@@ -17,6 +17,8 @@ Array = np.ndarray
 PIECES = 8
 #: pieces at most: their numbers are bytes in files and on devices
 _MOST_PIECES = 255
+#: by how much rounding may move a knot or a slope, relative to the largest of its feature
+_VISIBLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +167,10 @@ class PiecewiseLinear:
         """
         pieces = np.asarray(pieces, dtype=np.int64)
         n_pieces = int(pieces.sum()) if pieces.ndim == 1 and len(pieces) and pieces.min() >= 1 else -1
-        if knots.shape != (n_pieces - len(pieces),) or slopes.shape != (n_pieces,):
+        if knots.shape != (n_pieces - pieces.size,) or slopes.shape != (n_pieces,) or not np.all(np.isfinite(knots)):
             raise ValueError(
                 "a piecewise-linear transform needs at least one piece for every feature, a slope for every piece and "
-                f"a knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
+                f"a finite knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
                 f"{knots.shape} knots and {slopes.shape} slopes."
             )
         place = np.arange(pieces.max())
@@ -176,6 +178,18 @@ class PiecewiseLinear:
         padded_knots[place[:-1] < pieces[:, None] - 1] = knots
         padded_slopes[place < pieces[:, None]] = slopes
         return cls(padded_knots, padded_slopes)
+
+    def rounded(self) -> PiecewiseLinear:
+        """With knots and slopes in half precision; in single where that moves one visibly, relative to its feature.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> PiecewiseLinear(knots=np.array([[1e-9]]), slopes=np.array([[0.1, 0.7]])).rounded().slopes
+        array([[0.09997559, 0.70019531]])
+        """
+        return PiecewiseLinear(_in_fewer_bits(self.knots), _in_fewer_bits(self.slopes))
 
     def with_slopes(self, slopes: Array) -> PiecewiseLinear:
         """The same knots with other slopes."""
@@ -191,6 +205,18 @@ class PiecewiseLinear:
         ends = np.concatenate([self.knots.T, np.full((1, len(self.knots)), np.inf)])
         ends[1:][missing] = 0.0
         return np.ascontiguousarray(begins, dtype=dtype), np.ascontiguousarray(ends, dtype=dtype)
+
+
+def _in_fewer_bits(values: Array) -> Array:
+    """Finite numbers (d, k) in the shortest type of float that keeps them to a thousandth of the largest of a row."""
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0, keepdims=True)
+    for dtype in (np.float16, np.float32):
+        with np.errstate(over="ignore", invalid="ignore"):
+            short = values.astype(dtype).astype(np.float64)
+            near = np.abs(short - values) <= _VISIBLE * sizes
+        if np.all(near | (short == values)):
+            return short
+    return values
 
 
 def _ramps(X: Array, begins: Array, ends: Array) -> Iterator[Array]:
