@@ -89,14 +89,14 @@ class PiecewiseLinear:
         """The features phi(x), (n, d), in the type of the rows."""
         X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
         bent = np.empty_like(X)
-        _compiled()[0](X, *self._bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
+        _compiled()[0](X, *self.bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
         return bent
 
     def slope_gradient(self, X: Array, upstream: Array) -> Array:
         """The derivative of ``sum_if upstream_if phi_f(x_if)`` with respect to the slopes, (d, K)."""
         X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
         sums = np.zeros(self.slopes.T.shape)
-        _compiled()[1](X, *self._bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
+        _compiled()[1](X, *self.bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
         return sums.T
 
     def nearest(self, bent: Array) -> Array:
@@ -115,7 +115,7 @@ class PiecewiseLinear:
         """
         bent = np.asarray(bent, dtype=np.float64)
         nearest, least = np.zeros(bent.shape), np.full(bent.shape, np.inf)
-        begins, ends = self._bounds(np.float64)
+        begins, ends = self.bounds(np.float64)
         begins = np.concatenate([np.full_like(ends[:1], -np.inf), np.where(np.isfinite(self.knots.T), begins, np.inf)])
         for begin, end, slope in zip(begins, ends, self.slopes.T, strict=True):
             anchor = np.clip(0.0, begin, end)  # a point of the piece: where it is flat, the one nearest to zero
@@ -195,7 +195,7 @@ class PiecewiseLinear:
         """The same knots with other slopes."""
         return replace(self, slopes=np.reshape(slopes, self.slopes.shape))
 
-    def _bounds(self, dtype: Any) -> tuple[Array, Array]:
+    def bounds(self, dtype: Any) -> tuple[Array, Array]:
         """Where every piece but the first begins, (K - 1, d), and where every piece ends, (K, d).
 
         The last piece of a feature has no end; those that it does not have begin and end at zero.
