@@ -17,6 +17,8 @@ Array = np.ndarray
 PIECES = 8
 #: pieces at most: their numbers are bytes in files and on devices
 _MOST_PIECES = 255
+#: by how much rounding may move a knot or a slope, relative to the largest of its feature
+_VISIBLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +89,14 @@ class PiecewiseLinear:
         """The features phi(x), (n, d), in the type of the rows."""
         X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
         bent = np.empty_like(X)
-        _compiled()[0](X, *self._bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
+        _compiled()[0](X, *self.bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
         return bent
 
     def slope_gradient(self, X: Array, upstream: Array) -> Array:
         """The derivative of ``sum_if upstream_if phi_f(x_if)`` with respect to the slopes, (d, K)."""
         X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
         sums = np.zeros(self.slopes.T.shape)
-        _compiled()[1](X, *self._bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
+        _compiled()[1](X, *self.bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
         return sums.T
 
     def nearest(self, bent: Array) -> Array:
@@ -113,7 +115,7 @@ class PiecewiseLinear:
         """
         bent = np.asarray(bent, dtype=np.float64)
         nearest, least = np.zeros(bent.shape), np.full(bent.shape, np.inf)
-        begins, ends = self._bounds(np.float64)
+        begins, ends = self.bounds(np.float64)
         begins = np.concatenate([np.full_like(ends[:1], -np.inf), np.where(np.isfinite(self.knots.T), begins, np.inf)])
         for begin, end, slope in zip(begins, ends, self.slopes.T, strict=True):
             anchor = np.clip(0.0, begin, end)  # a point of the piece: where it is flat, the one nearest to zero
@@ -126,6 +128,22 @@ class PiecewiseLinear:
             nearer = (error < least - margin) | ((error < least + margin) & (np.abs(x) < np.abs(nearest)))
             nearest, least = np.where(nearer, x, nearest), np.where(nearer, error, least)
         return nearest
+
+    def of_line(self, factor: Array, shift: Array) -> tuple[PiecewiseLinear, Array]:
+        """phi' and c with ``phi(factor x + shift) = phi'(x) + c`` for positive factors (d,) and shifts (d,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> bend = PiecewiseLinear(knots=np.array([[1.0]]), slopes=np.array([[1.0, 0.5]]))
+        >>> of_line, constant = bend.of_line(np.array([2.0]), np.array([3.0]))
+        >>> of_line(np.array([[4.0]])) + constant, bend(np.array([[11.0]]))
+        (array([[6.]]), array([[6.]]))
+        """
+        line = PiecewiseLinear((self.knots - shift[:, None]) / factor[:, None], self.slopes * factor[:, None])
+        zero = np.zeros((1, len(shift)))
+        return line, (self(zero + shift) - line(zero))[0]
 
     def arrays(self) -> dict[str, Array]:
         """Number of pieces of every feature (d,), and all knots and slopes there are, one feature after the other."""
@@ -149,10 +167,10 @@ class PiecewiseLinear:
         """
         pieces = np.asarray(pieces, dtype=np.int64)
         n_pieces = int(pieces.sum()) if pieces.ndim == 1 and len(pieces) and pieces.min() >= 1 else -1
-        if knots.shape != (n_pieces - len(pieces),) or slopes.shape != (n_pieces,):
+        if knots.shape != (n_pieces - pieces.size,) or slopes.shape != (n_pieces,) or not np.all(np.isfinite(knots)):
             raise ValueError(
                 "a piecewise-linear transform needs at least one piece for every feature, a slope for every piece and "
-                f"a knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
+                f"a finite knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
                 f"{knots.shape} knots and {slopes.shape} slopes."
             )
         place = np.arange(pieces.max())
@@ -161,11 +179,23 @@ class PiecewiseLinear:
         padded_slopes[place < pieces[:, None]] = slopes
         return cls(padded_knots, padded_slopes)
 
+    def rounded(self) -> PiecewiseLinear:
+        """With knots and slopes in half precision; in single where that moves one visibly, relative to its feature.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.piecewise import PiecewiseLinear
+        >>> PiecewiseLinear(knots=np.array([[1e-9]]), slopes=np.array([[0.1, 0.7]])).rounded().slopes
+        array([[0.09997559, 0.70019531]])
+        """
+        return PiecewiseLinear(_in_fewer_bits(self.knots), _in_fewer_bits(self.slopes))
+
     def with_slopes(self, slopes: Array) -> PiecewiseLinear:
         """The same knots with other slopes."""
         return replace(self, slopes=np.reshape(slopes, self.slopes.shape))
 
-    def _bounds(self, dtype: Any) -> tuple[Array, Array]:
+    def bounds(self, dtype: Any) -> tuple[Array, Array]:
         """Where every piece but the first begins, (K - 1, d), and where every piece ends, (K, d).
 
         The last piece of a feature has no end; those that it does not have begin and end at zero.
@@ -175,6 +205,18 @@ class PiecewiseLinear:
         ends = np.concatenate([self.knots.T, np.full((1, len(self.knots)), np.inf)])
         ends[1:][missing] = 0.0
         return np.ascontiguousarray(begins, dtype=dtype), np.ascontiguousarray(ends, dtype=dtype)
+
+
+def _in_fewer_bits(values: Array) -> Array:
+    """Finite numbers (d, k) in the shortest type of float that keeps them to a thousandth of the largest of a row."""
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0).max(axis=1, initial=0.0, keepdims=True)
+    for dtype in (np.float16, np.float32):
+        with np.errstate(over="ignore", invalid="ignore"):
+            short = values.astype(dtype).astype(np.float64)
+            near = np.abs(short - values) <= _VISIBLE * sizes
+        if np.all(near | (short == values)):
+            return short
+    return values
 
 
 def _ramps(X: Array, begins: Array, ends: Array) -> Iterator[Array]:

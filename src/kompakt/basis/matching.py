@@ -199,7 +199,9 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
-    given, map_steps, exact_map = model, None, model.inputs.map
+    given, map_steps, exact_map, exact_bends = model, None, model.inputs.map, model.inputs.bends
+    if plan.storage is not None and exact_bends is not None:  # as fine as the map below
+        model = replace(model, inputs=replace(model.inputs, bends=exact_bends.rounded()), storage=None)
     if plan.storage is not None and exact_map is not None:  # in 16 bits, too fine to matter: rows are mapped by it
         extent = np.max(np.abs(exact_map), axis=1)
         map_steps = (np.where(extent > 0, extent, 1.0) / LARGEST_IN_MAP).astype(np.float32).astype(np.float64)
@@ -226,7 +228,8 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
                 smaller, match = same, rounded_match
                 break
-            stored = given if plan.sizes is None else replace(smaller, inputs=replace(inputs, map=exact_map))
+            exact = replace(inputs, map=exact_map, bends=exact_bends)
+            stored = given if plan.sizes is None else replace(smaller, inputs=exact)
         norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
         step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
         step = replace(step, model=stored)
@@ -319,9 +322,10 @@ class _Job:
         return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def centred_inputs(self) -> Inputs:
-        """The inputs of the model about the centre of the rows; mapped ones are centred before."""
+        """The inputs of the model about the centre of the rows; mapped and bent ones are centred before."""
         inputs = self.original.inputs
-        return replace(inputs, centre=None if inputs.map is not None else self.offset)
+        before = inputs.map is not None or inputs.bends is not None
+        return replace(inputs, centre=None if before else self.offset)
 
     def refined(self, basis: Array) -> Array:
         run = self.plan.run
@@ -340,7 +344,7 @@ class _Job:
         # a shift of the inputs is a number more per feature: only where the vectors are far from the origin
         far = 1.25 * np.max(np.abs(basis * root)) < np.max(np.abs((basis + centre) * root))
         moved = None
-        if far and inputs.map is None:
+        if far and inputs.map is None and inputs.bends is None:
             moved = shift + scale * centre
             with np.errstate(over="ignore"):
                 single = moved.astype(np.float32).astype(np.float64)  # which exports in float32 hold too

@@ -27,6 +27,7 @@ from kompakt.kernels import Kernel, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.compact import Compact, fit_compact
 from kompakt.methods.steps import Fitted
+from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import LEARNED
@@ -86,8 +87,14 @@ class _Compact(KernelMachine):
             kernel_of_width=self._kernel_of_width if searches_width else None,
             width_per_feature=isinstance(self.gamma, str) and self.gamma == "loo",
             cv=self.cv,
-            start=getattr(self, "basis_vectors_", None) if self.warm_start else None,
+            start=self._start() if self.warm_start else None,
         )
+
+    def _start(self) -> Any:
+        """What a warm start goes on from: the last fit's vectors, or its model where its features bend."""
+        model: Model | None = getattr(self, "model_", None)
+        bends = model is not None and model.inputs.bends is not None
+        return model if bends else getattr(self, "basis_vectors_", None)
 
     def _kernel_of_width(self, width: float) -> Kernel:
         return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)

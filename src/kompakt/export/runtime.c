@@ -28,6 +28,23 @@ static MACHINE_REAL machine_power(MACHINE_REAL base, long n)
 }
 #endif
 
+#if defined(MACHINE_PIECES)
+static void machine_bend(MACHINE_REAL *u)
+{
+    const MACHINE_REAL *knot = machine_knots, *slope = machine_slopes;
+    int f, k;
+    for (f = 0; f < MACHINE_FEATURES; f++) {
+        const int last = machine_pieces[f] - 1;
+        const MACHINE_REAL v = u[f];
+        u[f] = slope[0] * (last && v > knot[0] ? knot[0] : v);
+        for (k = 1; k <= last && v > knot[k - 1]; k++)
+            u[f] += slope[k] * ((k < last && v > knot[k] ? knot[k] : v) - knot[k - 1]);
+        knot += last;
+        slope += last + 1;
+    }
+}
+#endif
+
 void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 {
     MACHINE_REAL u[MACHINE_FEATURES], raw[MACHINE_OUTPUTS];
@@ -45,6 +62,9 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 #endif
         u[f] = v;
     }
+#if defined(MACHINE_PIECES) /* piecewise-linear transforms of the features */
+    machine_bend(u);
+#endif
 #if defined(MACHINE_MAP) /* the kernel sees linear combinations of the features */
     MACHINE_REAL mapped[MACHINE_INPUTS];
     for (j = 0; j < MACHINE_INPUTS; j++) {

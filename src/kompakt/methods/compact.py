@@ -12,10 +12,11 @@ import numpy as np
 from kompakt.basis.build import Plan, choose, weigh
 from kompakt.basis.path import SizePath, size_path
 from kompakt.heldout import Split, split_rows, splits_of
-from kompakt.kernels import RBF, Kernel
+from kompakt.kernels import RBF, BentRBF, Kernel
 from kompakt.methods.steps import (
     Fitted,
     LeftOpen,
+    bent_machine,
     calibrate,
     freeze,
     refine,
@@ -23,6 +24,7 @@ from kompakt.methods.steps import (
     resolve_width_and_cost,
     solve_on_all_rows,
 )
+from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.search.compact import Tuned, is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
@@ -57,8 +59,8 @@ class Compact:
     cv : int, splitter or list of splits, optional
     calibrate : bool
         Whether outputs of held-out rows give probabilities.
-    start : ndarray of shape (m, d), optional
-        Vectors to begin with, in the units of the input.
+    start : ndarray of shape (m, d), or Model with bends, optional
+        Vectors to begin with, in the units of the input; those of a model with bends bring their kernel along.
     """
 
     spec: Spec
@@ -71,7 +73,7 @@ class Compact:
     width_per_feature: bool = False
     cv: Any = None
     calibrate: bool = False
-    start: Array | None = None
+    start: Array | Model | None = None
     largest_size: int = 256  # that is looked at where the size is chosen
     most_rows_for_folds: int = 20_000  # beyond so many rows one held-out part is as good as folds
 
@@ -97,7 +99,7 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     refuse_what_cannot_work(data, spec, plan, run)
     if not options.needs_no_sample:
         data = in_memory(data, n_basis, run)
-    start = None if options.start is None else _as_vectors(data, options.start)
+    start, bent = _start(data, options.start)
 
     # what is minimised: width, C and epsilon
     evaluations = 0
@@ -124,6 +126,8 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         if path.basis is not None:
             spec, start = replace(spec, kernel=path.kernel), path.basis if start is None else start
 
+    if bent is not None:
+        spec = replace(spec, kernel=bent)
     # which vectors, how far they move, and their weights
     basis = choose(data, spec, n_basis, plan, run, start)
     machine = weigh(data, spec, basis, plan, run)
@@ -194,13 +198,19 @@ def _splits(data: Data, options: Compact, run: Run) -> list[Split]:
     return split_rows(data, 5, seed)[: n_used if is_quick(options.spec.loss) else min(2, n_used)]
 
 
-def _as_vectors(data: Data, start: Array) -> Array:
-    """Vectors of an earlier fit, in the coordinates of the rows' blocks."""
+def _start(data: Data, start: Array | Model | None) -> tuple[Array | None, BentRBF | None]:
+    """Vectors of an earlier fit, in the coordinates of the rows' blocks, and its kernel if features bend in it."""
+    if start is None:
+        return None, None
     rows = data.rows
-    if start.shape[1] != rows.n_features:
+    n_features = start.n_features if isinstance(start, Model) else start.shape[1]
+    if n_features != rows.n_features:
         raise ValueError(
-            f"warm_start=True goes on from the last fit, which had {start.shape[1]} features; X has "
+            f"warm_start=True goes on from the last fit, which had {n_features} features; X has "
             f"{rows.n_features}. Set warm_start=False to start anew."
         )
-    vectors: Array = rows.as_inputs(start).astype(rows.dtype)
-    return vectors if rows.offset is None else np.asarray(vectors - rows.offset)
+    if isinstance(start, Model):
+        kernel, vectors = bent_machine(start, rows)
+        return vectors, kernel
+    vectors = rows.as_inputs(start).astype(rows.dtype)
+    return vectors if rows.offset is None else np.asarray(vectors - rows.offset), None

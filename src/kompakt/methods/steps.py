@@ -10,7 +10,7 @@ import numpy as np
 from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
-from kompakt.data import StreamedRows
+from kompakt.data import Rows, StreamedRows
 from kompakt.heldout import Trials
 from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF, Precomputed
@@ -248,3 +248,18 @@ def trained_machine(model: Model, before: Inputs | None = None) -> tuple[Kernel,
         kernel = BentRBF(kernel, inputs.bends)
     offset = inputs.shift
     return kernel, vectors, offset if before is None or offset is None else before.transform(offset)
+
+
+def bent_machine(model: Model, rows: Rows) -> tuple[BentRBF, Array]:
+    """Kernel and vectors of an earlier model with bends, in the coordinates of the blocks of other rows."""
+    inputs, before = model.inputs, rows.inputs or Inputs()
+    kernel, vectors, _ = trained_machine(model)
+    assert isinstance(kernel, BentRBF)
+    # both fits shift and scale the user's rows: what the earlier bent is a line in what these rows are
+    ones, zeros = np.ones(rows.n_features), np.zeros(rows.n_features)
+    scale = ones if inputs.scale is None else inputs.scale
+    factor = (ones if before.scale is None else before.scale) / scale
+    origin = before.inverse(zeros if rows.offset is None else rows.offset)
+    shift = (origin - (zeros if inputs.shift is None else inputs.shift)) / scale
+    transform, constant = kernel.transform.of_line(factor, shift)
+    return replace(kernel, transform=transform), vectors - constant
