@@ -40,7 +40,8 @@ def rows_of(name: str, seed: int) -> tuple[np.ndarray, ...]:
     arrays = load_data(name)
     X = np.concatenate([arrays["X_train"], arrays["X_test"]]) if "X_train" in arrays else arrays["X"]
     y = np.concatenate([arrays["y_train"], arrays["y_test"]]) if "y_train" in arrays else arrays["y"]
-    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
+    X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     order = np.random.default_rng(seed).permutation(len(y))
     n_train = min(MOST_ROWS, 2 * len(y) // 3)
     train, test = order[:n_train], order[n_train : n_train + MOST_ROWS]

@@ -87,16 +87,16 @@ class PiecewiseLinear:
 
     def __call__(self, X: Array) -> Array:
         """The features phi(x), (n, d), in the type of the rows."""
-        X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
-        bent = np.empty_like(X)
-        _compiled()[0](X, *self.bounds(X.dtype), np.ascontiguousarray(self.slopes.T, dtype=X.dtype), bent)
-        return bent
+        columns = _columns(X)
+        bent = np.empty_like(columns)
+        _compiled()[0](columns, *self.bounds(bent.dtype), self.slopes.T.astype(bent.dtype), bent)
+        return bent.T
 
     def slope_gradient(self, X: Array, upstream: Array) -> Array:
         """The derivative of ``sum_if upstream_if phi_f(x_if)`` with respect to the slopes, (d, K)."""
-        X = np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
+        columns = _columns(X)
         sums = np.zeros(self.slopes.T.shape)
-        _compiled()[1](X, *self.bounds(X.dtype), np.ascontiguousarray(upstream, dtype=X.dtype), sums)
+        _compiled()[1](columns, *self.bounds(columns.dtype), _columns(upstream).astype(columns.dtype, copy=False), sums)
         return sums.T
 
     def nearest(self, bent: Array) -> Array:
@@ -219,49 +219,69 @@ def _in_fewer_bits(values: Array) -> Array:
     return values
 
 
-def _ramps(X: Array, begins: Array, ends: Array) -> Iterator[Array]:
+def _columns(X: Array) -> Array:
+    """The features one after the other, (d, n): a pass over a column is several times as fast as one over rows."""
+    return np.ascontiguousarray(X.T, dtype=np.result_type(X.dtype, np.float32))
+
+
+def _ramps(columns: Array, begins: Array, ends: Array) -> Iterator[Array]:
     """The ramps of all features, one piece after the other."""
-    yield np.minimum(X, ends[0])
+    yield np.minimum(columns, ends[0][:, None])
     for begin, end in zip(begins, ends[1:], strict=True):
-        yield np.clip(X, begin, end) - begin
+        yield np.clip(columns, begin[:, None], end[:, None]) - begin[:, None]
 
 
-def _bend(X: Array, begins: Array, ends: Array, slopes: Array, bent: Array) -> None:
+def _bend(columns: Array, begins: Array, ends: Array, slopes: Array, bent: Array) -> None:
     bent[:] = 0
-    for ramp, slope in zip(_ramps(X, begins, ends), slopes, strict=True):
-        bent += slope * ramp
+    for ramp, slope in zip(_ramps(columns, begins, ends), slopes, strict=True):
+        bent += slope[:, None] * ramp
 
 
-def _slope_sums(X: Array, begins: Array, ends: Array, upstream: Array, sums: Array) -> None:
-    for ramp, total in zip(_ramps(X, begins, ends), sums, strict=True):
-        total += np.einsum("if,if->f", ramp, upstream, dtype=np.float64)
+def _slope_sums(columns: Array, begins: Array, ends: Array, upstream: Array, sums: Array) -> None:
+    for ramp, total in zip(_ramps(columns, begins, ends), sums, strict=True):
+        total += np.einsum("fi,fi->f", ramp, upstream, dtype=np.float64)
 
 
 @cache
 def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
-    """`_bend` and `_slope_sums`, in one pass over the rows where Numba is installed."""
+    """`_bend` and `_slope_sums` without arrays of ramps, where Numba is installed."""
     if not numba_available():
         return _bend, _slope_sums
     import numba
 
-    @numba.njit(nogil=True, error_model="numpy", cache=True)
-    def bend(X, begins, ends, slopes, bent):  # type: ignore[no-untyped-def]
-        for i in range(X.shape[0]):
-            for f in range(X.shape[1]):
-                bent[i, f] = slopes[0, f] * min(X[i, f], ends[0, f])
+    # comparisons are written so that NaN stays NaN
+    @numba.njit(nogil=True, error_model="numpy", fastmath={"contract"}, cache=True)
+    def bend(columns, begins, ends, slopes, bent):  # type: ignore[no-untyped-def]
+        for f in range(columns.shape[0]):
+            end, slope = ends[0, f], slopes[0, f]
+            for i in range(columns.shape[1]):
+                x = columns[f, i]
+                bent[f, i] = slope * (end if x > end else x)
             for k in range(len(begins)):
-                for f in range(X.shape[1]):
-                    ramp = min(max(X[i, f], begins[k, f]), ends[k + 1, f]) - begins[k, f]
-                    bent[i, f] += slopes[k + 1, f] * ramp
+                begin, end, slope = begins[k, f], ends[k + 1, f], slopes[k + 1, f]
+                if begin == end:
+                    continue
+                for i in range(columns.shape[1]):
+                    x = columns[f, i]
+                    x = begin if x < begin else x
+                    bent[f, i] += slope * ((end if x > end else x) - begin)
 
-    @numba.njit(nogil=True, error_model="numpy", cache=True)
-    def slope_sums(X, begins, ends, upstream, sums):  # type: ignore[no-untyped-def]
-        for i in range(X.shape[0]):
-            for f in range(X.shape[1]):
-                sums[0, f] += upstream[i, f] * min(X[i, f], ends[0, f])
+    @numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"}, cache=True)
+    def slope_sums(columns, begins, ends, upstream, sums):  # type: ignore[no-untyped-def]
+        for f in range(columns.shape[0]):
+            end, total = ends[0, f], 0.0
+            for i in range(columns.shape[1]):
+                x = columns[f, i]
+                total += upstream[f, i] * (end if x > end else x)
+            sums[0, f] += total
             for k in range(len(begins)):
-                for f in range(X.shape[1]):
-                    ramp = min(max(X[i, f], begins[k, f]), ends[k + 1, f]) - begins[k, f]
-                    sums[k + 1, f] += upstream[i, f] * ramp
+                begin, end, total = begins[k, f], ends[k + 1, f], 0.0
+                if begin == end:
+                    continue
+                for i in range(columns.shape[1]):
+                    x = columns[f, i]
+                    x = begin if x < begin else x
+                    total += upstream[f, i] * ((end if x > end else x) - begin)
+                sums[k + 1, f] += total
 
     return bend, slope_sums

@@ -57,7 +57,7 @@ class Plan:
     shorten: bool = False  # the rank of a learned map, as far as held-out rows allow
     refine_iter: int = 100
     refine_more: bool = False  # twice as many where they cost little
-    validation_fraction: float = 0.1
+    validation_fraction: float = 0.2
     tol: float = 1e-8
     max_iter: int = 200
 
@@ -203,6 +203,9 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | No
     if best.iteration and len(splits) == 1:
         point = best.points[0]
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])
+        more = round(RULES.finish * best.iteration)
+        if more and not finish.interrupted and not run.late:
+            machine = _all_the_way(data, machine, replace(finish.winner.arm, leading=False), more, run)
     elif best.iteration and not finish.interrupted:
         machine = _all_the_way(data, machine, finish.winner.arm, best.iteration, run)
     return finish, machine

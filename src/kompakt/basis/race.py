@@ -35,12 +35,13 @@ _METRICS = (None, "one", "each", "full")
 class Rules:
     """The constants of the race; chosen on half of the public sets."""
 
-    rungs: tuple[int, ...] = (10, 30, 90)  # iterations after which arms are compared
+    rungs: tuple[int, ...] = (10, 20, 40)  # iterations after which arms are compared
     worse: float = 1.0  # standard errors of the difference beyond which an arm is dropped
     alike: float = 0.5  # those within which the simpler of two arms is taken
     patience: int = 10  # an arm ends so many iterations after twice those that its lowest loss took
-    first_rows: tuple[int, int] = (5000, 20)  # of the first rungs: so many, or so many for every vector
+    first_rows: tuple[int, int] = (2500, 20)  # of the first rungs: so many, or so many for every vector
     sample_rows: tuple[int, int] = (20_000, 40)  # of the later ones
+    finish: float = 0.25  # iterations on all rows, in those of the winner
     variance: float = 0.95  # share that the leading directions of wide rows hold
 
 

@@ -141,6 +141,7 @@ class RefinementObjective(Objective):
         self._outputs: Array | None = None  # and its outputs on the rows
         self._K: Array | None = None
         self._Phi: Array | None = None
+        self._bent: Array | None = None  # features of a transform, (d, n)
         self._decay = _decay(self.kernel, rows) if learn_width else None
         self._level: float | None = None  # of the objective per row, at the first point
 
@@ -180,9 +181,18 @@ class RefinementObjective(Objective):
         inverse = factor.inverse()
         basis, whiten = Z.astype(K.dtype), inverse.astype(K.dtype)
 
+        if isinstance(kernel, BentRBF) and self._bent is None:
+            self._bent = np.empty((rows.n_features, rows.n_rows), dtype=K.dtype)
+
         def fill(block: RowBlock) -> None:
             part = slice(block.start, block.stop)
-            K[part] = kernel.block(block.X, basis)
+            if isinstance(kernel, BentRBF):  # the gradient needs the features again
+                assert self._bent is not None
+                features = kernel.bent(block.X)
+                self._bent[:, part] = features.T
+                K[part] = kernel.metric.block(features, basis)
+            else:
+                K[part] = kernel.block(block.X, basis)
             multiply_upper(K[part], whiten, out=Phi[part])
 
         rows.for_each(fill, choose_block_rows(max(m, rows.n_features), rows.n_rows))
@@ -257,6 +267,8 @@ class RefinementObjective(Objective):
             if block.weights is not None:
                 slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
             slopes = (C * slopes).astype(K.dtype, copy=False)
+            if isinstance(kernel, BentRBF) and self._bent is not None:
+                return kernel.bent_gradients(block.X, self._bent[:, part].T, basis, K[part], slopes, small_beta)
             return kernel.output_gradients(block.X, basis, K[part], slopes, small_beta)
 
         d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1]), len(K)))

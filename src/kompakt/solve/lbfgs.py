@@ -24,8 +24,8 @@ _MOST_EVALUATIONS, _LEAST_DECREASE = 25, 1e-9
 class LBFGS:
     """Minimise a smooth function by limited-memory BFGS (Liu and Nocedal 1989), one iteration for every `step`.
 
-    The line search is the bisection of Lewis and Overton (2013) for the weak conditions of Wolfe: it needs nothing but
-    values and slopes, and shrinks steps to points where the function has no finite value.
+    The line search brackets a point that meets the weak conditions of Wolfe, as that of Lewis and Overton (2013), with
+    parabolas instead of halves where a step was too long; steps to points without a finite value are halved.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ class LBFGS:
             self.finished = True
             return False
         x, value, gradient = moved
-        change = gradient - self.gradient
-        if float(change @ (x - self.x)) > 1e-10 * float(change @ change):
-            self.pairs = [*self.pairs[-_MEMORY + 1 :], (x - self.x, change)]
+        step, change = x - self.x, gradient - self.gradient
+        if float(change @ step) > 1e-12 * float(np.linalg.norm(change) * np.linalg.norm(step)):
+            self.pairs = [*self.pairs[-_MEMORY + 1 :], (step, change)]
         self.finished = self.value - value <= _LEAST_DECREASE * max(abs(self.value), abs(value))
         self.x, self.value, self.gradient = x, value, gradient
         self.n_iter += 1
@@ -107,19 +107,24 @@ class LBFGS:
 
     def _searched(self, direction: Array, slope: float) -> tuple[Array, float, Array] | None:
         """A point along the direction that meets both conditions; else the lowest one seen, if it is lower."""
-        length, shortest, longest = 1.0, 0.0, np.inf
+        length, longest = 1.0, np.inf
+        shortest, lowest_value, steepest = 0.0, self.value, slope  # the last point that decreased enough
         lowest: tuple[Array, float, Array] | None = None
         for _ in range(_MOST_EVALUATIONS):
             x = self.x + length * direction
             value, gradient = self._evaluated(x)
             if not value <= self.value + _DECREASE * length * slope:
                 longest = length
-            else:
-                lowest = (x, value, gradient)  # a longer step that decreases enough is lower for a convex function
-                if float(gradient @ direction) >= _CURVATURE * slope:
-                    return lowest
-                shortest = length
-            length = (shortest + longest) / 2 if np.isfinite(longest) else 2 * shortest
+                # the parabola through the last point and its slope, and the value here
+                rise = value - lowest_value - steepest * (length - shortest)
+                share = -steepest * (length - shortest) / (2 * rise) if 0 < rise < np.inf else 0.5
+                length = shortest + min(max(share, 0.1), 0.5) * (length - shortest)
+                continue
+            lowest, along = (x, value, gradient), float(gradient @ direction)
+            if along >= _CURVATURE * slope:
+                break
+            shortest, lowest_value, steepest = length, value, along
+            length = 3 * length if not np.isfinite(longest) else (shortest + longest) / 2
         return lowest
 
     def _evaluated(self, x: Array) -> tuple[float, Array]:
