@@ -53,7 +53,7 @@ class Plan:
     learn: str | None = None  # what of the kernel moves: None, "one" width, "each", a "full" map, or "grow" to one
     rank: int | None = None  # of the map; None: the number of features
     bends: bool | None = None  # whether features may bend; None: as held-out rows say
-    costs: tuple[float, ...] = ()  # that are raced; none: the cost given
+    costs: tuple[float, ...] = ()  # that are raced; none where it is given
     shorten: bool = False  # the rank of a learned map, as far as held-out rows allow
     refine_iter: int = 100
     refine_more: bool = False  # twice as many where they cost little
@@ -155,7 +155,7 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
     return np.concatenate([start, *(vector[None] for vector in fresh)])
 
 
-def arms_of(data: Data, spec: Spec, plan: Plan, costs: tuple[float, ...]) -> list[Arm]:
+def arms_of(data: Data, spec: Spec, plan: Plan) -> list[Arm]:
     """The settings that the user left open, from the simplest on."""
     rows = data.rows
     wide = plan.learn == "grow" and rows.n_features > _WIDE and plan.rank is None and isinstance(spec.kernel, RBF)
@@ -167,7 +167,7 @@ def arms_of(data: Data, spec: Spec, plan: Plan, costs: tuple[float, ...]) -> lis
         bends = (False,)
     return [
         Arm(cost, learn, bent and not leading, plan.rank, leading)
-        for cost in costs
+        for cost in plan.costs or (spec.C,)
         for learn, leading in metrics
         for bent in bends
         if not (bent and leading)
@@ -177,8 +177,7 @@ def arms_of(data: Data, spec: Spec, plan: Plan, costs: tuple[float, ...]) -> lis
 def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | None, Machine]:
     """The vectors moved and the metric learned by a race on held-out rows; without any, all the way."""
     spec, rows, splits = plain.spec, data.in_memory, _splits(data, plan, run)
-    costs = plan.costs or (spec.C,)
-    arms = arms_of(data, spec, plan, costs)
+    arms = arms_of(data, spec, plan)
     most = plan.refine_iter * (2 if plan.refine_more and rows.n_rows <= _MOST_ROWS_FOR_MORE else 1)
     if not splits:
         return None, _all_the_way(data, plain, arms[0], plan.refine_iter, run)
@@ -190,7 +189,7 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | No
             basis = choose(data.subset(train), spec, plain.basis.n_basis, chooser, run)
         own_train, own_held = (light(rows.subset(index), spec, run) for index in (train, held))
         parts.append(Part(own_train, own_held, Scorer.of(data, spec, held), basis.vectors.astype(np.float64)))
-    finish = race(arms, spec, parts, run.within(0.7) if len(splits) > 1 else run, most)
+    finish = race(arms, spec, parts, run.within(0.7) if len(splits) > 1 else run, most, lower=(0.1, 0.01) if plan.costs else ())
     best = finish.winner.best
     assert best is not None
     machine = replace(

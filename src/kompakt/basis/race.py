@@ -37,7 +37,8 @@ class Rules:
 
     rungs: tuple[int, ...] = (10, 20, 40)  # iterations after which arms are compared
     worse: float = 1.0  # standard errors of the difference beyond which an arm is dropped
-    alike: float = 0.5  # those within which the simpler of two arms is taken
+    alike: float = 0.5  # those within which the lower of two costs is taken
+    early: int = 5  # a winner that is best after so few iterations fits noise: a lower cost is tried
     patience: int = 10  # an arm ends so many iterations after twice those that its lowest loss took
     first_rows: tuple[int, int] = (2500, 20)  # of the first rungs: so many, or so many for every vector
     sample_rows: tuple[int, int] = (20_000, 40)  # of the later ones
@@ -121,19 +122,31 @@ class Lane:
         self.descents: list[Descent] = []
         self.curve: list[float] = []
         self.best: Place | None = None
-        self.n_rows, self.spent, self.seconds, self.n_evaluations = 0, 0, 0.0, 0
+        self.n_rows, self.spent, self.seconds = 0, 0, 0.0
+        self.since = 0  # the iteration from which on it has had these rows
         self.ended = False
+
+    @property
+    def iteration(self) -> int:
+        """Where the loss of held-out rows was lowest."""
+        return 0 if self.best is None else self.best.iteration
+
+    def is_as_good_as(self, lane: Lane, errors: float) -> bool:
+        """Whether its held-out loss is, within so many standard errors of the difference, no higher."""
+        if self.best is None or lane.best is None:
+            return lane.best is None
+        return no_worse(self.best.losses, lane.best.losses, self.weights, errors)
 
     def on_rows(self, count: int) -> None:
         """Go on with so many rows of every part, from where it was best."""
         count = min(count, max(part.train.n_rows for part in self.parts))
         if count <= self.n_rows:
             return
-        self._count()
+        self.spent += sum(descent.objective.n_kernel_evals for descent in self.descents)
         if self.best is not None:
             self.kernels = [point["kernel"] for point in self.best.points]
             self.bases = [point["basis"] for point in self.best.points]
-        self.n_rows, self.descents = count, []
+        self.n_rows, self.descents, self.ended, self.since = count, [], False, max(0, len(self.curve) - 1)
         for part, kernel, basis in zip(self.parts, self.kernels, self.bases, strict=True):
             rows, spec = subset(part.train, replace(self.spec, kernel=kernel), count)
             objective = RefinementObjective(rows, spec, learn_width=self.arm.learns)
@@ -152,8 +165,8 @@ class Lane:
                 self.ended = True
                 break
             self._look()
-            best = 0 if self.best is None else self.best.iteration
-            self.ended = len(self.curve) - 1 >= 2 * best + self.rules.patience
+            gained = max(0, self.iteration - self.since)
+            self.ended = len(self.curve) - 1 - self.since >= 2 * gained + self.rules.patience
             if step(float(self.n_rows * len(self.parts))):
                 self.ended = True
         self.seconds += time.perf_counter() - began
@@ -185,10 +198,6 @@ class Lane:
         if self.best is None or loss < self.best.loss:
             self.best = Place(len(self.curve) - 1, points, outputs, every, np.concatenate(errors), loss)
 
-    def _count(self) -> None:
-        self.spent += sum(descent.objective.n_kernel_evals for descent in self.descents)
-        self.n_evaluations += sum(descent.objective.n_evaluations for descent in self.descents)
-
     @property
     def n_kernel_evals(self) -> int:
         """Kernel values computed so far."""
@@ -217,8 +226,9 @@ class Finish:
 
 
 def race(
-    arms: list[Arm], spec: Spec, parts: list[Part], run: Run, max_iter: int, *, rules: Rules = RULES
-) -> Finish:
+    arms: list[Arm], spec: Spec, parts: list[Part], run: Run, max_iter: int, *,
+    lower: tuple[float, ...] = (), rules: Rules = RULES,
+) -> Finish:  # fmt: skip
     """Let the arms descend side by side; the winner is where its held-out loss is lowest.
 
     Parameters
@@ -231,6 +241,9 @@ def race(
     run : Run
     max_iter : int
         Iterations of an arm at most.
+    lower : tuple of float
+        Costs for another heat, in those of the arms, where the winner of the last one fits noise from the first
+        iterations on; none where the user gave the cost.
     rules : Rules
     """
     leading = None
@@ -238,32 +251,42 @@ def race(
         assert isinstance(spec.kernel, RBF)
         leading = leading_directions(spec.kernel, parts[0].train, rules.variance)
     inside = parts if leading is None else [part.within(leading) for part in parts]
-    lanes = [
-        Lane(arm, replace(spec, kernel=RBF(1.0)) if arm.leading else spec, inside if arm.leading else parts, rules)
-        for arm in arms
-    ]
     n_vectors, n_rows = len(parts[0].basis), max(part.train.n_rows for part in parts)
-    rungs = [iterations for iterations in rules.rungs if iterations < max_iter] if len(arms) > 1 else []
-    sizes = [_rows(rules.first_rows, n_vectors)] * 2 + [_rows(rules.sample_rows, n_vectors)] * 8
-    alive, interrupted, total = list(lanes), False, max_iter * len(parts)
+    few, many = (min(n_rows, max(count, share * n_vectors)) for count, share in (rules.first_rows, rules.sample_rows))
+    lanes: list[Lane] = []
     history: list[dict[str, Any]] = []
-    with run.task("refinement", work=float(min(n_rows, sizes[-1]) * total)) as step:
+
+    def rung(alive: list[Lane], iterations: int, rows: int, step: Task) -> None:
+        """Let these lanes go on to so many iterations."""
+        for lane in alive:
+            lane.on_rows(rows)
+            lane.advance(min(iterations, max_iter), run, step)
+        history.append({"iterations": iterations, "rows": rows, "arms": {str(lane.arm): lane.loss for lane in alive}})
+
+    def heat(arms: list[Arm], step: Task) -> Lane:
+        """The winner of some arms, where it is best."""
+        alive = [
+            Lane(arm, replace(spec, kernel=RBF(1.0)), inside, rules) if arm.leading else Lane(arm, spec, parts, rules)
+            for arm in arms
+        ]
+        lanes.extend(alive)
+        for iterations in rules.rungs:
+            if len(alive) > 1 and not run.late:
+                rung(alive, iterations, few, step)
+                alive = _survivors(alive, rules)
+        winner = _cheapest(alive, rules)
+        rung([winner], max_iter, many, step)
+        return winner
+
+    with run.task("refinement", work=float(many * max_iter * len(parts))) as step:
         try:
-            for rung, size in zip([*rungs, max_iter], sizes[2 - len(rungs) if len(rungs) < 2 else 0 :], strict=False):
-                for lane in alive:
-                    lane.on_rows(min(size, n_rows))
-                    lane.advance(rung, run, step)
-                alive = _survivors(alive, rules) if rung < max_iter else alive
-                losses = {str(lane.arm): lane.loss for lane in alive}
-                history.append({"iterations": rung, "rows": min(size, n_rows), "arms": losses})
-                if (len(alive) == 1 and alive[0].ended) or run.late:
+            winner = heat(arms, step)
+            for factor in lower:
+                if winner.iteration > rules.early or run.late:
                     break
-            winner = _simplest(alive, rules)
-            if winner.n_rows < n_rows and not run.late:  # a brief descent on all rows
-                last = n_rows if not spec.loss.quadratic else min(n_rows, 3 * winner.n_rows)
-                winner.on_rows(last)
-                winner.ended = False
-                winner.advance(len(winner.curve) - 1 + max(10, max_iter // 10), run, step)
+                rival = heat([replace(arm, C=factor * arms[0].C) for arm in arms if arm.C == arms[0].C], step)
+                winner = min(winner, rival, key=lambda lane: lane.loss)
+            interrupted = False
         except KeyboardInterrupt:
             begun = [lane for lane in lanes if lane.best is not None]
             if not begun or not run.keeps_on_interrupt():
@@ -272,43 +295,32 @@ def race(
     if leading is not None and winner.arm.leading:
         assert winner.best is not None
         winner.best.points = [_outside(point, leading) for point in winner.best.points]
-    return Finish(winner, lanes, _table(lanes, winner, rules), interrupted, history)
-
-
-def _rows(rule: tuple[int, int], n_vectors: int) -> int:
-    return max(rule[0], rule[1] * n_vectors)
+    return Finish(winner, lanes, _table(lanes, winner), interrupted, history)
 
 
 def _survivors(lanes: list[Lane], rules: Rules) -> list[Lane]:
-    """The better half of the arms, without those that are worse than the best by more than chance."""
-    ranked = sorted(lanes, key=lambda lane: lane.loss)
-    best = ranked[0].best
-    assert best is not None
-    alike = [
-        lane for lane in ranked
-        if lane.best is not None and no_worse(lane.best.losses, best.losses, lane.weights, rules.worse)
-    ]  # fmt: skip
-    kept = (alike or ranked[:1])[: -(-len(ranked) // 2)]
-    return [lane for lane in lanes if lane in kept]
+    """Of the arms of every cost the better half, without those that are worse than its best by more than chance.
+
+    A large cost goes down faster at first, whether or not it ends lower: costs are not compared until they must be.
+    """
+    kept = []
+    for cost in dict.fromkeys(lane.arm.C for lane in lanes):
+        ranked = sorted((lane for lane in lanes if lane.arm.C == cost), key=lambda lane: lane.loss)
+        alike = [lane for lane in ranked if lane.is_as_good_as(ranked[0], rules.worse)]
+        kept += (alike or ranked[:1])[: -(-len(ranked) // 2)]
+    return kept
 
 
-def _simplest(lanes: list[Lane], rules: Rules) -> Lane:
-    """The simplest of the arms that are as good as the best, by loss and by error."""
-    lowest = min(lanes, key=lambda lane: lane.loss)
-    best = lowest.best
-    assert best is not None
-
-    def as_good(lane: Lane) -> bool:
-        place = lane.best
-        assert place is not None
-        return no_worse(place.losses, best.losses, lane.weights, rules.alike) and no_worse(
-            place.errors, best.errors, lane.weights, rules.alike
-        )
-
-    return min((lane for lane in lanes if lane is lowest or as_good(lane)), key=lambda lane: lane.arm.simplicity)
+def _cheapest(lanes: list[Lane], rules: Rules) -> Lane:
+    """The arm of the lowest cost that is as good as the best."""
+    best = min(lanes, key=lambda lane: lane.loss)
+    return min(
+        (lane for lane in lanes if lane is best or lane.is_as_good_as(best, rules.alike)),
+        key=lambda lane: (lane.arm.C, lane.loss),
+    )
 
 
-def _table(lanes: list[Lane], winner: Lane, rules: Rules) -> Trials:
+def _table(lanes: list[Lane], winner: Lane) -> Trials:
     """One row for every arm, at its best."""
     trials = Trials()
     for lane in lanes:
