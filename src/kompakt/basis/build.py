@@ -53,7 +53,7 @@ class Plan:
     learn: str | None = None  # what of the kernel moves: None, "one" width, "each", a "full" map, or "grow" to one
     rank: int | None = None  # of the map; None: the number of features
     bends: bool | None = None  # whether features may bend; None: as held-out rows say
-    costs: tuple[float, ...] = ()  # that are raced; none where it is given
+    lower_costs: bool = False  # whether costs below those of the settings may be tried
     shorten: bool = False  # the rank of a learned map, as far as held-out rows allow
     refine_iter: int = 100
     refine_more: bool = False  # twice as many where they cost little
@@ -155,82 +155,88 @@ def _extended(data: Data, spec: Spec, start: Array, n_basis: int, run: Run) -> A
     return np.concatenate([start, *(vector[None] for vector in fresh)])
 
 
-def arms_of(data: Data, spec: Spec, plan: Plan) -> list[Arm]:
-    """The settings that the user left open, from the simplest on."""
-    rows = data.rows
-    wide = plan.learn == "grow" and rows.n_features > _WIDE and plan.rank is None and isinstance(spec.kernel, RBF)
+def arms_of(rows: Rows, specs: list[Spec], plan: Plan) -> list[Arm]:
+    """The arms of a race among these settings: every metric and transform that the user left open."""
+    gaussian = isinstance(specs[0].kernel, RBF)
     metrics: list[tuple[str | None, bool]] = [(plan.learn, False)]
     if plan.learn == "grow":
-        metrics = [("each", False), ("full", wide)]
+        metrics = [("each", False), ("full", rows.n_features > _WIDE and plan.rank is None)]
     bends = (False, True) if plan.learn == "grow" and plan.bends is None else (bool(plan.bends),)
-    if rows.is_sparse or not isinstance(spec.kernel, RBF):
-        bends = (False,)
     return [
-        Arm(cost, learn, bent and not leading, plan.rank, leading)
-        for cost in plan.costs or (spec.C,)
+        Arm(spec, learn, bent, plan.rank, leading)
+        for spec in specs
         for learn, leading in metrics
         for bent in bends
-        if not (bent and leading)
+        if not bent or (gaussian and not rows.is_sparse and not leading)
     ]
 
 
-def raced(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Finish | None, Machine]:
-    """The vectors moved and the metric learned by a race on held-out rows; without any, all the way."""
-    spec, rows, splits = plain.spec, data.in_memory, _splits(data, plan, run)
-    arms = arms_of(data, spec, plan)
-    most = plan.refine_iter * (2 if plan.refine_more and rows.n_rows <= _MOST_ROWS_FOR_MORE else 1)
+def raced(data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec]) -> tuple[Machine, Finish | None]:
+    """The machine moved by the winner of a race on held-out rows; where there are none, by the first arm."""
+    rows, splits = data.in_memory, _splits(data, plan, run)
+    arms = arms_of(rows, specs, plan)
     if not splits:
-        return None, _all_the_way(data, plain, arms[0], plan.refine_iter, run)
+        return _moved_on_all_rows(data, plain, arms[0], plan.refine_iter, run), None
     chooser = plan if plan.selector is not None else replace(plan, selector=GramSelector())
     parts = []
     for train, held in splits:
         basis = plain.basis
-        if len(splits) > 1:
-            basis = choose(data.subset(train), spec, plain.basis.n_basis, chooser, run)
-        own_train, own_held = (light(rows.subset(index), spec, run) for index in (train, held))
-        parts.append(Part(own_train, own_held, Scorer.of(data, spec, held), basis.vectors.astype(np.float64)))
-    finish = race(arms, spec, parts, run.within(0.7) if len(splits) > 1 else run, most, lower=(0.1, 0.01) if plan.costs else ())
-    best = finish.winner.best
+        if len(splits) > 1:  # held-out rows that took part in the choice look better at the start than they should
+            basis = choose(data.subset(train), specs[0], plain.basis.n_basis, chooser, run)
+        train_rows, held_rows = (light(rows.subset(index), specs[0], run) for index in (train, held))
+        scorer = Scorer.of(data, specs[0], held)
+        constant = 1.0 if data.classifier else scorer.mean(scorer.row_errors(_constant_outputs(scorer))) or 1.0
+        parts.append(Part(train_rows, held_rows, scorer, basis.vectors.astype(np.float64), constant))
+    most = plan.refine_iter * (2 if plan.refine_more and rows.n_rows <= _MOST_ROWS_FOR_MORE else 1)
+    lower = RULES.lower if plan.lower_costs else ()
+    finish = race(arms, parts, run.within(0.7) if len(splits) > 1 else run, most, lower=lower)
+    best, arm = finish.winner.best, finish.winner.arm
     assert best is not None
     machine = replace(
         plain,
-        spec=replace(spec, C=finish.winner.arm.C),
+        spec=arm.spec,
         n_kernel_evals=plain.n_kernel_evals + finish.n_kernel_evals,
         unseen=(np.concatenate([held for _, held in splits]), np.concatenate(best.outputs)),
         interrupted=finish.interrupted,
     )
-    if best.iteration and len(splits) == 1:
+    if len(splits) > 1:
+        if best.iteration and not finish.interrupted:
+            machine = _moved_on_all_rows(data, machine, arm, best.iteration, run)
+    elif best.iteration:
         point = best.points[0]
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])
         more = round(RULES.finish * best.iteration)
         if more and not finish.interrupted and not run.late:
-            machine = _all_the_way(data, machine, replace(finish.winner.arm, leading=False), more, run)
-    elif best.iteration and not finish.interrupted:
-        machine = _all_the_way(data, machine, finish.winner.arm, best.iteration, run)
-    return finish, machine
+            machine = _moved_on_all_rows(data, machine, replace(arm, spec=machine.spec, leading=False), more, run)
+    return machine, finish
+
+
+def _constant_outputs(scorer: Scorer) -> Array:
+    """Outputs of the best constant of held-out rows."""
+    return np.broadcast_to(scorer.spec.loss.best_constant(scorer.targets, scorer.weights), scorer.targets.shape)
 
 
 def descended(
-    rows: ArrayRows, spec: Spec, basis: Array, arm: Arm, iterations: int, run: Run
+    rows: ArrayRows, arm: Arm, basis: Array, iterations: int, run: Run
 ) -> tuple[Kernel, Array, tuple[Array, Array] | None, int]:
     """So many iterations of an arm: kernel, vectors, weights on these rows and the kernel values computed."""
-    space, basis = None, basis.astype(np.float64)
+    kernel, basis, space = arm.spec.kernel, basis.astype(np.float64), None
     if arm.leading:
-        assert isinstance(spec.kernel, RBF)
-        space = leading_directions(spec.kernel, rows, RULES.variance)
-        rows, basis, spec = in_space(rows, space), space.mapped(basis), replace(spec, kernel=RBF(1.0))
-    kernel = with_metric(spec.kernel, arm.learn, rows, arm.rank, bends=arm.bends)
-    objective = RefinementObjective(rows, replace(spec, kernel=kernel, C=arm.C), learn_width=arm.learns)
+        assert isinstance(kernel, RBF)
+        space = leading_directions(kernel, rows, RULES.variance)
+        rows, basis, kernel = in_space(rows, space), space.mapped(basis), RBF(1.0)
+    kernel = with_metric(kernel, arm.learn, rows, arm.rank, bends=arm.bends)
+    objective = RefinementObjective(rows, replace(arm.spec, kernel=kernel), learn_width=arm.learns)
     with run.task("refinement", iterations, work=float(rows.n_rows * iterations)) as step:
         descent = descend(objective, kernel, basis, iterations, run, step)
     kernel, basis = descent.point if space is None else outside(*descent.point, space)
     return kernel, basis, descent.weights, objective.n_kernel_evals
 
 
-def _all_the_way(data: Data, plain: Machine, arm: Arm, iterations: int, run: Run) -> Machine:
-    """So many iterations of an arm on all rows."""
-    rows = light(data.in_memory, plain.spec, run)
-    kernel, basis, weights, spent = descended(rows, plain.spec, plain.basis.vectors, arm, iterations, run)
+def _moved_on_all_rows(data: Data, plain: Machine, arm: Arm, iterations: int, run: Run) -> Machine:
+    """The machine after so many iterations of an arm on all rows."""
+    rows = light(data.in_memory, arm.spec, run)
+    kernel, basis, weights, spent = descended(rows, arm, plain.basis.vectors, iterations, run)
     moved = _moved(plain, kernel, basis.astype(data.in_memory.dtype), weights)
     return replace(moved, n_kernel_evals=plain.n_kernel_evals + spent)
 
@@ -244,29 +250,36 @@ def _moved(plain: Machine, kernel: Kernel, basis: Array, weights: tuple[Array, A
                    refined=True)  # fmt: skip
 
 
-def refined(data: Data, plain: Machine, plan: Plan, run: Run) -> tuple[Machine, Trials | None]:
-    """The machine where its race ended, with the weights of all rows; and the table of the race."""
-    finish, machine = raced(data, plain, plan, run)
+def refined(
+    data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec] | None = None
+) -> tuple[Machine, Trials | None]:
+    """The machine where its race among these settings ended, with the weights of all rows; the table of the race."""
+    machine, finish = raced(data, plain, plan, run, specs or [plain.spec])
     facts: dict[str, Any] = {"kept": machine.refined}
     if finish is not None:
-        curve = finish.winner.curve
-        facts |= {"arm": str(finish.winner.arm), "arms": len(finish.lanes), "rungs": finish.history,
-                  "n_iter": len(curve) - 1, "validation_before": curve[0], "validation": min(curve),
-                  "validation_curve": curve, "metric": finish.winner.arm.learn}  # fmt: skip
+        winner = finish.winner
+        facts |= {
+            "arm": str(winner.arm),
+            "metric": winner.arm.learn,
+            "transform": winner.arm.bends,
+            "n_iter": len(winner.curve) - 1,
+            "validation_before": winner.curve[0],
+            "validation": min(winner.curve),
+            "validation_curve": winner.curve,
+            "rungs": finish.history,
+        }
+    run.note("refinement", **facts, **({"interrupted": True} if machine.interrupted else {}))
     trials = None if finish is None else finish.trials
     if machine.interrupted:
-        run.note("refinement", interrupted=True, **facts)
         return machine, trials
-    run.note("refinement", **facts)
     if plan.shorten and machine.refined and not run.late:
         machine = replace(machine, spec=_shortened(data, machine, plan, run))
+    start = machine.solution if machine.refined else None
     try:
-        solution, spent = solved(
-            data.in_memory, machine.spec, machine.basis.vectors, plan.settings(run.unhurried()),
-            machine.solution if machine.refined else None,
-        )  # fmt: skip
+        settings = plan.settings(run.unhurried())
+        solution, spent = solved(data.in_memory, machine.spec, machine.basis.vectors, settings, start)
     except KeyboardInterrupt:
-        if not run.keeps_on_interrupt():
+        if not machine.refined or not run.keeps_on_interrupt():
             raise
         return replace(machine, interrupted=True), trials
     run.note("weights", n_basis=machine.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)

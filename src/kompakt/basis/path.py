@@ -122,9 +122,9 @@ class _Split:
         self.taken += len(next_vectors)
         self.basis = np.concatenate([self.basis, next_vectors.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
-            arm = Arm(self.spec.C, "each" if plan.learn == "grow" else plan.learn, rank=plan.rank)
+            arm = Arm(self.spec, "each" if plan.learn == "grow" else plan.learn, rank=plan.rank)
             n_iter = max(10, plan.refine_iter // 3)
-            kernel, basis, _, spent = descended(self.light, self.spec, self.basis, arm, n_iter, self.run)
+            kernel, basis, _, spent = descended(self.light, arm, self.basis, n_iter, self.run)
             self.spec = replace(self.spec, kernel=kernel)
             self.basis = basis.astype(rows.dtype)
             self.n_kernel_evals += spent

@@ -27,17 +27,14 @@ from kompakt.spec import Spec
 Array = np.ndarray
 logger = logging.getLogger("kompakt")
 
-#: metrics from the simplest on
-_METRICS = (None, "one", "each", "full")
-
-
 @dataclass(frozen=True)
 class Rules:
     """The constants of the race; chosen on half of the public sets."""
 
     rungs: tuple[int, ...] = (10, 20, 40)  # iterations after which arms are compared
     worse: float = 1.0  # standard errors of the difference beyond which an arm is dropped
-    alike: float = 0.5  # those within which the lower of two costs is taken
+    alike: float = 0.5  # those within which the first of two settings is taken
+    lower: tuple[float, ...] = (0.1, 0.01)  # costs of further heats, in those of the first
     early: int = 5  # a winner that is best after so few iterations fits noise: a lower cost is tried
     patience: int = 10  # an arm ends so many iterations after twice those that its lowest loss took
     first_rows: tuple[int, int] = (2500, 20)  # of the first rungs: so many, or so many for every vector
@@ -53,16 +50,11 @@ RULES = Rules()
 class Arm:
     """A setting that a descent can be made with."""
 
-    C: float
+    spec: Spec  # what is minimised, with the kernel to begin with
     learn: str | None = None  # what of the kernel moves: None, "one" width, "each" or a "full" map
     bends: bool = False  # whether a transform of every feature is learned too
     rank: int | None = None  # of the map
     leading: bool = False  # whether it works in the leading principal directions of the rows
-
-    @property
-    def simplicity(self) -> tuple[Any, ...]:
-        """The smaller, the simpler."""
-        return _METRICS.index(self.learn), self.bends, self.C
 
     @property
     def learns(self) -> bool:
@@ -72,13 +64,22 @@ class Arm:
     @property
     def settings(self) -> dict[str, Any]:
         """As a row of the table of trials names them."""
-        metric = {None: "given", "one": "one width", "each": "widths", "full": "map"}[self.learn]
-        return {"C": self.C, "metric": metric, "transform": self.bends, "directions": self.leading}
+        width = getattr(self.spec.kernel, "gamma", None)
+        settings = {"C": self.spec.C, "gamma": None if width is None or np.ndim(width) else float(width)}
+        return settings | ({"epsilon": self.spec.loss.epsilon} if hasattr(self.spec.loss, "epsilon") else {})
+
+    @property
+    def learned(self) -> str:
+        """What moves, in words."""
+        words = {None: "vectors", "one": "one width", "each": "widths", "full": "map"}[self.learn]
+        return f"{words} and transform" if self.bends else words
+
+    def cheaper(self, factor: float) -> Arm:
+        """The same with so many times the cost."""
+        return replace(self, spec=replace(self.spec, C=factor * self.spec.C))
 
     def __str__(self) -> str:
-        settings = self.settings
-        bent = " and bent features" if self.bends else ""
-        return f"{settings['metric']}{bent}{' of leading directions' if self.leading else ''}, C {self.C:g}"
+        return f"{self.learned}, C {self.spec.C:g}"
 
 
 @dataclass
@@ -89,11 +90,12 @@ class Part:
     held: ArrayRows
     scorer: Scorer
     basis: Array  # to begin with
+    constant: float = 1.0  # held-out error of a constant; 1 for classes
 
     def within(self, space: MappedRBF) -> Part:
         """The same in the coordinates of a map."""
         train, held = in_space(self.train, space), in_space(self.held, space)
-        return Part(train, held, self.scorer, space.mapped(self.basis.astype(np.float64)))
+        return Part(train, held, self.scorer, space.mapped(self.basis.astype(np.float64)), self.constant)
 
 
 @dataclass
@@ -111,12 +113,10 @@ class Place:
 class Lane:
     """An arm on its way: one descent for every part, iteration by iteration."""
 
-    def __init__(self, arm: Arm, spec: Spec, parts: list[Part], rules: Rules) -> None:
+    def __init__(self, arm: Arm, parts: list[Part], rules: Rules) -> None:
         self.arm, self.parts, self.rules = arm, parts, rules
-        self.spec = replace(spec, C=arm.C)
-        self.kernels = [
-            with_metric(spec.kernel, arm.learn, part.train, arm.rank, bends=arm.bends) for part in parts
-        ]
+        kernel = RBF(1.0) if arm.leading else arm.spec.kernel
+        self.kernels = [with_metric(kernel, arm.learn, part.train, arm.rank, bends=arm.bends) for part in parts]
         self.bases = [part.basis for part in parts]
         self.weights = np.concatenate([part.scorer.weights for part in parts])
         self.descents: list[Descent] = []
@@ -148,7 +148,7 @@ class Lane:
             self.bases = [point["basis"] for point in self.best.points]
         self.n_rows, self.descents, self.ended, self.since = count, [], False, max(0, len(self.curve) - 1)
         for part, kernel, basis in zip(self.parts, self.kernels, self.bases, strict=True):
-            rows, spec = subset(part.train, replace(self.spec, kernel=kernel), count)
+            rows, spec = subset(part.train, replace(self.arm.spec, kernel=kernel), count)
             objective = RefinementObjective(rows, spec, learn_width=self.arm.learns)
             self.descents.append(Descent(objective, kernel, basis))
         for descent in self.descents:
@@ -226,7 +226,7 @@ class Finish:
 
 
 def race(
-    arms: list[Arm], spec: Spec, parts: list[Part], run: Run, max_iter: int, *,
+    arms: list[Arm], parts: list[Part], run: Run, max_iter: int, *,
     lower: tuple[float, ...] = (), rules: Rules = RULES,
 ) -> Finish:  # fmt: skip
     """Let the arms descend side by side; the winner is where its held-out loss is lowest.
@@ -234,8 +234,7 @@ def race(
     Parameters
     ----------
     arms : list of Arm
-    spec : Spec
-        What is minimised, with the kernel to begin with.
+        Those that differ in metric and transform alone stand together; of settings alike, the first is taken.
     parts : list of Part
         Splits that all arms see.
     run : Run
@@ -246,11 +245,11 @@ def race(
         iterations on; none where the user gave the cost.
     rules : Rules
     """
-    leading = None
+    space = None
     if any(arm.leading for arm in arms):
-        assert isinstance(spec.kernel, RBF)
-        leading = leading_directions(spec.kernel, parts[0].train, rules.variance)
-    inside = parts if leading is None else [part.within(leading) for part in parts]
+        assert isinstance(arms[0].spec.kernel, RBF)
+        space = leading_directions(arms[0].spec.kernel, parts[0].train, rules.variance)
+    inside = parts if space is None else [part.within(space) for part in parts]
     n_vectors, n_rows = len(parts[0].basis), max(part.train.n_rows for part in parts)
     few, many = (min(n_rows, max(count, share * n_vectors)) for count, share in (rules.first_rows, rules.sample_rows))
     lanes: list[Lane] = []
@@ -265,16 +264,13 @@ def race(
 
     def heat(arms: list[Arm], step: Task) -> Lane:
         """The winner of some arms, where it is best."""
-        alive = [
-            Lane(arm, replace(spec, kernel=RBF(1.0)), inside, rules) if arm.leading else Lane(arm, spec, parts, rules)
-            for arm in arms
-        ]
+        alive = [Lane(arm, inside if arm.leading else parts, rules) for arm in arms]
         lanes.extend(alive)
         for iterations in rules.rungs:
             if len(alive) > 1 and not run.late:
                 rung(alive, iterations, few, step)
                 alive = _survivors(alive, rules)
-        winner = _cheapest(alive, rules)
+        winner = _first_alike(alive, rules)
         rung([winner], max_iter, many, step)
         return winner
 
@@ -284,7 +280,7 @@ def race(
             for factor in lower:
                 if winner.iteration > rules.early or run.late:
                     break
-                rival = heat([replace(arm, C=factor * arms[0].C) for arm in arms if arm.C == arms[0].C], step)
+                rival = heat([arm.cheaper(factor) for arm in arms if arm.spec is arms[0].spec], step)
                 winner = min(winner, rival, key=lambda lane: lane.loss)
             interrupted = False
         except KeyboardInterrupt:
@@ -292,50 +288,46 @@ def race(
             if not begun or not run.keeps_on_interrupt():
                 raise
             winner, interrupted = min(begun, key=lambda lane: lane.loss), True
-    if leading is not None and winner.arm.leading:
+    if space is not None and winner.arm.leading:
         assert winner.best is not None
-        winner.best.points = [_outside(point, leading) for point in winner.best.points]
+        winner.best.points = [_outside(point, space) for point in winner.best.points]
     return Finish(winner, lanes, _table(lanes, winner), interrupted, history)
 
 
 def _survivors(lanes: list[Lane], rules: Rules) -> list[Lane]:
-    """Of the arms of every cost the better half, without those that are worse than its best by more than chance.
+    """Of the metrics of every setting the better half, without those worse than its best by more than chance.
 
-    A large cost goes down faster at first, whether or not it ends lower: costs are not compared until they must be.
+    A large cost goes down faster at first, whether or not it ends lower: settings are compared in the end only.
     """
     kept = []
-    for cost in dict.fromkeys(lane.arm.C for lane in lanes):
-        ranked = sorted((lane for lane in lanes if lane.arm.C == cost), key=lambda lane: lane.loss)
+    for spec in {id(lane.arm.spec): lane.arm.spec for lane in lanes}.values():
+        ranked = sorted((lane for lane in lanes if lane.arm.spec is spec), key=lambda lane: lane.loss)
         alike = [lane for lane in ranked if lane.is_as_good_as(ranked[0], rules.worse)]
         kept += (alike or ranked[:1])[: -(-len(ranked) // 2)]
     return kept
 
 
-def _cheapest(lanes: list[Lane], rules: Rules) -> Lane:
-    """The arm of the lowest cost that is as good as the best."""
+def _first_alike(lanes: list[Lane], rules: Rules) -> Lane:
+    """The first arm that is as good as the best."""
     best = min(lanes, key=lambda lane: lane.loss)
-    return min(
-        (lane for lane in lanes if lane is best or lane.is_as_good_as(best, rules.alike)),
-        key=lambda lane: (lane.arm.C, lane.loss),
-    )
+    return next(lane for lane in lanes if lane is best or lane.is_as_good_as(best, rules.alike))
 
 
 def _table(lanes: list[Lane], winner: Lane) -> Trials:
-    """One row for every arm, at its best."""
+    """One row for every arm, at its best; errors of numbers in those of a constant."""
     trials = Trials()
     for lane in lanes:
         if lane.best is None:
             continue
         ends = np.cumsum([len(part.scorer.weights) for part in lane.parts])[:-1]
-        folds = [
-            float(np.average(errors, weights=part.scorer.weights))
-            for errors, part in zip(np.split(lane.best.errors, ends), lane.parts, strict=True)
-        ]
-        error = mean_and_error(lane.best.errors, lane.weights)[0]
-        more = {"model": "refined", "loss": lane.loss, "iterations": len(lane.curve) - 1, "best": lane.best.iteration}
-        trials.add(lane.arm.settings, error, folds, lane.seconds, **more)
+        pairs = zip(np.split(lane.best.errors, ends), lane.parts, strict=True)
+        folds = [part.scorer.mean(errors) / part.constant for errors, part in pairs]
+        model = "refined" if lane.iteration else "plain"
+        more = {"model": model, "learned": lane.arm.learned, "loss": lane.loss, "iterations": lane.iteration}
+        trials.add(lane.arm.settings, float(np.mean(folds)), folds, lane.seconds, **more)
         if lane is winner:
-            trials.choose(trials.rows[-1], "")
+            trials.choose(trials.rows[-1])
+    trials.why = f"the lowest held-out loss of {len(trials)} settings in a race, {trials.best.mean:.4g} in errors."
     return trials
 
 

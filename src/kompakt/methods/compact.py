@@ -77,6 +77,12 @@ class Compact:
     largest_size: int = 256  # that is looked at where the size is chosen
     most_rows_for_folds: int = 20_000  # beyond so many rows one held-out part is as good as folds
 
+    costs: tuple[tuple[float, ...], ...] = ((30.0, 300.0), (1.0, 10.0))  # that are raced for numbers, for classes
+
+    def races_costs(self, data: Data) -> bool:
+        """Whether the cost is left to the race; losses that do not square depend on the unit of the targets."""
+        return self.left_open.cost and self.plan.refine and (data.classifier or self.spec.loss.quadratic)
+
     @property
     def needs_no_sample(self) -> bool:
         """Whether everything before the weights reads streamed rows by passes."""
@@ -95,44 +101,44 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     """
     spec, plan, n_basis = options.spec, options.plan, options.n_basis
     attributes: dict[str, Any] = {}
-    trials, path = None, None
+    trials, path, evaluations = None, None, 0
     refuse_what_cannot_work(data, spec, plan, run)
     if not options.needs_no_sample:
         data = in_memory(data, n_basis, run)
     start, bent = _start(data, options.start)
 
-    # what is minimised: width, C and epsilon
-    evaluations = 0
-    if not options.tune:
-        if options.left_open.cost and plan.refine and (data.classifier or spec.loss.quadratic):
-            plan = replace(plan, costs=(1.0, 10.0) if data.classifier else (30.0, 300.0))
-            spec = replace(spec, C=plan.costs[0])
-        else:
-            spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
+    # what is minimised: one setting, or several for the race
     if options.width_per_feature:
         gamma: Any = spec.kernel.gamma  # type: ignore[attr-defined]
         widths = leave_one_out_widths(data.in_memory, float(gamma), spec.C, key=run.key)
         spec, evaluations = replace(spec, kernel=RBF(widths.gamma)), evaluations + widths.n_kernel_evals
         run.note("widths", error_before=widths.error_before, error=widths.error, C=widths.C)
     if options.tune:
-        search, spec = _tune(data, spec, options, run)
+        search, specs = _tune(data, spec, options, run)
         trials, evaluations = search.trials, evaluations + search.n_kernel_evals
-        plan = replace(plan, refine=search.refine)
+    elif options.races_costs(data):
+        specs = [replace(spec, C=cost) for cost in options.costs[data.classifier]]
+        plan = replace(plan, lower_costs=True)
+    else:
+        spec, spent = resolve_width_and_cost(data, spec, options.left_open, run)
+        specs, evaluations = [spec], evaluations + spent
     # how many vectors
     if n_basis is None:
-        path = _choose_size(data, spec, plan, options, run)
+        path = _choose_size(data, specs[0], plan, options, run)
         n_basis, evaluations = path.size, evaluations + path.n_kernel_evals
         attributes["size_path_"] = path
         if path.basis is not None:
-            spec, start = replace(spec, kernel=path.kernel), path.basis if start is None else start
+            specs = [replace(spec, kernel=path.kernel) for spec in specs]
+            start = path.basis if start is None else start
 
     if bent is not None:
-        spec = replace(spec, kernel=bent)
+        specs = [replace(spec, kernel=bent) for spec in specs]
     # which vectors, how far they move, and their weights
-    basis = choose(data, spec, n_basis, plan, run, start)
-    machine = weigh(data, spec, basis, plan, run)
+    basis = choose(data, specs[0], n_basis, plan, run, start)
+    machine = weigh(data, specs[0], basis, plan, run)
     machine = replace(machine, refined=path is not None and path.basis is not None)  # the path has moved its vectors
-    machine = refine(data, machine, plan, run)
+    machine, table = refine(data, machine, plan, run, specs)
+    trials = table if trials is None else trials.followed_by(table)
     calibration = calibrate(data, machine, plan, run) if options.calibrate else None
     machine = solve_on_all_rows(data, machine, plan, run)
     return freeze(
@@ -149,8 +155,8 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     )
 
 
-def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Spec]:
-    """C, the starting width and epsilon by cross-validation; what is minimised with them."""
+def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, list[Spec]]:
+    """C, the starting width and epsilon by cross-validation; the settings for the race, the chosen one first."""
     gamma: Any = getattr(spec.kernel, "gamma", None)
     kernel_of_width = options.kernel_of_width
     epsilons: list[float | None] = [None]
@@ -175,7 +181,7 @@ def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Sp
     run.note("tuning", C=best.params["C"], gamma=best.params["gamma"], error=best.mean, remarks=search.remarks)
     for remark in search.remarks:
         logger.info("search: %s", remark)
-    return search, spec_of(best.params)
+    return search, [spec_of(setting) for setting in search.settings]
 
 
 def _choose_size(data: Data, spec: Spec, plan: Plan, options: Compact, run: Run) -> SizePath:

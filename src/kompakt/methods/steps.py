@@ -16,7 +16,6 @@ from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
-from kompakt.search.compact import name_as_fitted
 from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import by_content
@@ -139,12 +138,17 @@ def resolve_width_and_cost(data: Data, spec: Spec, left_open: LeftOpen, run: Run
 # -- after the basis was chosen --------------------------------------------------------------------------------
 
 
-def refine(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
-    """The machine with its vectors and metric moved down the objective, as far as pays on held-out rows."""
+def refine(
+    data: Data, machine: Machine, plan: Plan, run: Run, specs: list[Spec] | None = None
+) -> tuple[Machine, Trials | None]:
+    """The machine moved down the objective by a race among these settings, and the table of the race.
+
+    None stands for the machine's own setting, whose metric and transform alone may be open.
+    """
     if not plan.refine or not machine.basis.n_basis or machine.interrupted:
-        return machine
+        return machine, None
     with run.quietly():
-        return refined(data, machine, plan, run)[0]
+        return refined(data, machine, plan, run, specs)
 
 
 def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
@@ -191,8 +195,6 @@ def freeze(
     """The finished fit; `n_kernel_evals` are those spent before the machine was built."""
     model = model_of(data, machine, calibration)
     evaluations = machine.n_kernel_evals + n_kernel_evals
-    if trials is not None:
-        name_as_fitted(trials, refined=machine.refined)
     return Fitted(data, machine, model, plan, run, evaluations, attributes or {}, trials, why_size, skipped)
 
 
