@@ -19,7 +19,7 @@ import numpy as np
 from kompakt.basis.gram import GramSelector
 from kompakt.basis.race import RULES, Arm, Finish, Part, in_space, leading_directions, outside, race
 from kompakt.basis.random import RandomSelector
-from kompakt.basis.refine import RefinementObjective, descend, with_metric
+from kompakt.basis.refine import RefinementObjective, descend, subset, with_metric
 from kompakt.data import ArrayRows, Rows
 from kompakt.design import Design
 from kompakt.heldout import Score, Scorer, Split, Trials, no_worse, split_rows
@@ -189,23 +189,24 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec]) -
         parts.append(Part(train_rows, held_rows, scorer, basis.vectors.astype(np.float64), constant))
     most = plan.refine_iter * (2 if plan.refine_more and rows.n_rows <= _MOST_ROWS_FOR_MORE else 1)
     lower = RULES.lower if plan.lower_costs else ()
-    finish = race(arms, parts, run.within(0.7) if len(splits) > 1 else run, most, lower=lower)
-    best, arm = finish.winner.best, finish.winner.arm
-    assert best is not None
+    hurried = run.within(0.7) if len(splits) > 1 else run
+    racing = partial(race, arms, parts, hurried, most, lower=lower)
+    finish = run.step("race", racing, Finish, complete=lambda finish: not finish.interrupted)
+    arm, iterations = arms[finish.arm].cheaper(finish.factor), finish.iteration
     machine = replace(
         plain,
         spec=arm.spec,
         n_kernel_evals=plain.n_kernel_evals + finish.n_kernel_evals,
-        unseen=(np.concatenate([held for _, held in splits]), np.concatenate(best.outputs)),
+        unseen=(np.concatenate([held for _, held in splits]), np.concatenate(finish.outputs)),
         interrupted=finish.interrupted,
     )
     if len(splits) > 1:
-        if best.iteration and not finish.interrupted:
-            machine = _moved_on_all_rows(data, machine, arm, best.iteration, run)
-    elif best.iteration:
-        point = best.points[0]
+        if iterations and not finish.interrupted:
+            machine = _moved_on_all_rows(data, machine, arm, iterations, run)
+    elif iterations:
+        point = finish.points[0]
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])
-        more = round(RULES.finish * best.iteration)
+        more = round(RULES.finish * iterations)
         if more and not finish.interrupted and not run.late:
             machine = _moved_on_all_rows(data, machine, replace(arm, spec=machine.spec, leading=False), more, run)
     return machine, finish
@@ -216,10 +217,19 @@ def _constant_outputs(scorer: Scorer) -> Array:
     return np.broadcast_to(scorer.spec.loss.best_constant(scorer.targets, scorer.weights), scorer.targets.shape)
 
 
-def descended(
-    rows: ArrayRows, arm: Arm, basis: Array, iterations: int, run: Run
-) -> tuple[Kernel, Array, tuple[Array, Array] | None, int]:
-    """So many iterations of an arm: kernel, vectors, weights on these rows and the kernel values computed."""
+@dataclass(frozen=True)
+class Moved:
+    """Where a descent ended."""
+
+    kernel: Kernel
+    basis: Array
+    weights: tuple[Array, Array] | None  # and intercept, on the rows that it saw
+    n_kernel_evals: int
+    interrupted: bool
+
+
+def descended(rows: ArrayRows, arm: Arm, basis: Array, iterations: int, run: Run) -> Moved:
+    """So many iterations of an arm."""
     kernel, basis, space = arm.spec.kernel, basis.astype(np.float64), None
     if arm.leading:
         assert isinstance(kernel, RBF)
@@ -228,17 +238,22 @@ def descended(
     kernel = with_metric(kernel, arm.learn, rows, arm.rank, bends=arm.bends)
     objective = RefinementObjective(rows, replace(arm.spec, kernel=kernel), learn_width=arm.learns)
     with run.task("refinement", iterations, work=float(rows.n_rows * iterations)) as step:
-        descent = descend(objective, kernel, basis, iterations, run, step)
+        descent, interrupted = descend(objective, kernel, basis, iterations, run, step)
     kernel, basis = descent.point if space is None else outside(*descent.point, space)
-    return kernel, basis, descent.weights, objective.n_kernel_evals
+    return Moved(kernel, basis, descent.weights, objective.n_kernel_evals, interrupted)
 
 
 def _moved_on_all_rows(data: Data, plain: Machine, arm: Arm, iterations: int, run: Run) -> Machine:
-    """The machine after so many iterations of an arm on all rows."""
-    rows = light(data.in_memory, arm.spec, run)
-    kernel, basis, weights, spent = descended(rows, arm, plain.basis.vectors, iterations, run)
-    moved = _moved(plain, kernel, basis.astype(data.in_memory.dtype), weights)
-    return replace(moved, n_kernel_evals=plain.n_kernel_evals + spent)
+    """The machine after so many iterations of an arm on all rows, or on as many as fit the memory."""
+    vectors = plain.basis.vectors
+    itemsize = np.result_type(data.rows.dtype, np.float32).itemsize
+    count = max(1000, run.budget // (2 * max(1, len(vectors)) * itemsize))
+    rows, spec = subset(light(data.in_memory, arm.spec, run), arm.spec, count)
+    descent = partial(descended, rows, replace(arm, spec=spec), vectors, iterations, run)
+    moved = run.step("descent", descent, Moved, complete=lambda moved: not moved.interrupted)
+    machine = _moved(plain, moved.kernel, moved.basis.astype(data.in_memory.dtype), moved.weights)
+    evaluations = plain.n_kernel_evals + moved.n_kernel_evals
+    return replace(machine, n_kernel_evals=evaluations, interrupted=moved.interrupted)
 
 
 def _moved(plain: Machine, kernel: Kernel, basis: Array, weights: tuple[Array, Array] | None) -> Machine:
@@ -257,16 +272,14 @@ def refined(
     machine, finish = raced(data, plain, plan, run, specs or [plain.spec])
     facts: dict[str, Any] = {"kept": machine.refined}
     if finish is not None:
-        winner = finish.winner
+        curve, best = finish.curve, finish.trials.best
         facts |= {
-            "arm": str(winner.arm),
-            "metric": winner.arm.learn,
-            "transform": winner.arm.bends,
-            "n_iter": len(winner.curve) - 1,
-            "validation_before": winner.curve[0],
-            "validation": min(winner.curve),
-            "validation_curve": winner.curve,
-            "rungs": finish.history,
+            "arm": f"{best.more['learned']}, C {best.params['C']:g}",
+            "n_iter": finish.iteration,
+            "validation_before": curve[0],
+            "validation": min(curve),
+            "validation_curve": curve,
+            "rungs": finish.rungs,
         }
     run.note("refinement", **facts, **({"interrupted": True} if machine.interrupted else {}))
     trials = None if finish is None else finish.trials

@@ -330,7 +330,7 @@ class _Job:
     def refined(self, basis: Array) -> Array:
         run = self.plan.run
         with run.task("refinement", self.plan.refine_iter) as step:
-            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step).point[1]
+            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step)[0].point[1]
 
     def rounded(self, basis: Array, dtype: str) -> tuple[Model, Model, Match]:
         """The vectors and their weights in few bits: to be stored, as a model of the rows, and its match."""

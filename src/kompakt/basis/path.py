@@ -124,9 +124,9 @@ class _Split:
         if plan.refine and len(self.basis):
             arm = Arm(self.spec, "each" if plan.learn == "grow" else plan.learn, rank=plan.rank)
             n_iter = max(10, plan.refine_iter // 3)
-            kernel, basis, _, spent = descended(self.light, arm, self.basis, n_iter, self.run)
-            self.spec = replace(self.spec, kernel=kernel)
-            self.basis = basis.astype(rows.dtype)
-            self.n_kernel_evals += spent
+            moved = descended(self.light, arm, self.basis, n_iter, self.run)
+            self.spec = replace(self.spec, kernel=moved.kernel)
+            self.basis = moved.basis.astype(rows.dtype)
+            self.n_kernel_evals += moved.n_kernel_evals
         self.kept[size] = (self.basis, self.spec.kernel)
         return held_out(self.train, self.held, self.spec, self.basis, plan, self.run)

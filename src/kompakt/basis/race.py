@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kompakt.basis.refine import Descent, RefinementObjective, principal_map, subset, with_metric
+from kompakt.basis.refine import Descent, RefinementObjective, Replay, principal_map, subset, with_metric
 from kompakt.data import ArrayRows
 from kompakt.data.rows import MOMENT_ROWS
 from kompakt.heldout import Scorer, Trials, mean_and_error, no_worse
@@ -76,7 +76,7 @@ class Arm:
 
     def cheaper(self, factor: float) -> Arm:
         """The same with so many times the cost."""
-        return replace(self, spec=replace(self.spec, C=factor * self.spec.C))
+        return self if factor == 1.0 else replace(self, spec=replace(self.spec, C=factor * self.spec.C))
 
     def __str__(self) -> str:
         return f"{self.learned}, C {self.spec.C:g}"
@@ -113,8 +113,8 @@ class Place:
 class Lane:
     """An arm on its way: one descent for every part, iteration by iteration."""
 
-    def __init__(self, arm: Arm, parts: list[Part], rules: Rules) -> None:
-        self.arm, self.parts, self.rules = arm, parts, rules
+    def __init__(self, arm: Arm, parts: list[Part], rules: Rules, replay: Replay) -> None:
+        self.arm, self.parts, self.rules, self.replay = arm, parts, rules, replay
         kernel = RBF(1.0) if arm.leading else arm.spec.kernel
         self.kernels = [with_metric(kernel, arm.learn, part.train, arm.rank, bends=arm.bends) for part in parts]
         self.bases = [part.basis for part in parts]
@@ -150,7 +150,7 @@ class Lane:
         for part, kernel, basis in zip(self.parts, self.kernels, self.bases, strict=True):
             rows, spec = subset(part.train, replace(self.arm.spec, kernel=kernel), count)
             objective = RefinementObjective(rows, spec, learn_width=self.arm.learns)
-            self.descents.append(Descent(objective, kernel, basis))
+            self.descents.append(Descent(objective, kernel, basis, self.replay))
         for descent in self.descents:
             descent.begin()
         if self.best is None:
@@ -204,6 +204,19 @@ class Lane:
         return self.spent + sum(descent.objective.n_kernel_evals for descent in self.descents)
 
     @property
+    def row(self) -> dict[str, Any]:
+        """The arm at its best, as a row of the table; errors of numbers are in those of a constant."""
+        assert self.best is not None
+        ends = np.cumsum([len(part.scorer.weights) for part in self.parts])[:-1]
+        pairs = zip(np.split(self.best.errors, ends), self.parts, strict=True)
+        errors = [float(part.scorer.mean(errors)) / part.constant for errors, part in pairs]
+        return {
+            "params": self.arm.settings, "error": float(np.mean(errors)), "fold_errors": errors,
+            "seconds": self.seconds, "model": "refined" if self.iteration else "plain",
+            "learned": self.arm.learned, "loss": self.loss, "iterations": self.iteration,
+        }  # fmt: skip
+
+    @property
     def loss(self) -> float:
         """The lowest mean loss of held-out rows."""
         return np.inf if self.best is None else self.best.loss
@@ -211,18 +224,37 @@ class Lane:
 
 @dataclass
 class Finish:
-    """How a race ended."""
+    """How a race ended: the place where the winner was best, and the table of all arms."""
 
-    winner: Lane
-    lanes: list[Lane]
-    trials: Trials
-    interrupted: bool = False
-    history: list[dict[str, Any]] = field(default_factory=list)
+    arm: int  # its place among the arms
+    factor: float  # of its cost, in that of the arm
+    points: list[dict[str, Any]]  # kernel, basis and weights, on every part
+    outputs: list[Array]  # of the held-out rows of every part
+    curve: list[float]  # held-out loss after every iteration
+    table: list[dict[str, Any]]  # arms, in the columns of a trial
+    chosen: int  # row of the winner
+    rungs: list[dict[str, Any]]
+    n_kernel_evals: int
+    interrupted: bool
 
     @property
-    def n_kernel_evals(self) -> int:
-        """Kernel values that all arms computed."""
-        return sum(lane.n_kernel_evals for lane in self.lanes)
+    def iteration(self) -> int:
+        """Iterations of the winner where it was best."""
+        return int(np.argmin(self.curve))
+
+    @property
+    def trials(self) -> Trials:
+        """The table of the race."""
+        trials = Trials()
+        for row in self.table:
+            trials.add(**row)
+        count, best = len(self.table), self.table[self.chosen]
+        trials.choose(
+            trials.rows[self.chosen],
+            f"{best['learned']} with C {best['params']['C']:g}, held-out error {best['error']:.4g}, won a race of "
+            f"{count} settings." if count > 1 else "",
+        )
+        return trials
 
 
 def race(
@@ -253,18 +285,25 @@ def race(
     n_vectors, n_rows = len(parts[0].basis), max(part.train.n_rows for part in parts)
     few, many = (min(n_rows, max(count, share * n_vectors)) for count, share in (rules.first_rows, rules.sample_rows))
     lanes: list[Lane] = []
-    history: list[dict[str, Any]] = []
+    factors: list[tuple[int, float]] = []  # of every lane: its arm, and the factor of its cost
+    rungs: list[dict[str, Any]] = []
+    replay = Replay(run.progress("evaluations"))
 
     def rung(alive: list[Lane], iterations: int, rows: int, step: Task) -> None:
         """Let these lanes go on to so many iterations."""
         for lane in alive:
             lane.on_rows(rows)
             lane.advance(min(iterations, max_iter), run, step)
-        history.append({"iterations": iterations, "rows": rows, "arms": {str(lane.arm): lane.loss for lane in alive}})
+        losses = [[str(lane.arm), lane.loss] for lane in alive]
+        rungs.append({"iterations": min(iterations, max_iter), "rows": rows, "arms": losses})
 
-    def heat(arms: list[Arm], step: Task) -> Lane:
-        """The winner of some arms, where it is best."""
-        alive = [Lane(arm, inside if arm.leading else parts, rules) for arm in arms]
+    def heat(chosen: list[int], factor: float, step: Task) -> Lane:
+        """The winner of some arms with so many times their cost, where it is best."""
+        alive = []
+        for number in chosen:
+            arm = arms[number].cheaper(factor)
+            alive.append(Lane(arm, inside if arm.leading else parts, rules, replay))
+            factors.append((number, factor))
         lanes.extend(alive)
         for iterations in rules.rungs:
             if len(alive) > 1 and not run.late:
@@ -276,11 +315,11 @@ def race(
 
     with run.task("refinement", work=float(many * max_iter * len(parts))) as step:
         try:
-            winner = heat(arms, step)
+            winner = heat(list(range(len(arms))), 1.0, step)
             for factor in lower:
                 if winner.iteration > rules.early or run.late:
                     break
-                rival = heat([arm.cheaper(factor) for arm in arms if arm.spec is arms[0].spec], step)
+                rival = heat([k for k, arm in enumerate(arms) if arm.spec is arms[0].spec], factor, step)
                 winner = min(winner, rival, key=lambda lane: lane.loss)
             interrupted = False
         except KeyboardInterrupt:
@@ -288,10 +327,16 @@ def race(
             if not begun or not run.keeps_on_interrupt():
                 raise
             winner, interrupted = min(begun, key=lambda lane: lane.loss), True
+    assert winner.best is not None
+    points = winner.best.points
     if space is not None and winner.arm.leading:
-        assert winner.best is not None
-        winner.best.points = [_outside(point, space) for point in winner.best.points]
-    return Finish(winner, lanes, _table(lanes, winner), interrupted, history)
+        points = [_outside(point, space) for point in points]
+    begun = [lane for lane in lanes if lane.best is not None]
+    arm, factor = factors[lanes.index(winner)]
+    return Finish(
+        arm, factor, points, winner.best.outputs, winner.curve, [lane.row for lane in begun], begun.index(winner),
+        rungs, sum(lane.n_kernel_evals for lane in lanes), interrupted,
+    )  # fmt: skip
 
 
 def _survivors(lanes: list[Lane], rules: Rules) -> list[Lane]:
@@ -311,24 +356,6 @@ def _first_alike(lanes: list[Lane], rules: Rules) -> Lane:
     """The first arm that is as good as the best."""
     best = min(lanes, key=lambda lane: lane.loss)
     return next(lane for lane in lanes if lane is best or lane.is_as_good_as(best, rules.alike))
-
-
-def _table(lanes: list[Lane], winner: Lane) -> Trials:
-    """One row for every arm, at its best; errors of numbers in those of a constant."""
-    trials = Trials()
-    for lane in lanes:
-        if lane.best is None:
-            continue
-        ends = np.cumsum([len(part.scorer.weights) for part in lane.parts])[:-1]
-        pairs = zip(np.split(lane.best.errors, ends), lane.parts, strict=True)
-        folds = [part.scorer.mean(errors) / part.constant for errors, part in pairs]
-        model = "refined" if lane.iteration else "plain"
-        more = {"model": model, "learned": lane.arm.learned, "loss": lane.loss, "iterations": lane.iteration}
-        trials.add(lane.arm.settings, float(np.mean(folds)), folds, lane.seconds, **more)
-        if lane is winner:
-            trials.choose(trials.rows[-1])
-    trials.why = f"the lowest held-out loss of {len(trials)} settings in a race, {trials.best.mean:.4g} in errors."
-    return trials
 
 
 def leading_directions(kernel: RBF, rows: ArrayRows, share: float) -> MappedRBF:

@@ -8,12 +8,14 @@ kernel's own width and of what a move changes; it can be paused, and the race (`
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
@@ -22,7 +24,7 @@ from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise, multiply_upper
 from kompakt.losses import Loss
 from kompakt.piecewise import PiecewiseLinear
-from kompakt.run import Run, Task
+from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.dense import is_small
 from kompakt.solve.lbfgs import LBFGS
@@ -45,6 +47,9 @@ class Refinement:
         Rows of the linear map that ``gamma="full"`` learns; None takes as many as there are features.  "auto" learns
         these and then leaves out directions of the mapped inputs, as many as held-out rows do not miss, which makes
         the model smaller and faster.
+    transform : {"learn", "identity"}, default=None
+        Whether a piecewise-linear transform of every feature is learned before the kernel sees it; dense rows and
+        kernel="rbf" only.  None lets held-out rows say, where gamma=None leaves the metric to them too.
 
     Examples
     --------
@@ -55,14 +60,55 @@ class Refinement:
 
     max_iter: int | None = None
     rank: int | str | None = None
+    transform: str | None = None
 
     def __post_init__(self) -> None:
         require_counts(self, "max_iter")
+        if self.transform not in (None, "learn", "identity"):
+            raise ValueError(f"transform must be None, 'learn' or 'identity'; got {self.transform!r}.")
         if isinstance(self.rank, str):
             if self.rank != "auto":
                 raise ValueError(f"rank must be None, 'auto' or a whole number of at least 1; got {self.rank!r}.")
         else:
             require_counts(self, "rank")
+
+
+class Replay:
+    """Evaluations of one or several descents, in their order.
+
+    Parameters
+    ----------
+    place : Progress
+        Where they are written; one without a checkpoint keeps nothing.
+    """
+
+    def __init__(self, place: Progress | NoProgress) -> None:
+        self.place = place
+        self._evaluations: list[dict[str, Any]] = list(place.last or [])
+        self._next = 0
+
+    def recall(self, x: Array) -> dict[str, Any] | None:
+        """Value, gradient and what the evaluation at `x` left behind, if it was made before the fit was killed."""
+        if self._next >= len(self._evaluations):
+            return None
+        evaluation = self._evaluations[self._next]
+        self._next += 1
+        if evaluation["x"] != hashlib.sha256(x.tobytes()).hexdigest():
+            raise CheckpointError(
+                f"evaluation {self._next} of the descent is at another point than in the checkpoint: it was written "
+                "on another machine or with other library versions. Delete it to start anew."
+            )
+        return evaluation
+
+    def add(self, x: Array, value: float, gradient: Array, carried: tuple[Any, ...]) -> None:
+        """Write an evaluation down."""
+        if not self.place.active:
+            return
+        at = hashlib.sha256(x.tobytes()).hexdigest()
+        self._evaluations.append({"x": at, "value": value, "gradient": gradient.copy(), "carried": carried})
+        self._next += 1
+        if self.place.due():
+            self.place.save(self._evaluations)
 
 
 def require_derivatives(kernel: Kernel) -> None:
@@ -97,9 +143,8 @@ class Objective(ABC):
         """Plain values and arrays that an evaluation leaves behind for the next."""
         return ()
 
-    @carried.setter  # noqa: B027
-    def carried(self, values: tuple[Any, ...]) -> None:
-        pass
+    def carry(self, values: tuple[Any, ...], kernel: Kernel, Z: Array) -> None:  # noqa: B027
+        """Be as after the evaluation of this point, which left these values behind."""
 
 
 #: a vector that a line search puts so many natural lengths away, or so many times as far as the first ones, is lost
@@ -154,11 +199,12 @@ class RefinementObjective(Objective):
     @property
     def carried(self) -> tuple[Any, ...]:
         """What an evaluation leaves behind: the start of the next solve, and the counts."""
-        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level
+        coordinates = None if self._last is None else self._last[2]
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, coordinates, self._level
 
-    @carried.setter
-    def carried(self, values: tuple[Any, ...]) -> None:
-        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level = values
+    def carry(self, values: tuple[Any, ...], kernel: Kernel, Z: Array) -> None:
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, coordinates, self._level = values
+        self._last = None if coordinates is None else (kernel, Z, coordinates)
         self._outputs = None
 
     def compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
@@ -315,10 +361,12 @@ class Descent:
     kernel : Kernel
         With what is to be learned, see `with_metric`.
     basis : ndarray of shape (m, d)
+    replay : Replay
+        Of the evaluations, for a checkpoint.
     """
 
-    def __init__(self, objective: Objective, kernel: Kernel, basis: Array) -> None:
-        self.objective, self.kernel, self.shape = objective, kernel, basis.shape
+    def __init__(self, objective: Objective, kernel: Kernel, basis: Array, replay: Replay) -> None:
+        self.objective, self.kernel, self.shape, self.replay = objective, kernel, basis.shape, replay
         theta = kernel.theta if objective.learn_width else np.empty(0)
         theta_unit, room = theta_units(kernel, objective.rows) if len(theta) else (np.empty(0), np.empty(0))
         of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
@@ -351,16 +399,6 @@ class Descent:
         weights = [weights for x, weights in self.evaluated if np.array_equal(x, self.solver.x)]
         return weights[-1] if weights else None
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """Plain values and arrays from which the descent goes on to the last bit."""
-        return {"solver": self.solver.state, "carried": self.objective.carried, "evaluated": self.evaluated[-1:]}
-
-    @state.setter
-    def state(self, values: dict[str, Any]) -> None:
-        self.solver.state, self.objective.carried = values["solver"], values["carried"]
-        self.evaluated = list(values["evaluated"])
-
     def _split(self, x: Array) -> tuple[Kernel, Array]:
         size = self.unit.size
         Z = x[:size].reshape(self.shape) * self.unit
@@ -373,6 +411,10 @@ class Descent:
         nowhere = np.inf, np.zeros(len(x))  # too far: the line search takes a shorter step
         if not (np.all(np.isfinite(x)) and np.max(np.abs(x[:size]), initial=0.0) < self.farthest):
             return nowhere
+        if (evaluation := self.replay.recall(x)) is not None:
+            self.objective.carry(evaluation["carried"], *self._split(x))
+            self.evaluated.append((x.copy(), self.objective.last_weights))
+            return evaluation["value"], evaluation["gradient"]
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked for afterwards
                 value, d_basis, d_theta = self.objective.value_and_gradient(*self._split(x))
@@ -383,12 +425,15 @@ class Descent:
         if self.objective.learn_width:
             d_theta = d_theta * self.theta_unit * (1.0 - np.tanh(x[size:] / self.room) ** 2)
             gradient = np.concatenate([gradient, d_theta])
+        self.replay.add(x, value, gradient, self.objective.carried)
         return value, gradient
 
 
-def descend(objective: Objective, kernel: Kernel, basis: Array, max_iter: int, run: Run, step: Task) -> Descent:
-    """So many iterations from a basis; Ctrl-C in an interruptible run ends them where they are."""
-    descent = Descent(objective, kernel, basis)
+def descend(
+    objective: Objective, kernel: Kernel, basis: Array, max_iter: int, run: Run, step: Task
+) -> tuple[Descent, bool]:
+    """So many iterations from a basis, and whether Ctrl-C, in an interruptible run, ended them where they are."""
+    descent = Descent(objective, kernel, basis, Replay(run.progress("evaluations")))
     try:
         descent.begin()
         while descent.solver.n_iter < max_iter and not run.late and descent.step():
@@ -397,7 +442,8 @@ def descend(objective: Objective, kernel: Kernel, basis: Array, max_iter: int, r
     except KeyboardInterrupt:
         if descent.weights is None or not run.keeps_on_interrupt():
             raise
-    return descent
+        return descent, True
+    return descent, False
 
 
 def _unit(kernel: Kernel, n_features: int, basis: Array) -> Array:

@@ -180,16 +180,16 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
 
     def _plan(self, selector: Selector | None = None) -> Plan:
         """What the parameters say of refinement and of when solvers stop."""
-        refine = self.refine
-        iterations = refine.max_iter if isinstance(refine, Refinement) else None
+        refinement = self.refine if isinstance(self.refine, Refinement) else Refinement()
         return Plan(
             selector=selector,
-            refine=bool(refine),
+            refine=bool(self.refine),
             learn=self._learned_metric(),
-            rank=refine.rank if isinstance(refine, Refinement) and not isinstance(refine.rank, str) else None,
-            shorten=isinstance(refine, Refinement) and refine.rank == "auto",
-            refine_iter=100 if iterations is None else int(iterations),
-            refine_more=iterations is None,
+            rank=None if isinstance(refinement.rank, str) else refinement.rank,
+            bends=None if refinement.transform is None else refinement.transform == "learn",
+            shorten=refinement.rank == "auto",
+            refine_iter=100 if refinement.max_iter is None else int(refinement.max_iter),
+            refine_more=refinement.max_iter is None,
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )

@@ -1,4 +1,4 @@
-"""Limited-memory BFGS that can be paused after every iteration, saved and resumed.
+"""Limited-memory BFGS that can be paused after every iteration and resumed.
 
 SciPy's implementation runs to its end inside one call.  A race of several descents needs them side by side, iteration
 by iteration, each with the curvature it has gathered so far.
@@ -7,7 +7,6 @@ by iteration, each with the curvature it has gathered so far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -79,17 +78,6 @@ class LBFGS:
         self.n_iter += 1
         return True
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """Plain values and arrays from which a descent goes on, to the last bit."""
-        return {**{name: getattr(self, name) for name in _STATE}, "pairs": [list(pair) for pair in self.pairs]}
-
-    @state.setter
-    def state(self, values: dict[str, Any]) -> None:
-        for name in _STATE:
-            setattr(self, name, values[name])
-        self.pairs = [(step, change) for step, change in values["pairs"]]
-
     def _direction(self) -> Array:
         """The quasi-Newton direction by two loops over the pairs."""
         direction = -self.gradient
@@ -130,6 +118,3 @@ class LBFGS:
     def _evaluated(self, x: Array) -> tuple[float, Array]:
         value, gradient = self.function(x)
         return (value, gradient) if np.isfinite(value) and np.all(np.isfinite(gradient)) else (np.inf, gradient)
-
-
-_STATE = ("x", "value", "gradient", "n_iter", "finished")
