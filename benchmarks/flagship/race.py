@@ -185,7 +185,7 @@ def summary(commit: str | None = None) -> None:
                 z = np.mean([row["difference"] for row in paired]) / max(error, 1e-12)
             numbers = np.mean([pick["new"][seed]["numbers"] / pick["old"][seed]["numbers"] for seed in seeds])
             table.append((name, *mean.values(), mean["new"] / mean["old"], z, cpu[1] / cpu[0], numbers, len(seeds)))
-        print(f"\n{size} vectors: error of {old_commit}, {commit}, LightGBM; ratio, paired z, ratio of CPU time, of numbers")
+        print(f"\n{size} vectors: error of {old_commit}, {commit}, LightGBM; ratio, paired z, CPU time, numbers stored")
         for row in table:
             print(f"{row[0]:14s} {row[1]:7.2f} {row[2]:7.2f} {row[3]:7.2f}  {row[4]:5.3f} {row[5]:6.1f} {row[6]:6.2f} "
                   f"{row[7]:5.2f} ({row[8]})")  # fmt: skip
@@ -197,8 +197,8 @@ def summary(commit: str | None = None) -> None:
             print(f"{label}: {len(chosen)} sets, geometric mean {np.exp(np.mean(np.log(ratios[label]))):.3f}, CPU "
                   f"{np.exp(np.mean(np.log([row[6] for row in chosen]))):.2f}, better by 2 SE "
                   f"{sum(row[5] < -2 for row in chosen)}, worse {sum(row[5] > 2 for row in chosen)}; below LightGBM "
-                  f"{sum(row[2] < row[3] for row in chosen)}, within 5 % {sum(row[2] < 1.05 * row[3] for row in chosen)}"
-                  )  # fmt: skip
+                  f"{sum(row[2] < row[3] for row in chosen)}, within 5 % "
+                  f"{sum(row[2] < 1.05 * row[3] for row in chosen)}")  # fmt: skip
 
 
 def main() -> None:

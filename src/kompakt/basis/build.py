@@ -269,7 +269,8 @@ def refined(
     data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec] | None = None
 ) -> tuple[Machine, Trials | None]:
     """The machine where its race among these settings ended, with the weights of all rows; the table of the race."""
-    machine, finish = raced(data, plain, plan, run, specs or [plain.spec])
+    with run.quietly():
+        machine, finish = raced(data, plain, plan, run, specs or [plain.spec])
     facts: dict[str, Any] = {"kept": machine.refined}
     if finish is not None:
         curve, best = finish.curve, finish.trials.best
@@ -281,9 +282,9 @@ def refined(
             "validation_curve": curve,
             "rungs": finish.rungs,
         }
-    run.note("refinement", **facts, **({"interrupted": True} if machine.interrupted else {}))
     trials = None if finish is None else finish.trials
     if machine.interrupted:
+        run.note("refinement", interrupted=True, **facts)
         return machine, trials
     if plan.shorten and machine.refined and not run.late:
         machine = replace(machine, spec=_shortened(data, machine, plan, run))
@@ -294,7 +295,11 @@ def refined(
     except KeyboardInterrupt:
         if not machine.refined or not run.keeps_on_interrupt():
             raise
+        run.note("refinement", interrupted=True, **facts)
         return replace(machine, interrupted=True), trials
+    if machine.spec.C == plain.spec.C and not plain.rough:
+        facts |= {"objective_before": _total(plain.solution), "objective": _total(solution)}
+    run.note("refinement", **facts)
     run.note("weights", n_basis=machine.basis.n_basis, objective=_total(solution), n_iter=solution.n_iter)
     return replace(machine, solution=solution, n_kernel_evals=machine.n_kernel_evals + spent, rough=False), trials
 

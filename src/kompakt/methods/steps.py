@@ -147,8 +147,7 @@ def refine(
     """
     if not plan.refine or not machine.basis.n_basis or machine.interrupted:
         return machine, None
-    with run.quietly():
-        return refined(data, machine, plan, run, specs)
+    return refined(data, machine, plan, run, specs)
 
 
 def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:

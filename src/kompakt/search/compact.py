@@ -46,8 +46,8 @@ _NEWTON, _FEATURES = 15, 200
 _AS_GOOD = 0.5
 #: up to so many rows plain models decide about C unless a refined one is better by more than chance
 _PLAIN_DECIDE = 2000
-#: largest C of refined models
-_LARGEST_COST = 1000.0
+#: largest C of refined models, and splits of a model with twice the vectors
+_LARGEST_COST, _SPLITS = 1000.0, 2
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,13 @@ def tune_compact(
     settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
     larger = np.nan
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
-        fold, spec = _Fold(data, first, splits[0], n_rows, 2 * size, run.key), spec_of(best.params)
-        errors, spent = run.step("evaluation", partial(fold.errors, [spec], [spec.C]))
-        evaluations, larger = evaluations + spent, float(errors[0, 0])
-        trials.add(best.params, larger, [larger], model="larger")
+        spec, errors = spec_of(best.params), []
+        for number, split in enumerate(splits[:_SPLITS]):
+            fold = _Fold(data, first, split, n_rows, 2 * size, run.key + number)
+            of_fold, spent = run.step("evaluation", partial(fold.errors, [spec], [spec.C]))
+            evaluations, errors = evaluations + spent, [*errors, float(of_fold[0, 0])]
+        larger = float(np.mean(errors))
+        trials.add(best.params, larger, errors, model="larger")
     error = best.mean
     remarks = []
     if trials.stopped == "deadline":
@@ -173,8 +176,8 @@ def tune_compact(
             remarks.append(
                 f"a linear model is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}."
             )
-    before = float(best.fold_errors[0])
-    if larger < min(error, before) - chance(before, len(splits[0][1])):
+    before = float(np.mean(best.fold_errors[:_SPLITS]))
+    if larger < min(error, before) - chance(before, sum(len(held) for _, held in splits[:_SPLITS])):
         remarks.append(
             f"more vectors would help: {2 * size} instead of {size}, unrefined, lower the held-out error from "
             f"{before:.4g} to {larger:.4g}."
