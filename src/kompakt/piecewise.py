@@ -170,8 +170,8 @@ class PiecewiseLinear:
         if knots.shape != (n_pieces - pieces.size,) or slopes.shape != (n_pieces,) or not np.all(np.isfinite(knots)):
             raise ValueError(
                 "a piecewise-linear transform needs at least one piece for every feature, a slope for every piece and "
-                f"a finite knot between two of a feature; got {pieces.shape} numbers of pieces that sum to {pieces.sum()}, "
-                f"{knots.shape} knots and {slopes.shape} slopes."
+                f"a finite knot between two of a feature; got {pieces.shape} numbers of pieces that sum to "
+                f"{pieces.sum()}, {knots.shape} knots and {slopes.shape} slopes."
             )
         place = np.arange(pieces.max())
         padded_knots, padded_slopes = np.full((len(pieces), len(place) - 1), np.inf), np.ones((len(pieces), len(place)))

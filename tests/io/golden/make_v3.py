@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tests.io.golden.make_v2 import rounded_classifier
 
 import kompakt
 from kompakt import Model
 from kompakt.inputs import Inputs
 from kompakt.kernels import RBF
 from kompakt.piecewise import PiecewiseLinear
-from tests.io.golden.make_v2 import rounded_classifier
 
 
 def bends() -> PiecewiseLinear:
