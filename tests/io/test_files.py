@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
-from tests.io.golden.make_v3 import regressor, rounded
+from tests.io.golden.make_bends import regressor, rounded
 from tests.io.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
 import kompakt
@@ -422,7 +422,7 @@ BENT = {
 
 @pytest.mark.parametrize(
     ("source", "change", "message"),
-    [("v2_table", *case) for case in ROUNDED.values()] + [("v3_regressor", *case) for case in BENT.values()],
+    [("v2_table", *case) for case in ROUNDED.values()] + [("v3_bent", *case) for case in BENT.values()],
     ids=[*ROUNDED, *BENT],
 )
 def test_contradicting_rounded_and_bent_models_are_refused_with_the_reason(source, change, message, path):
@@ -446,7 +446,7 @@ def test_contradicting_rounded_and_bent_models_are_refused_with_the_reason(sourc
     ],
 )
 def test_bends_of_impossible_numbers_are_refused(name, numbers, message, path):
-    path.write_bytes((Path(__file__).parent / "golden" / "v3_regressor.kompakt").read_bytes())
+    path.write_bytes((Path(__file__).parent / "golden" / "v3_bent.kompakt").read_bytes())
     overwrite(path, name, numbers, version=3)
     with pytest.raises(ModelFileError, match=message):
         kompakt.load(path)
