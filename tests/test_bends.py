@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import kompakt
 from kompakt import CompactSVC, CompactSVR, Model
 from kompakt.data import ArrayRows
 from kompakt.inputs import Inputs
-from kompakt.kernels import RBF
+from kompakt.kernels import RBF, BentRBF
 from kompakt.methods.steps import bent_machine, trained_machine
 from kompakt.piecewise import PiecewiseLinear
 
@@ -137,8 +138,6 @@ def test_partial_fit_goes_on_from_standardised_streams():
 
 
 def bent_kernel_of(d):
-    from kompakt.kernels import BentRBF
-
     rng = np.random.default_rng(5)
     return BentRBF(RBF(0.3), PiecewiseLinear(np.sort(rng.normal(size=(d, 3))), rng.normal(1.0, 0.3, (d, 4))))
 
@@ -180,3 +179,36 @@ def test_importances_are_those_of_the_bent_features():
     )
     assert_allclose(importances, spread / spread.sum(), rtol=1e-8)
     assert decisions(machine, X).shape == (200,)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_streams_and_dask_predict_alike(metric, tmp_path):
+    da = pytest.importorskip("dask.array")
+    X, _ = data("three classes")
+    machine = fitted(metric, "three classes")
+    np.save(tmp_path / "X.npy", X)
+    streamed = list(machine.predict(kompakt.open_rows(tmp_path / "X.npy")))
+    assert np.array_equal(streamed, machine.predict(X))
+    lazy = machine.decision_function(da.from_array(X, chunks=(64, 4)))
+    assert_allclose(lazy.compute(scheduler="synchronous"), machine.decision_function(X), rtol=1e-12, atol=1e-12)
+
+
+def test_streamed_and_dask_rows_are_fitted_alike():
+    dd = pytest.importorskip("dask.array")
+    X, y = data()
+    options = {"kernel": bent_kernel("map"), "selection": "random", "refine": False, "random_state": 0, "C": 0.03}
+    expected = CompactSVR(8, **options).fit(X, y)
+    for rows in (
+        kompakt.open_rows([(X[:120], y[:120]), (X[120:], y[120:])]),
+        kompakt.open_rows(dd.from_array(X, chunks=(50, 4)), target=y),
+    ):
+        machine = CompactSVR(8, **options).fit(rows)
+        assert machine.model_.inputs.bends is not None
+        assert_allclose(machine.predict(X), expected.predict(X), rtol=1e-6, atol=1e-6)
+
+
+def test_a_model_is_pickled_and_counts_its_numbers():
+    X, _ = data()
+    model = fitted("low map").model_
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    assert model.n_numbers == 8 * 2 + 8 + 1 + 2 * 4 + (2 * 17 + 4)

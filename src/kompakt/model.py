@@ -244,6 +244,13 @@ class Model:
         return len(self.basis)
 
     @property
+    def n_numbers(self) -> int:
+        """Numbers that the machine consists of: vectors, weights, intercepts, and a map and bends of the inputs."""
+        inputs = self.inputs
+        of_inputs = (0 if inputs.map is None else inputs.map.size) + (inputs.bends.n_numbers if inputs.bends else 0)
+        return self.basis.size + self.weights.size + self.intercept.size + of_inputs
+
+    @property
     def basis_vectors_(self) -> Array | None:
         """Basis vectors in the units of the input; None for a precomputed kernel.
 

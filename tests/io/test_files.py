@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
-from tests.io.golden.make_v3 import regressor, rounded
+from tests.io.golden.make_bends import regressor, rounded
 from tests.io.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
 import kompakt
@@ -413,17 +413,6 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", ROUNDED)
-def test_contradicting_rounded_models_are_refused_with_the_reason(name, path):
-    change, message = ROUNDED[name]
-    path.write_bytes((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
-    rewrite(path, lambda header: None, version=2)
-    kompakt.load(path)
-    rewrite(path, change, version=2)
-    with pytest.raises(ModelFileError, match=message):
-        kompakt.load(path)
-
-
 BENT = {
     "no slopes": (lambda h: entry(h, "input_slopes").update(name="spare"), "bends need the arrays"),
     "wide pieces": (lambda h: entry(h, "input_pieces").update(dtype="|i1"), "does not fit its meaning"),
@@ -431,13 +420,17 @@ BENT = {
 }
 
 
-@pytest.mark.parametrize("name", BENT)
-def test_contradicting_bends_are_refused_with_the_reason(name, path):
-    change, message = BENT[name]
-    path.write_bytes((Path(__file__).parent / "golden" / "v3_regressor.kompakt").read_bytes())
-    rewrite(path, lambda header: None, version=3)
+@pytest.mark.parametrize(
+    ("source", "change", "message"),
+    [("v2_table", *case) for case in ROUNDED.values()] + [("v3_bent", *case) for case in BENT.values()],
+    ids=[*ROUNDED, *BENT],
+)
+def test_contradicting_rounded_and_bent_models_are_refused_with_the_reason(source, change, message, path):
+    path.write_bytes((Path(__file__).parent / "golden" / f"{source}.kompakt").read_bytes())
+    version = int(source[1])
+    rewrite(path, lambda header: None, version)
     kompakt.load(path)
-    rewrite(path, change, version=3)
+    rewrite(path, change, version)
     with pytest.raises(ModelFileError, match=message):
         kompakt.load(path)
 
@@ -453,7 +446,7 @@ def test_contradicting_bends_are_refused_with_the_reason(name, path):
     ],
 )
 def test_bends_of_impossible_numbers_are_refused(name, numbers, message, path):
-    path.write_bytes((Path(__file__).parent / "golden" / "v3_regressor.kompakt").read_bytes())
+    path.write_bytes((Path(__file__).parent / "golden" / "v3_bent.kompakt").read_bytes())
     overwrite(path, name, numbers, version=3)
     with pytest.raises(ModelFileError, match=message):
         kompakt.load(path)

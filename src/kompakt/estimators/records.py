@@ -88,6 +88,8 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
     elif np.isfinite(gamma):
         settings["gamma"] = float(gamma)
+    if model.inputs.bends is not None:
+        settings["transform"] = f"{model.inputs.arrays()['pieces'].sum():,} pieces over {model.n_features:,} features"
     if hasattr(estimator, "refine"):
         settings["refined"] = "yes" if fit.machine.refined else "no"
     settings |= {"kernel": model.kernel.name, "loss": fit.spec.loss.name}

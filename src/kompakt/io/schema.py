@@ -278,8 +278,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
-        arrays = {field: fields.pop(name) for name, field in _INPUTS.items() if name in fields}
-        inputs = Inputs.of_arrays(schema, arrays)
+        of_inputs = {field: fields.pop(name) for name, field in _INPUTS.items() if name in fields}
+        inputs = Inputs.of_arrays(schema, of_inputs)
         model = Model(kernel=from_spec(described), inputs=inputs, record=record, storage=storage, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:

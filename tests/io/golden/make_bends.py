@@ -1,6 +1,6 @@
 """Wrote the golden files of version 3, of models whose features bend. They are kept as they are.
 
-Usage: python -m tests.io.golden.make_v3 FOLDER
+Usage: python -m tests.io.golden.make_bends FOLDER
 """
 
 import json
@@ -42,10 +42,10 @@ def rounded() -> Model:
 def main(folder: Path) -> None:
     X = np.random.default_rng(7).normal(size=(12, 3)) + 1.0
     expected = {"X": X.tolist()}
-    for name, model in {"regressor": regressor(), "int8": rounded()}.items():
+    for name, model in {"bent": regressor(), "bent_int8": rounded()}.items():
         kompakt.save(model, folder / f"v3_{name}.kompakt")
         expected[name] = {"decision": model.decision_function(X).tolist(), "predict": model.predict(X).tolist()}
-    (folder / "v3.json").write_text(json.dumps(expected, indent=1))
+    (folder / "bends.json").write_text(json.dumps(expected, indent=1))
 
 
 if __name__ == "__main__":
