@@ -200,16 +200,26 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec]) -
         unseen=(np.concatenate([held for _, held in splits]), np.concatenate(finish.outputs)),
         interrupted=finish.interrupted,
     )
-    if len(splits) > 1:
-        if iterations and not finish.interrupted:
-            machine = _moved_on_all_rows(data, machine, arm, iterations, run)
-    elif iterations:
-        point = finish.points[0]
+    if iterations:
+        point = finish.points[0] if finish.interrupted else _lowest(finish.points, rows, arm.spec, plan, run)
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])
         more = round(RULES.finish * iterations)
         if more and not finish.interrupted and not run.late:
             machine = _moved_on_all_rows(data, machine, replace(arm, spec=machine.spec, leading=False), more, run)
     return machine, finish
+
+
+def _lowest(points: list[dict[str, Any]], rows: ArrayRows, spec: Spec, plan: Plan, run: Run) -> dict[str, Any]:
+    """Of the places where the parts' descents ended, the one with the lowest objective on all rows.
+
+    A descent from another start may end in another minimum than those that held-out rows have seen.
+    """
+    if len(points) == 1:
+        return points[0]
+    settings = replace(plan.settings(run.unhurried()), tol=1e-4)
+    ends = [(point["basis"].astype(rows.dtype), replace(spec, kernel=point["kernel"])) for point in points]
+    objectives = [_total(solved(rows, spec, vectors, settings)[0]) for vectors, spec in ends]
+    return points[int(np.argmin(objectives))]
 
 
 def _constant_outputs(scorer: Scorer) -> Array:
