@@ -108,8 +108,8 @@ class BentRBF(Kernel):
     def _mapped(self, features: Array) -> Array:
         """A phi, in the type of the features."""
         if isinstance(self.metric, MappedRBF):
-            return np.dot(features, self.metric.map.T.astype(features.dtype))
-        return features * np.sqrt(self.metric.gamma).astype(features.dtype)
+            return np.asarray(np.dot(features, self.metric.map.T.astype(features.dtype)))
+        return np.asarray(features * np.sqrt(self.metric.gamma).astype(features.dtype))
 
     def _from_sums(
         self, X: Array, features: Array, Z: Array, P: Array, Q: Array,
