@@ -107,8 +107,8 @@ class BentRBF(Kernel):
     def _mapped(self, features: Array) -> Array:
         """A phi, in the type of the features."""
         if isinstance(self.metric, MappedRBF):
-            return np.dot(features, self.metric.map.T.astype(features.dtype))
-        return features * np.sqrt(self.metric.gamma).astype(features.dtype)
+            return np.asarray(np.dot(features, self.metric.map.T.astype(features.dtype)))
+        return np.asarray(features * np.sqrt(self.metric.gamma).astype(features.dtype))
 
     def _from_products(self, X: Array, features: Array, Z: Array, V: Array) -> tuple[Array, Array]:
         """Derivatives from V = W * K: dP = 2 (V Q - diag(V 1) P) and dQ = 2 (V'P - diag(V'1) Q)."""
