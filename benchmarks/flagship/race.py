@@ -59,8 +59,8 @@ def measured(name: str, seed: int, model: str) -> dict[str, Any]:
     if model == "lightgbm":
         import lightgbm
 
-        kind = lightgbm.LGBMRegressor if numeric else lightgbm.LGBMClassifier
-        machine = kind(verbose=-1, n_jobs=1, random_state=seed).fit(train, targets)
+        trees = lightgbm.LGBMRegressor if numeric else lightgbm.LGBMClassifier
+        machine: Any = trees(verbose=-1, n_jobs=1, random_state=seed).fit(train, targets)
     else:
         import kompakt
 

@@ -123,6 +123,7 @@ class Lane:
         self.curve: list[float] = []
         self.best: Place | None = None
         self.n_rows, self.spent, self.seconds = 0, 0, 0.0
+        self._last: list[dict[str, Any]] = []  # points of the last iteration
         self.since = 0  # the iteration from which on it has had these rows
         self.ended = False
 
@@ -173,7 +174,8 @@ class Lane:
 
     def _look(self) -> None:
         """The held-out rows where the descents are."""
-        outputs, losses, errors, points = [], [], [], []
+        outputs, losses, errors = [], [], []
+        points: list[dict[str, Any]] = []
         for part, descent in zip(self.parts, self.descents, strict=True):
             kernel, Z = descent.point
             weights = descent.weights

@@ -156,7 +156,8 @@ def tune_compact(
     settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
     larger = np.nan
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
-        spec, errors = spec_of(best.params), []
+        spec = spec_of(best.params)
+        errors: list[float] = []
         for number, split in enumerate(splits[:_SPLITS]):
             fold = _Fold(data, first, split, n_rows, 2 * size, run.key + number)
             of_fold, spent = run.step("evaluation", partial(fold.errors, [spec], [spec.C]))
