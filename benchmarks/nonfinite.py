@@ -35,6 +35,7 @@ from kompakt.export.c_file import find_compiler
 from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.kernels.base import Constant
+from kompakt.piecewise import PiecewiseLinear
 
 Array = np.ndarray
 Answers = tuple[Array, Array]  # scores (n, L), and whether each row is marked as having none; rows of NaN: an error
@@ -51,10 +52,17 @@ KERNELS: dict[str, Kernel] = {
     "linear + RBF": Linear() + RBF(0.5),
     "RBF * polynomial": RBF(0.5) * Polynomial(0.3, 1.0, 3),
 }
+#: rising, turning, flat at one end, and straight
+BENDS = PiecewiseLinear(
+    np.array([[-0.5, 0.7], [0.1, 0.9], [-1.0, np.inf], [np.inf, np.inf]]),
+    np.array([[0.3, 2.0, 1.1], [1.0, -0.5, -2.0], [0.0, 1.5, 1.0], [0.7, 1.0, 1.0]]),
+)
 INPUTS: dict[str, dict[str, Any]] = {
     "": {},
     ", small spread": {"shift": np.ones(4), "scale": np.full(4, 1e-6)},
     ", mapped": {"map": np.random.default_rng(2).normal(size=(4, 4))},
+    ", bent": {"bends": BENDS},
+    ", bent and mapped": {"bends": BENDS, "map": np.random.default_rng(2).normal(size=(4, 4))},
 }
 
 
@@ -62,6 +70,16 @@ def model_with(kernel: Kernel, inputs: dict[str, Any]) -> Model:
     rng = np.random.default_rng(1)
     basis, weights, intercept = rng.normal(size=(6, 4)), rng.normal(size=(6, 3)), rng.normal(size=3)
     return Model(kernel, basis, weights, intercept, "classifier", 4, classes=np.arange(3), inputs=Inputs(**inputs))
+
+
+def bent(x: decimal.Decimal, knots: Array, slopes: Array) -> decimal.Decimal:
+    """The piecewise-linear transform of one number."""
+    at = [decimal.Decimal(float(knot)) for knot in knots if np.isfinite(knot)]
+    value = decimal.Decimal(float(slopes[0])) * min([x, *at[:1]])
+    for number, begin in enumerate(at):
+        end = min([max(x, begin), *at[number + 1 : number + 2]])
+        value += decimal.Decimal(float(slopes[number + 1])) * (end - begin)
+    return value
 
 
 @cache
@@ -73,6 +91,8 @@ def exact_outputs(model: Model, row: tuple[float, ...]) -> tuple[list[float], fl
         for values, default in ((model.inputs.shift, 0.0), (model.inputs.scale, 1.0))
     )
     x = [(number(value) - a) / b for value, a, b in zip(row, shift, scale, strict=True)]
+    if model.inputs.bends is not None:
+        x = [bent(value, *curve) for value, *curve in zip(x, BENDS.knots, BENDS.slopes, strict=True)]
     if model.inputs.map is not None:
         x = [sum((number(float(a)) * b for a, b in zip(line, x, strict=True)), number(0)) for line in model.inputs.map]
 

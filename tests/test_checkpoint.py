@@ -293,10 +293,6 @@ def test_the_lock_of_a_killed_process_does_not_stay(path):
     assert os.listdir(path.parent) == []
 
 
-class Square:
-    carried = 0
-
-
 def test_replayed_evaluations_must_be_at_the_same_points(path):
     with pytest.raises(Killed), checkpointing(path, {}) as journal:
         _step(journal, [np.array([1.0]), np.array([2.0])], kill=True)
@@ -314,14 +310,14 @@ def _step(journal, points, kill=False):
 
 
 def _descend(run, points, kill):
-    replay = Replay(run.progress("evaluations"), Square())
+    replay = Replay(run.progress("evaluations"))
     values = []
     for x in points:
-        known = replay.recall(x)
-        if known is None:
-            known = float(x @ x), 2 * x
-            replay.add(x, *known)
-        values.append(known[0])
+        evaluation = replay.recall(x)
+        if evaluation is None:
+            evaluation = {"value": float(x @ x)}
+            replay.add(x, evaluation["value"], 2 * x, ())
+        values.append(evaluation["value"])
     if kill:
         replay.place.save(replay._evaluations)
         raise Killed

@@ -67,7 +67,7 @@ int predict(const int16_t *x)
     uint8_t i;
     int best = 0;
     for (i = 0; i < %(d)d; i++)
-        u[i] = (int16_t)((((int32_t)x[i] * (int16_t)WORD(factor + i)) >> 8) + (int16_t)WORD(offset + i));
+        u[i] = (int16_t)((((int32_t)x[i] * (int16_t)WORD(factor + i)) >> %(shift)d) + (int16_t)WORD(offset + i));
     for (i = 0; i < %(h)d; i++, bytes += %(d)d) {
         value = dot((int32_t)LONG(first_bias + i), u, bytes, %(d)d) >> %(drop)d;
         hidden[i] = (int16_t)(value < 0 ? 0 : value > 32767 ? 32767 : value);
@@ -105,9 +105,10 @@ def _quantised(network: Any, mean: np.ndarray, deviation: np.ndarray, bits: np.n
     (W1, W2), (b1, b2) = network.coefs_, network.intercepts_
     d, h = W1.shape
     # a feature is a standardised one times 256, of which an input of 16 bits is a part
-    factor = np.rint(256 * 256 / deviation * 2.0**-bits).astype(np.int64)
-    offset = np.rint(-256 * mean / deviation).astype(np.int64)
-    factor, offset = np.clip(factor, -32767, 32767), np.clip(offset, -32767, 32767)
+    exact = 256 / deviation * 2.0**-bits
+    shift = int(np.floor(np.log2(32767 / exact.max())))
+    factor, offset = np.rint(exact * 2.0**shift).astype(np.int64), np.rint(-256 * mean / deviation).astype(np.int64)
+    offset = np.clip(offset, -32767, 32767)
     steps = [np.abs(W).max() / 127 for W in (W1, W2)]
     levels = [np.rint(W / step).astype(np.int64) for W, step in zip((W1, W2), steps, strict=True)]
     first_bias = np.rint(b1 * 256 / steps[0]).astype(np.int64)
@@ -116,7 +117,7 @@ def _quantised(network: Any, mean: np.ndarray, deviation: np.ndarray, bits: np.n
     second_bias = np.rint(b2 / (steps[1] * unit)).astype(np.int64)
 
     def predict(rows: np.ndarray) -> np.ndarray:
-        u = np.clip((rows.astype(np.int64) * factor >> 8) + offset, -32768, 32767)
+        u = np.clip((rows.astype(np.int64) * factor >> shift) + offset, -32768, 32767)
         hidden = np.clip((u @ levels[0] + first_bias) >> drop, 0, 32767)
         values = hidden @ levels[1] + second_bias
         return (values[:, 0] > 0).astype(int) if L == 1 else np.argmax(values, axis=1)
@@ -131,7 +132,7 @@ def _quantised(network: Any, mean: np.ndarray, deviation: np.ndarray, bits: np.n
         for name, (kind, values) in arrays.items()
     )
     answer = "most > 0" if L == 1 else "best"
-    text = NETWORK % {"arrays": written, "d": d, "h": h, "L": L, "drop": drop, "answer": answer}
+    text = NETWORK % {"arrays": written, "d": d, "h": h, "L": L, "drop": drop, "shift": shift, "answer": answer}
     return Program(text + ("" if L > 1 else "\n/* two classes */\n"), "predict(x)", predict)
 
 

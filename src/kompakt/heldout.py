@@ -716,6 +716,14 @@ class Trials:
         logger.log(level, "search: %s: held-out error %.4g", setting or more.get("model", ""), error)
         logger.debug("trial %d: %s", len(self.rows), more)
 
+    def followed_by(self, trials: Trials | None) -> Trials:
+        """Both tables as one; what the second chose is taken."""
+        if trials is None:
+            return self
+        why = f"{self.why} Then {trials.why}" if self.why else trials.why
+        chosen = len(self.rows) + trials.rows.index(trials.best)
+        return Trials(self.stopped, chosen, why, [*self.rows, *trials.rows])
+
     def __len__(self) -> int:
         return len(self.rows)
 

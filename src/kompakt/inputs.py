@@ -1,6 +1,6 @@
 """Everything that happens to a row before the kernel, in one object and one order.
 
-columns of a table -> fill gaps -> shift and scale -> linear map:   x' = map (x - shift) / scale
+columns of a table -> fill gaps -> shift and scale -> bend -> linear map:   x' = map bends((x - shift) / scale)
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import numpy as np
 from scipy import sparse
 
 from kompakt.data.table import TableSchema, is_table
+from kompakt.piecewise import PiecewiseLinear
 
 Array = np.ndarray
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: smallest spread that features are divided by: smaller ones would make infinities
 _LEAST_SCALE = 1e-300
+#: fields of `Inputs` that are arrays
+_ARRAYS = ("fill", "shift", "scale", "map", "centre")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,12 @@ class Inputs:
     shift, scale : ndarray of shape (d,), optional
         What is subtracted from the features, and what they are then divided by.
     map : ndarray of shape (r, d), optional
-        Linear map of the shifted and scaled features: the kernel sees r numbers for each row.
+        Linear map of the shifted, scaled and bent features: the kernel sees r numbers for each row.
     centre : ndarray of shape (d,), optional
         Numerical centre: subtracted from dense rows and basis alike before distances are formed, whose rounding alone
-        it changes.
+        it changes.  Not with a map or bends, where the shift does it.
+    bends : PiecewiseLinear, optional
+        Transform of every shifted and scaled feature, before the map.
 
     Examples
     --------
@@ -53,10 +58,19 @@ class Inputs:
     scale: Array | None = None
     map: Array | None = None
     centre: Array | None = None
+    bends: PiecewiseLinear | None = None
 
     def __post_init__(self) -> None:
-        for name, values in self.arrays().items():
-            object.__setattr__(self, name, in_one_layout(values))
+        for name in _ARRAYS:
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, in_one_layout(values))
+
+    @classmethod
+    def of_arrays(cls, schema: TableSchema | None, arrays: dict[str, Array]) -> Inputs:
+        """The inputs with the arrays that `arrays` gave."""
+        plain = {name: values for name, values in arrays.items() if name in _ARRAYS}
+        bent = {name: values for name, values in arrays.items() if name not in _ARRAYS}
+        return cls(schema, **plain, bends=PiecewiseLinear.of_arrays(**bent) if bent else None)
 
     @classmethod
     def of_table(cls, schema: TableSchema, table: Any) -> Inputs:
@@ -77,9 +91,9 @@ class Inputs:
         return cls(schema, shift=features.mean(axis=0), scale=spread)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays that there are, by name."""
-        names = ("fill", "shift", "scale", "map", "centre")
-        return {name: values for name in names if (values := getattr(self, name)) is not None}
+        """The arrays that there are, by name; bends are three (`PiecewiseLinear.arrays`)."""
+        plain = {name: values for name in _ARRAYS if (values := getattr(self, name)) is not None}
+        return plain if self.bends is None else plain | self.bends.arrays()
 
     def describe(self) -> list[str]:
         """What is done to a row, for people."""
@@ -90,6 +104,8 @@ class Inputs:
             facts.append("fills missing values")
         if self.shift is not None or self.scale is not None:
             facts.append("scales its inputs")
+        if self.bends is not None:
+            facts.append("bends its features")
         if self.map is not None:
             facts.append(f"maps its inputs to {len(self.map):,}")
         return facts
@@ -114,7 +130,7 @@ class Inputs:
     def transform(self, X: Any, reach: float | None = None) -> Any:
         """Features as the kernel sees them.
 
-        With `reach`, numbers beyond it are set to it after the scaling, and again after the map.
+        With `reach`, numbers beyond it are set to it after the scaling, and again after bends and map.
         """
         dtype = X.dtype
         if self.shift is not None:
@@ -122,23 +138,37 @@ class Inputs:
         if self.scale is not None:
             X = X.multiply(1.0 / self.scale).tocsr() if sparse.issparse(X) else X / self.scale
         X = X if reach is None else _within(X, reach)
-        if self.map is not None:
-            X = np.asarray(X @ self.map.T).astype(dtype, copy=False)  # shifted first, so float32 loses nothing
-            X = X if reach is None else _within(X, reach)
-        return X
+        if self.bends is None and self.map is None:
+            return X
+        if self.bends is not None:
+            X = self.bends(X.toarray() if sparse.issparse(X) else X)
+        X = X if self.map is None else np.asarray(X @ self.map.T)
+        X = X.astype(dtype, copy=False)  # shifted first, so float32 loses nothing
+        return X if reach is None else _within(X, reach)
 
     # -- and back --------------------------------------------------------------------------------------
 
     def inverse(self, vectors: Array) -> Array:
-        """Features whose transform the vectors are; with a map, the shortest such ones."""
-        if self.map is not None:
-            vectors = np.linalg.lstsq(self.map, vectors.T.astype(np.float64), rcond=1e-12)[0].T
+        """Features whose transform the vectors are; with a map, the shortest such ones.
+
+        Bends may take a value several times or never: then the features nearest to the shift, among those whose
+        transform comes nearest to the vectors.
+        """
+        vectors = self.unmapped(vectors)
+        if self.bends is not None:
+            vectors = self.bends.nearest(vectors)
         if self.scale is not None:
             vectors = vectors * self.scale
         return vectors if self.shift is None else vectors + self.shift
 
+    def unmapped(self, vectors: Array) -> Array:
+        """The shortest vectors that are mapped to these: what stands before the map."""
+        if self.map is None:
+            return vectors
+        return np.asarray(np.linalg.lstsq(self.map, vectors.T.astype(np.float64), rcond=1e-12)[0].T)
+
     def after(self, before: Inputs) -> Inputs:
-        """The inputs that do what `before` does, which has no map, and then what these do.
+        """The inputs that do what `before` does, which has neither bends nor map, and then what these do.
 
         Examples
         --------

@@ -126,7 +126,7 @@ def stored_bytes(
     bits: tuple[int, int, int] = (8, 8, 8),
     scaling: int = 2,
     shared_steps: bool = True,
-    n_knots: int = 0,
+    n_pieces: int = 0,
 ) -> int:
     """Bytes of all numbers that a model of whole numbers needs to predict, as the integers of `to_c` hold them.
 
@@ -144,8 +144,8 @@ def stored_bytes(
         Numbers of every feature: 2 for a shift and a scale, which one width per feature is too, 1 for one of them.
     shared_steps : bool
         Whether the weights of all outputs have one step.
-    n_knots : int
-        Of the piecewise-linear transform of each feature; 0 without.
+    n_pieces : int
+        Of the piecewise-linear transform of each feature, d (2 K - 1) knots and slopes; 0 without.
 
     Examples
     --------
@@ -160,8 +160,8 @@ def stored_bytes(
     levels = 0 if rank is None else -(-rank * n_features * map_bits // 8)
     levels += -(-n_vectors * n_inputs * vector_bits // 8) + -(-n_vectors * n_outputs * weight_bits // 8)
     beside = n_vectors + n_outputs + (0 if rank is None else rank) + (0 if shared_steps else n_outputs)
-    beside += n_features * (scaling + (2 * n_knots - 1 if n_knots else 0))
-    return levels + _BYTES_BESIDE * beside
+    beside += n_features * (scaling + (2 * n_pieces - 1 if n_pieces else 0))
+    return levels + _BYTES_BESIDE * beside + (n_features if n_pieces else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +238,11 @@ class Model:
                 f"intercept {self.intercept.shape}; expected (m, d), (m, L), (L,)."
             )
         inputs = self.inputs
+        if inputs.bends is not None and (len(inputs.bends.slopes) != self.n_features or inputs.centre is not None):
+            raise ValueError(
+                f"the bends of the inputs must be those of {self.n_features} features, and go without centre; got "
+                f"{len(inputs.bends.slopes)}{'' if inputs.centre is None else ' and a centre'}."
+            )
         if inputs.map is not None:
             n_inputs = self.basis.shape[1] if self.basis.ndim == 2 else -1
             if inputs.map.shape != (n_inputs, self.n_features) or inputs.centre is not None:
@@ -300,10 +305,18 @@ class Model:
         return len(self.basis)
 
     @property
+    def n_numbers(self) -> int:
+        """Numbers that the machine consists of: vectors, weights, intercepts, and a map and bends of the inputs."""
+        inputs = self.inputs
+        of_inputs = (0 if inputs.map is None else inputs.map.size) + (inputs.bends.n_numbers if inputs.bends else 0)
+        return self.basis.size + self.weights.size + self.intercept.size + of_inputs
+
+    @property
     def basis_vectors_(self) -> Array | None:
         """Basis vectors in the units of the input; None for a precomputed kernel.
 
-        With a map of the inputs they are the shortest vectors that are mapped to those of the model.
+        With a map of the inputs they are the shortest vectors that are mapped to those of the model; with bends, those
+        that come nearest (`Inputs.inverse`).
         """
         return None if self.kernel.name == "precomputed" else self.inputs.inverse(self.basis)
 
@@ -329,15 +342,17 @@ class Model:
         (m, r), L, inputs, storage = self.basis.shape, self.weights.shape[1], self.inputs, self.storage
         widths = np.size(getattr(self.kernel, "gamma", 1)) > 1 and inputs.map is None
         scaling = (inputs.shift is not None) + (inputs.scale is not None or widths)
+        # knots and slopes, and how many of them every feature has
+        bent = 0 if inputs.bends is None else _BYTES_BESIDE * inputs.bends.n_numbers + self.n_features
         if storage is not None and storage.dtype == "int8":
             shared = bool(np.all(storage.weight_steps == storage.weight_steps[0]))
             rank = None if inputs.map is None else r
-            return stored_bytes(
+            return bent + stored_bytes(
                 m, self.n_features, L, rank=rank, bits=storage.bits, scaling=scaling, shared_steps=shared
             )
         size = 4 if storage is None else 2
         numbers = size * (m * (r + L)) + 4 * L + (0 if inputs.map is None else 4 * inputs.map.size)
-        return numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features
+        return 2 * bent + numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features
 
     @cached_property
     def needs_float64(self) -> bool:

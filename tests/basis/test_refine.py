@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kompakt.basis.refine import RefinementObjective, refine
+from kompakt.basis.build import descended
+from kompakt.basis.race import Arm
+from kompakt.basis.refine import RefinementObjective
 from kompakt.data import ArrayRows
-from kompakt.kernels import RBF, CallableKernel, Laplacian, Linear, MappedRBF, Polynomial
+from kompakt.kernels import RBF, BentRBF, CallableKernel, Laplacian, Linear, MappedRBF, Polynomial
 from kompakt.losses import (
     Absolute,
     EpsilonInsensitive,
@@ -21,14 +23,17 @@ from kompakt.losses import (
     Quantile,
     SquaredHinge,
 )
+from kompakt.piecewise import PiecewiseLinear
 from kompakt.run import Run
 from kompakt.spec import Spec
 
+BENDS = PiecewiseLinear(np.array([[-0.5, 0.4], [0.1, np.inf], [0.0, 0.9]]), np.array([[1.2, 0.7, -0.3]] * 3))
 KERNELS = {
     "rbf": RBF(0.4),
     "rbf per feature": RBF(np.array([0.2, 0.5, 0.9])),
     "mapped rbf": MappedRBF(np.array([[0.5, -0.2, 0.1], [0.3, 0.6, 0.0], [-0.4, 0.1, 0.7]])),
     "mapped rbf of rank 1": MappedRBF(np.array([[0.5, -0.2, 0.4]])),
+    "bent rbf": BentRBF(MappedRBF(np.diag([0.5, 0.6, 0.7])), BENDS),
     "laplacian": Laplacian(0.3),
     "polynomial": Polynomial(0.3, 1.0, 3),
     "linear": Linear(),
@@ -105,22 +110,15 @@ def test_objective_falls_and_the_result_has_it(learn, as_csr):
     X, Y, weights = data(False, 2, n=400)
     rows = ArrayRows(sparse.csr_matrix(X) if as_csr else X, Y, weights)
     spec = Spec(RBF(0.4), SquaredHinge(), 5.0)
-    found = refine(rows, spec, X[:5], Run(), learn="one" if learn else None, max_iter=30)
-    assert found.objective < 0.95 * found.objective_before
-    again = RefinementObjective(rows, replace(spec, kernel=found.kernel), learn_width=learn, tol=1e-10)
-    assert again.value_and_gradient(found.kernel, found.basis)[0] == pytest.approx(found.objective, rel=1e-5)
-    assert found.basis.shape == (5, 3)
-    assert (found.kernel.gamma != 0.4) == learn
-
-
-def test_large_data_are_refined_on_a_sample_first():
-    X, Y, _ = data(False, n=3000)
-    found = refine(ArrayRows(X, Y), Spec(RBF(0.4)), X[:4], Run(), sample_rows=500, max_iter=20)
-    whole = RefinementObjective(ArrayRows(X, Y), Spec(RBF(0.4)), learn_width=False)
-    assert found.objective < whole.value_and_gradient(RBF(0.4), X[:4])[0]
+    before = RefinementObjective(rows, spec, learn_width=learn).value_and_gradient(spec.kernel, X[:5])[0]
+    moved = descended(rows, Arm(spec, "one" if learn else None), X[:5], 30, Run())
+    after = RefinementObjective(rows, replace(spec, kernel=moved.kernel), learn_width=learn, tol=1e-10)
+    assert after.value_and_gradient(moved.kernel, moved.basis)[0] < 0.95 * before
+    assert moved.basis.shape == (5, 3)
+    assert (moved.kernel.gamma != 0.4) == learn
 
 
 def test_kernels_without_derivatives_are_refused():
     X, Y, _ = data(False)
     with pytest.raises(TypeError, match="refine=False"):
-        refine(ArrayRows(X, Y), Spec(CallableKernel(lambda A, B: A @ B.T)), X[:3], Run())
+        descended(ArrayRows(X, Y), Arm(Spec(CallableKernel(lambda A, B: A @ B.T))), X[:3], 5, Run())

@@ -131,7 +131,7 @@ def test_other_data_and_parameters_are_refused(data, tmp_path, monkeypatch):
     other = labels.copy()
     other[[0, 1]] = (other[[0, 1]] + 1) % 3
     for what, arguments in {
-        "C was '1.0', is '2.0'": (clone(machine).set_params(C=2.0), X, labels, None),
+        "C was 'None', is '2.0'": (clone(machine).set_params(C=2.0), X, labels, None),
         "random_state was '0', is '1'": (clone(machine).set_params(random_state=1), X, labels, None),
         "inputs was": (clone(machine), changed, labels, None),
         "targets was": (clone(machine), X, other, None),

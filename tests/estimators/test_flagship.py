@@ -27,12 +27,12 @@ def phase(machine, name):
 
 def test_refinement_lowers_the_objective_and_moves_the_vectors(moons):
     X, y = moons
-    plain = CompactSVC(n_basis=6, refine=False, random_state=0).fit(X, y)
-    refined = CompactSVC(n_basis=6, random_state=0).fit(X, y)
+    plain = CompactSVC(n_basis=6, refine=False, C=1.0, random_state=0).fit(X, y)
+    refined = CompactSVC(n_basis=6, C=1.0, random_state=0).fit(X, y)
     assert refined.objective_ < 0.97 * plain.objective_
     assert refined.basis_indices_ is None
     np.testing.assert_array_equal(plain.basis_vectors_, X[plain.basis_indices_])
-    assert refined.gamma_.shape == (2,)  # one width per feature by default
+    assert refined.gamma_.shape == (2,)  # at least one width per feature by default
     assert phase(refined, "refinement")[0]["kept"]
 
 
@@ -53,16 +53,15 @@ def test_learned_widths_need_refinement(moons, gamma):
 
 def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
     X, y = moons
-    from kompakt.basis.refine import Watch
+    from kompakt.heldout import Scorer
 
-    honest = Watch.look
+    honest, looks = Scorer.row_losses, []
 
-    def worse_and_worse(self, seen, *point):
-        ends = honest(self, seen, *point)
-        seen[-1]["loss"] = float(len(seen))
-        return ends
+    def worse_and_worse(self, outputs):
+        looks.append(1)
+        return honest(self, outputs) + len(looks)
 
-    monkeypatch.setattr(Watch, "look", worse_and_worse)
+    monkeypatch.setattr(Scorer, "row_losses", worse_and_worse)
     with caplog.at_level(logging.INFO, logger="kompakt"):
         machine = CompactSVC(n_basis=6, random_state=0).fit(X, y)
     plain = CompactSVC(n_basis=6, random_state=0, refine=False).fit(X, y)
@@ -74,9 +73,10 @@ def test_worse_on_held_out_rows_keeps_the_start(moons, monkeypatch, caplog):
 def test_sparse_rows_are_refined(moons):
     X, y = make_classification(400, 30, n_informative=6, random_state=1)
     X[np.abs(X) < 1.0] = 0.0
-    machine = CompactSVC(n_basis=5, random_state=0, refine=Refinement(30)).fit(sparse.csr_matrix(X), y)
+    straight = Refinement(30, transform="identity")  # sparse rows are not transformed
+    machine = CompactSVC(n_basis=5, C=1.0, random_state=0, refine=straight).fit(sparse.csr_matrix(X), y)
     assert isinstance(machine.basis_vectors_, np.ndarray)
-    dense = CompactSVC(n_basis=5, random_state=0, refine=Refinement(30)).fit(X, y)
+    dense = CompactSVC(n_basis=5, C=1.0, random_state=0, refine=straight).fit(X, y)
     assert machine.objective_ == pytest.approx(dense.objective_, rel=0.05)
 
 

@@ -15,7 +15,7 @@ from tests.estimators.excuses import excuses_of
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVR, Model, Refinement, SpSVC
-from kompakt.basis.build import Plan, build
+from kompakt.basis.build import Plan, arms_of, build
 from kompakt.basis.random import RandomSelector
 from kompakt.data import ArrayRows
 from kompakt.inputs import Inputs
@@ -56,8 +56,8 @@ def test_a_map_finds_an_oblique_direction(rows):
     assert scores["full"] > 0.9 > scores["ard"] + 0.1
     assert scores[None] > 0.9
     chosen = CompactSVR(12, C=100.0, random_state=0).fit(X, y)
-    assert chosen.refinement_["metric"] == "full"
-    assert chosen.kernel_.name == "mapped_rbf"
+    assert chosen.refinement_["arm"].startswith("map")
+    assert chosen.model_.inputs.map is not None
 
 
 def test_fitted_attributes_make_up_the_decision(rows, machine):
@@ -304,14 +304,17 @@ def test_time_is_kept(rows):
     assert time.monotonic() - began < 20.0
 
 
-def test_what_is_learned_depends_on_rows_and_features():
-    def learned(n_rows, n_features, rank=None, **told):
-        rows = ArrayRows(np.zeros((n_rows, n_features), dtype=np.float32), np.zeros((n_rows, 1)))
-        return [learn for learn, _ in Plan(learn="grow", rank=rank).phases(rows, **told)]
+def test_arms_are_what_the_user_left_open():
+    def arms(n_features, **plan):
+        rows = ArrayRows(np.zeros((9, n_features), dtype=np.float32), np.zeros((9, 1)))
+        return [arm.learned + "!" * arm.leading for arm in arms_of(rows, [Spec(RBF(1.0))], Plan(**plan))]
 
-    assert learned(1999, 10) == ["each", "full"]
-    assert learned(2000, 10) == ["full"]
-    assert learned(2000, 20, rank=5) == ["full"]
-    assert learned(100, 5000) == ["each"]
-    assert learned(100, 5000, rank=20) == ["each", "full"]
-    assert learned(2000, 10, watched=False) == ["each"]
+    every = ["widths", "widths and transform", "map", "map and transform"]
+    assert arms(10, learn="grow") == every
+    assert arms(10, learn="grow", bends=False) == ["widths", "map"]
+    assert arms(10, learn="grow", bends=True) == ["widths and transform", "map and transform"]
+    assert arms(5000, learn="grow") == ["widths", "widths and transform", "map!"]
+    assert arms(5000, learn="grow", rank=20) == every
+    assert arms(10, learn="each") == ["widths"]
+    assert arms(10, learn="full", bends=True) == ["map and transform"]
+    assert arms(10) == ["vectors"]

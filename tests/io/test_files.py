@@ -18,12 +18,15 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
+from tests.io.golden.make_bends import regressor, rounded
 from tests.io.samples import float32_regressor, full_classifier, make_model, outlier_detector, rows
 
 import kompakt
+from kompakt import Model
 from kompakt.inputs import Inputs
 from kompakt.io import ModelFileError, container, files, read_header
 from kompakt.kernels import RBF, CallableKernel, Constant, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from kompakt.model import Storage
 
 X = rows()
 MODELS = {
@@ -39,6 +42,8 @@ MODELS = {
     "one class": make_model(classes=["only"]),
     "one class in pairs": make_model(classes=["only"], coding="one_vs_one"),
     "no vectors": make_model("regressor", m=0),
+    "bends": regressor(),
+    "bends and bits": rounded(),
     "nested": make_model(kernel=(1 + RBF(np.full(4, 0.3))) * (Laplacian(0.2) + Polynomial(0.5, 0.0, 2)) * 2.0),
 }
 
@@ -55,7 +60,11 @@ def assert_same(left, right):
         elif field.name == "calibration" and a is not None:
             np.testing.assert_equal(a, b)
         elif isinstance(a, Inputs):
-            np.testing.assert_equal(vars(a), vars(b))
+            np.testing.assert_equal(a.arrays(), b.arrays())
+            assert a.schema == b.schema
+        elif isinstance(a, Storage):
+            assert a.dtype == b.dtype
+            np.testing.assert_equal([a.basis_steps, a.weight_steps], [b.basis_steps, b.weight_steps])
         else:
             assert a == b, field.name
 
@@ -71,8 +80,9 @@ def test_round_trip_keeps_every_field_and_predictions_to_the_bit(name, path):
     kompakt.save(model, path)
     loaded = kompakt.load(str(path))
     assert_same(model, loaded)
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    for narrow in (X[:, : model.n_features], X[:, : model.n_features].astype(np.float32)):
+        np.testing.assert_array_equal(loaded.predict(narrow), model.predict(narrow))
+        np.testing.assert_array_equal(loaded.decision_function(narrow), model.decision_function(narrow))
     again = path.with_suffix(".again")
     kompakt.save(loaded, again)
     assert again.read_bytes() == path.read_bytes()
@@ -297,7 +307,7 @@ def test_unknown_version_is_refused_naming_both(path):
     raw = bytearray(path.read_bytes())
     raw[8:12] = struct.pack("<I", 7)
     path.write_bytes(raw)
-    with pytest.raises(ModelFileError, match=r"machine\.kompakt: .*version 7.*reads up to 2"):
+    with pytest.raises(ModelFileError, match=r"machine\.kompakt: .*version 7.*reads up to 3"):
         kompakt.load(path)
 
 
@@ -404,14 +414,54 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", ROUNDED)
-def test_contradicting_rounded_models_are_refused_with_the_reason(name, path):
-    change, message = ROUNDED[name]
-    path.write_bytes((Path(__file__).parent / "golden" / "v2_table.kompakt").read_bytes())
-    rewrite(path, lambda header: None, version=2)
+BENT = {
+    "no slopes": (lambda h: entry(h, "input_slopes").update(name="spare"), "bends need the arrays"),
+    "wide pieces": (lambda h: entry(h, "input_pieces").update(dtype="|i1"), "does not fit its meaning"),
+    "a knot too few": (lambda h: entry(h, "input_knots").update(shape=[2, 2]), "a knot|a finite knot"),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "message"),
+    [("v2_table", *case) for case in ROUNDED.values()] + [("v3_bent", *case) for case in BENT.values()],
+    ids=[*ROUNDED, *BENT],
+)
+def test_contradicting_rounded_and_bent_models_are_refused_with_the_reason(source, change, message, path):
+    path.write_bytes((Path(__file__).parent / "golden" / f"{source}.kompakt").read_bytes())
+    version = int(source[1])
+    rewrite(path, lambda header: None, version)
     kompakt.load(path)
-    rewrite(path, change, version=2)
+    rewrite(path, change, version)
     with pytest.raises(ModelFileError, match=message):
+        kompakt.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "message"),
+    [
+        ("input_pieces", np.array([4, 0, 3], dtype=np.uint8), "at least one piece"),
+        ("input_pieces", np.array([4, 2, 2], dtype=np.uint8), "at least one piece"),
+        ("input_knots", np.array([0.1, -0.7, 1.3, 0.2]), "ascend"),
+        ("input_knots", np.array([0.1, 0.7, np.inf, 0.2]), "finite knot"),
+        ("input_slopes", np.array([1.0, 1.0, 1.0, np.nan, 1.0, 1.0, 1.0]), "finite slopes"),
+    ],
+)
+def test_bends_of_impossible_numbers_are_refused(name, numbers, message, path):
+    path.write_bytes((Path(__file__).parent / "golden" / "v3_bent.kompakt").read_bytes())
+    overwrite(path, name, numbers, version=3)
+    with pytest.raises(ModelFileError, match=message):
+        kompakt.load(path)
+
+
+def test_many_features_beside_one_of_many_pieces_do_not_explode(path):
+    d = 200_000
+    pieces = np.ones(d, dtype=np.uint8)
+    pieces[0] = 255
+    model = Model(RBF(1.0), np.zeros((1, d)), np.ones((1, 1)), np.zeros(1), "regressor", d)
+    header, arrays = kompakt.io.schema.encode(model)
+    arrays |= {"input_pieces": pieces, "input_knots": np.arange(254.0), "input_slopes": np.ones(d + 254)}
+    path.write_bytes(b"".join(container.pack(header, arrays, 3)))
+    with pytest.raises(ModelFileError, match="similar size"):
         kompakt.load(path)
 
 

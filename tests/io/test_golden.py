@@ -47,6 +47,17 @@ def test_version_3_predicts_as_when_it_was_written(name, n_bytes):
     assert sizes == n_bytes, "map, vectors and weights take the bits that they have"
 
 
+@pytest.mark.parametrize(("name", "numbers"), [("bent", "float64"), ("bent_int8", "float16")])
+def test_features_that_bend_predict_as_when_they_were_written(name, numbers):
+    path, stored = GOLDEN / f"v3_{name}.kompakt", json.loads((GOLDEN / "bends.json").read_text())
+    model, X, expected = kompakt.load(path), np.array(stored["X"]), stored[name]
+    np.testing.assert_allclose(model.decision_function(X), expected["decision"], rtol=1e-9, atol=1e-11)
+    assert np.isfinite(model.inputs.bends.knots).sum(axis=1).tolist() == [3, 0, 1]
+    arrays = read_header(path)["arrays"]
+    assert arrays["input_knots"] == (numbers, (4,)), "knots that a feature does not have are not stored"
+    assert arrays["input_slopes"] == (numbers, (7,))
+
+
 def test_every_version_of_the_format_has_a_stored_file():
     """Whoever raises the version stores files of it here, and keeps those of the versions before."""
     for version in range(1, container.VERSION + 1):
@@ -85,9 +96,9 @@ def test_models_of_tables_keep_schema_and_record(version):
     assert (model.storage is not None) == (version == 2)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_file_has_the_least_version_that_can_hold_its_model(version, tmp_path):
-    """So that earlier readers take every model that is not rounded."""
+@pytest.mark.parametrize(("version", "name"), [(1, "table"), (2, "table"), (3, "bent")])
+def test_a_file_has_the_least_version_that_can_hold_its_model(version, name, tmp_path):
+    """So that earlier readers take every model that is not rounded and has no bends."""
     path = tmp_path / "again.kompakt"
-    kompakt.save(kompakt.load(GOLDEN / f"v{version}_table.kompakt"), path)
+    kompakt.save(kompakt.load(GOLDEN / f"v{version}_{name}.kompakt"), path)
     assert struct.unpack_from("<I", path.read_bytes(), 8)[0] == version

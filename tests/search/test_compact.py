@@ -47,14 +47,15 @@ def test_the_table_has_the_layout_of_a_grid_search_and_models_to_compare_with():
     table = machine.cv_results_
     assert {len(column) for column in table.values()} == {len(table["params"])}
     counts = dict(zip(*np.unique(table["model"], return_counts=True), strict=True))
-    assert counts["plain"] == 66
+    assert counts["plain"] >= 66  # and those of the race that are best where they begin
+    assert counts["refined"] >= 4
     assert counts["linear"] == counts["constant"] == counts["larger"] == 1
     best = int(np.argmin(table["rank_test_error"]))
     assert table["params"][best]["C"] == table["param_C"][best] == machine.C_
     folds = np.array([table[f"split{k}_test_error"] for k in range(5)])
     assert "split5_test_error" not in table
     plain = table["model"] == "plain"
-    np.testing.assert_allclose(folds[:, plain].mean(axis=0), table["mean_test_error"][plain])
+    np.testing.assert_allclose(np.nanmean(folds[:, plain], axis=0), table["mean_test_error"][plain])
     constant = table["mean_test_error"][table["model"] == "constant"][0]
     assert constant == pytest.approx(min(np.mean(RINGS), np.mean(~RINGS)), abs=0.011)
     assert table["mean_test_error"][best] < 0.2 < table["mean_test_error"][table["model"] == "linear"][0]
@@ -178,5 +179,5 @@ def test_of_settings_that_are_as_good_the_least_cost_is_taken(seed):
 def test_a_refined_model_with_the_usual_width_and_cost_is_tried():
     machine = CompactSVC(20, gamma=0.1, tune=True, refine=Refinement(5), random_state=0).fit(X, RINGS)
     table = machine.cv_results_
-    tried = [table["params"][k] for k in np.flatnonzero(table["model"] == "refined")]
+    tried = [table["params"][k] for k in np.flatnonzero(table["learned"] != None)]  # noqa: E711
     assert any(setting["C"] == 1.0 and setting["gamma"] == 0.1 for setting in tried)

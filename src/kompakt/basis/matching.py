@@ -204,6 +204,9 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
+    given = model
+    if plan.storage is not None and model.inputs.bends is not None:  # in half precision, which is fine enough
+        model = replace(model, inputs=replace(model.inputs, bends=model.inputs.bends.rounded()), storage=None)
     job = _Job(model, X, plan)
     steps: list[CompressionStep] = []
     began = time.monotonic()
@@ -218,7 +221,8 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             model, basis=vectors, weights=match.weights, intercept=match.intercept, inputs=job.centred_inputs(),
             storage=None,
         )  # fmt: skip
-        result = Rounded(model if plan.storage == "auto" and plan.sizes is None else exact, exact, match, job)
+        plain = given if plan.sizes is None else replace(exact, inputs=replace(exact.inputs, bends=given.inputs.bends))
+        result = Rounded(plain if plan.storage == "auto" else exact, exact, match, job)
         if plan.storage == "auto":
             result = _fewest_bits(job, basis, _ROUNDING if tol is None else tol) or result
         elif plan.storage is not None:
@@ -353,14 +357,15 @@ class _Job:
         return np.asarray(both[smallest_distinct(hash_rows(both.astype(np.float32), 1), count)])
 
     def centred_inputs(self) -> Inputs:
-        """The inputs of the model about the centre of the rows; mapped ones are centred before."""
+        """The inputs of the model about the centre of the rows; mapped and bent ones are centred before."""
         inputs = self.original.inputs
-        return replace(inputs, centre=None if inputs.map is not None else self.offset)
+        before = inputs.map is not None or inputs.bends is not None
+        return replace(inputs, centre=None if before else self.offset)
 
     def refined(self, basis: Array) -> Array:
         run = self.plan.run
         with run.task("refinement", self.plan.refine_iter) as step:
-            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step).basis
+            return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step)[0].point[1]
 
     def with_rounded_map(self, bits: int) -> tuple[_Job, Array, Array]:
         """The job on rows that a rounded map has mapped, its steps, and the linear map from old rows to new ones."""
@@ -405,7 +410,7 @@ class _Job:
         # a shift of the inputs is a number more per feature: only where the vectors are far from the origin
         far = 1.25 * np.max(np.abs(basis * root)) < np.max(np.abs((basis + centre) * root))
         moved = None
-        if far and inputs.map is None:
+        if far and inputs.map is None and inputs.bends is None:
             moved = shift + scale * centre
             with np.errstate(over="ignore"):
                 single = moved.astype(np.float32).astype(np.float64)  # which exports in float32 hold too
@@ -549,7 +554,7 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> tuple[Any, Any]:
         swap = rng.random(vectors.shape) < rng.uniform(0.0, 0.5, (count, 1))
         made.append(np.where(swap, vectors[other], vectors[one]))
     rows = np.concatenate(made)[: plan.max_rows]
-    return rows, None if input_map is None else rows @ np.linalg.pinv(input_map).T
+    return rows, None if input_map is None else model.inputs.unmapped(rows)
 
 
 def plain_model(model: Model) -> Model:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kompakt.basis.build import Array, Plan, choose, held_out, light
-from kompakt.basis.refine import refine
+from kompakt.basis.build import Array, Plan, choose, descended, held_out, light
+from kompakt.basis.race import Arm
 from kompakt.heldout import Score, SizeChoice, pick_size
 from kompakt.kernels import Kernel
 from kompakt.run import Run
@@ -122,11 +122,11 @@ class _Split:
         self.taken += len(next_vectors)
         self.basis = np.concatenate([self.basis, next_vectors.astype(self.basis.dtype)])
         if plan.refine and len(self.basis):
-            learn = plan.phases(rows, watched=False)[0][0]
+            arm = Arm(self.spec, "each" if plan.learn == "grow" else plan.learn, rank=plan.rank)
             n_iter = max(10, plan.refine_iter // 3)
-            result = refine(self.light, self.spec, self.basis, self.run, learn=learn, rank=plan.rank, max_iter=n_iter)
-            self.spec = replace(self.spec, kernel=result.kernel)
-            self.basis = result.basis.astype(rows.dtype)
-            self.n_kernel_evals += result.n_kernel_evals
+            moved = descended(self.light, arm, self.basis, n_iter, self.run)
+            self.spec = replace(self.spec, kernel=moved.kernel)
+            self.basis = moved.basis.astype(rows.dtype)
+            self.n_kernel_evals += moved.n_kernel_evals
         self.kept[size] = (self.basis, self.spec.kernel)
         return held_out(self.train, self.held, self.spec, self.basis, plan, self.run)

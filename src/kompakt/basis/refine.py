@@ -2,35 +2,32 @@
 
 The weights are eliminated (variable projection): at every point they are the exact solution for the current basis, so
 by the envelope theorem the gradient with respect to the basis is the partial one.  That reaches a given objective in
-a fraction of the time of descending on everything together.  The descent is SciPy's L-BFGS on coordinates in units of
-the kernel's own width and of what a move changes, first on a sample of the rows that grows, then on all rows the budget
-allows.  A `Watch` looks at held-out rows after every iteration, since the weights are at hand, and says which point was
-the best there.
+a fraction of the time of descending on everything together.  A `Descent` is L-BFGS on coordinates in units of the
+kernel's own width and of what a move changes; it can be paused, and the race (`basis/race.py`) runs several of them.
 """
 
 from __future__ import annotations
 
-import logging
-import time
+import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from kompakt.checkpoint import CheckpointError, Progress
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.data.rows import blocks
 from kompakt.design import FeatureDesign, choose_block_rows
-from kompakt.heldout import Scorer, require_counts
-from kompakt.kernels import RBF, Kernel, MappedRBF
+from kompakt.heldout import require_counts
+from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF
 from kompakt.linalg import Factor, factorise, multiply_upper
 from kompakt.losses import Loss
+from kompakt.piecewise import PiecewiseLinear
 from kompakt.run import NoProgress, Run, Task
 from kompakt.solve import Problem, Settings, Solution, solve
 from kompakt.solve.dense import is_small
+from kompakt.solve.lbfgs import LBFGS
 from kompakt.solve.problem import block_weights
 from kompakt.spec import Spec
 
@@ -50,6 +47,9 @@ class Refinement:
         Rows of the linear map that ``gamma="full"`` learns; None takes as many as there are features.  "auto" learns
         these and then leaves out directions of the mapped inputs, as many as held-out rows do not miss, which makes
         the model smaller and faster.
+    transform : {"learn", "identity"}, default=None
+        Whether a piecewise-linear transform of every feature is learned before the kernel sees it; dense rows and
+        kernel="rbf" only.  None lets held-out rows say, where gamma=None leaves the metric to them too.
 
     Examples
     --------
@@ -60,9 +60,12 @@ class Refinement:
 
     max_iter: int | None = None
     rank: int | str | None = None
+    transform: str | None = None
 
     def __post_init__(self) -> None:
         require_counts(self, "max_iter")
+        if self.transform not in (None, "learn", "identity"):
+            raise ValueError(f"transform must be None, 'learn' or 'identity'; got {self.transform!r}.")
         if isinstance(self.rank, str):
             if self.rank != "auto":
                 raise ValueError(f"rank must be None, 'auto' or a whole number of at least 1; got {self.rank!r}.")
@@ -71,137 +74,41 @@ class Refinement:
 
 
 class Replay:
-    """Evaluations of one descent.
+    """Evaluations of one or several descents, in their order.
 
     Parameters
     ----------
     place : Progress
         Where they are written; one without a checkpoint keeps nothing.
-    objective : Objective
     """
 
-    def __init__(self, place: Progress | NoProgress, objective: Objective) -> None:
-        self.place, self.objective = place, objective
+    def __init__(self, place: Progress | NoProgress) -> None:
+        self.place = place
         self._evaluations: list[dict[str, Any]] = list(place.last or [])
         self._next = 0
 
-    def recall(self, x: Array) -> tuple[float, Array] | None:
-        """Value and gradient at `x`, if this evaluation was made before the fit was killed."""
+    def recall(self, x: Array) -> dict[str, Any] | None:
+        """Value, gradient and what the evaluation at `x` left behind, if it was made before the fit was killed."""
         if self._next >= len(self._evaluations):
             return None
-        known = self._evaluations[self._next]
+        evaluation = self._evaluations[self._next]
         self._next += 1
-        if not np.array_equal(known["x"], x):
+        if evaluation["x"] != hashlib.sha256(x.tobytes()).hexdigest():
             raise CheckpointError(
                 f"evaluation {self._next} of the descent is at another point than in the checkpoint: it was written "
                 "on another machine or with other library versions. Delete it to start anew."
             )
-        self.objective.carried = known["carried"]
-        return known["value"], known["gradient"]
+        return evaluation
 
-    def add(self, x: Array, value: float, gradient: Array) -> None:
+    def add(self, x: Array, value: float, gradient: Array, carried: tuple[Any, ...]) -> None:
         """Write an evaluation down."""
         if not self.place.active:
             return
-        self._evaluations.append(
-            {"x": x.copy(), "value": value, "gradient": gradient.copy(), "carried": self.objective.carried}
-        )
+        at = hashlib.sha256(x.tobytes()).hexdigest()
+        self._evaluations.append({"x": at, "value": value, "gradient": gradient.copy(), "carried": carried})
         self._next += 1
         if self.place.due():
             self.place.save(self._evaluations)
-
-
-logger = logging.getLogger("kompakt")
-
-
-@dataclass(frozen=True)
-class Refined:
-    """A refined basis and how the descent went."""
-
-    basis: Array
-    kernel: Kernel
-    objective_before: float
-    objective: float
-    n_iter: int
-    n_evaluations: int
-    n_kernel_evals: int
-    trace: list[dict[str, float]] = field(default_factory=list)
-    #: weights and intercept on the rows it saw, where Ctrl-C ended the descent: there is no time to solve for better
-    interrupted: tuple[Array, Array] | None = None
-    #: the same after a descent that ended by itself, for an interrupt that comes a little later
-    weights: tuple[Array, Array] | None = None
-    #: what the watch saw
-    seen: list[dict[str, Any]] = field(default_factory=list)
-
-    def after(self, before: Refined | None) -> Refined:
-        """Two descents, one after the other, as one."""
-        if before is None:
-            return self
-        return replace(
-            self,
-            objective_before=before.objective_before,
-            n_iter=before.n_iter + self.n_iter,
-            n_evaluations=before.n_evaluations + self.n_evaluations,
-            n_kernel_evals=before.n_kernel_evals + self.n_kernel_evals,
-            trace=before.trace + self.trace,
-            seen=before.seen + self.seen,
-        )
-
-
-class Watch:
-    """The mean loss of held-out rows along a descent, from its start on.
-
-    Parameters
-    ----------
-    rows : ArrayRows
-        Held-out rows, in the coordinates of the descent.
-    scorer : Scorer
-        Measures their loss.
-    patience : int
-        A descent ends when the last half of its iterations, and at least so many, have lowered the loss by less than a
-        hundredth.
-    others : list of list of float, optional
-        Losses along the descents of other folds.  Then the mean of all folds is looked at, a descent ends so many
-        iterations after twice those that the lowest mean took, and every point is kept, not only the best one.
-    """
-
-    def __init__(
-        self, rows: ArrayRows, scorer: Scorer, *, patience: int, others: list[list[float]] | None = None
-    ) -> None:
-        self.rows, self.scorer, self.patience, self.others = rows, scorer, patience, others
-
-    def look(self, seen: list[dict[str, Any]], kernel: Kernel, Z: Array, weights: tuple[Array, Array]) -> bool:
-        """Add the loss, outputs and point to `seen`; returns whether the descent should end."""
-        X = self.rows.block(0, self.rows.n_rows).X  # at most some thousand rows
-        values = kernel.block(X, Z.astype(np.result_type(self.rows.dtype, np.float32)))
-        outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
-        loss = float(self.scorer.mean(self.scorer.row_losses(outputs)))
-        loss = loss if np.isfinite(loss) else np.inf
-        best = best_seen(seen)
-        better = not seen or loss < seen[best]["loss"]
-        if self.others is None and better and seen:
-            seen[best] = {"loss": seen[best]["loss"]}  # its arrays are not needed any more
-        seen.append({"loss": loss})
-        if self.others is not None or better:
-            # numbers may be large, or far from zero
-            kept = outputs if self.scorer.labels is None else outputs.astype(np.float32)
-            seen[-1] |= {"kernel": kernel, "basis": Z, "weights": weights, "outputs": kept}
-        if self.others is not None:
-            best = int(np.argmin(mean_curve([*self.others, [point["loss"] for point in seen]])[: len(seen)]))
-            return len(seen) - 1 - best >= self.patience + best
-        before = seen[: -max(self.patience, (len(seen) - 1) // 2)]
-        return bool(before) and seen[best_seen(seen)]["loss"] > 0.99 * before[best_seen(before)]["loss"]
-
-
-def best_seen(seen: list[dict[str, Any]]) -> int:
-    """The number of the point with the lowest loss, the first of equals; 0 where nothing was seen."""
-    return int(np.argmin([point["loss"] for point in seen])) if seen else 0
-
-
-def mean_curve(curves: list[list[float]], weights: list[int] | None = None) -> Array:
-    """The mean of losses along several descents; one that ended early stays where it ended."""
-    length = max(map(len, curves))
-    return np.average([own + [own[-1]] * (length - len(own)) for own in curves], axis=0, weights=weights)
 
 
 def require_derivatives(kernel: Kernel) -> None:
@@ -236,19 +143,14 @@ class Objective(ABC):
         """Plain values and arrays that an evaluation leaves behind for the next."""
         return ()
 
-    @carried.setter  # noqa: B027
-    def carried(self, values: tuple[Any, ...]) -> None:
-        pass
+    def carry(self, values: tuple[Any, ...], kernel: Kernel, Z: Array) -> None:  # noqa: B027
+        """Be as after the evaluation of this point, which left these values behind."""
 
 
 #: a vector that a line search puts so many natural lengths away, or so many times as far as the first ones, is lost
 _FARTHEST = 1e10
 #: rows from which steps of all vectors are alike
 _MANY_ROWS = 2500
-
-
-#: rows of the last iterations of least squares, in those of the first: more of them lowered no test error
-_LAST_ROWS = 3
 
 
 class RefinementObjective(Objective):
@@ -284,6 +186,7 @@ class RefinementObjective(Objective):
         self._outputs: Array | None = None  # and its outputs on the rows
         self._K: Array | None = None
         self._Phi: Array | None = None
+        self._bent: Array | None = None  # features of a transform, (d, n)
         self._decay = _decay(self.kernel, rows) if learn_width else None
         self._level: float | None = None  # of the objective per row, at the first point
 
@@ -296,11 +199,12 @@ class RefinementObjective(Objective):
     @property
     def carried(self) -> tuple[Any, ...]:
         """What an evaluation leaves behind: the start of the next solve, and the counts."""
-        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level
+        coordinates = None if self._last is None else self._last[2]
+        return self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, coordinates, self._level
 
-    @carried.setter
-    def carried(self, values: tuple[Any, ...]) -> None:
-        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, self._last, self._level = values
+    def carry(self, values: tuple[Any, ...], kernel: Kernel, Z: Array) -> None:
+        self._weights, self._intercept, self.n_evaluations, self.n_kernel_evals, coordinates, self._level = values
+        self._last = None if coordinates is None else (kernel, Z, coordinates)
         self._outputs = None
 
     def compute(self, kernel: Kernel, Z: Array) -> tuple[Array, Array, Array, Factor, Array]:
@@ -323,9 +227,18 @@ class RefinementObjective(Objective):
         inverse = factor.inverse()
         basis, whiten = Z.astype(K.dtype), inverse.astype(K.dtype)
 
+        if isinstance(kernel, BentRBF) and self._bent is None:
+            self._bent = np.empty((rows.n_features, rows.n_rows), dtype=K.dtype)
+
         def fill(block: RowBlock) -> None:
             part = slice(block.start, block.stop)
-            K[part] = kernel.block(block.X, basis)
+            if isinstance(kernel, BentRBF):  # the gradient needs the features again
+                assert self._bent is not None
+                features = kernel.bent(block.X)
+                self._bent[:, part] = features.T
+                K[part] = kernel.metric.block(features, basis)
+            else:
+                K[part] = kernel.block(block.X, basis)
             multiply_upper(K[part], whiten, out=Phi[part])
 
         rows.for_each(fill, choose_block_rows(max(m, rows.n_features), rows.n_rows))
@@ -400,6 +313,8 @@ class RefinementObjective(Objective):
             if block.weights is not None:
                 slopes = slopes * block_weights(block.weights, len(block), np.arange(slopes.shape[1]))
             slopes = (C * slopes).astype(K.dtype, copy=False)
+            if isinstance(kernel, BentRBF) and self._bent is not None:
+                return kernel.bent_gradients(block.X, self._bent[:, part].T, basis, K[part], slopes, small_beta)
             return kernel.output_gradients(block.X, basis, K[part], slopes, small_beta)
 
         d_basis, d_theta = self.rows.map_reduce(gradient, choose_block_rows(max(K.shape[1], Z.shape[1]), len(K)))
@@ -427,67 +342,6 @@ def smooth(loss: Loss, rows: ArrayRows) -> Loss:
     return loss.rounded(0.1 * spread if spread > 0 else 0.1)
 
 
-def refine(
-    rows: ArrayRows,
-    spec: Spec,
-    basis: Array,
-    run: Run,
-    *,
-    learn: str | None = None,
-    rank: int | None = None,
-    like: ArrayRows | None = None,
-    max_iter: int = 100,
-    sample_rows: int | None = None,
-    watch: Watch | None = None,
-) -> Refined:
-    """Descend from a basis; never returns a point with a higher objective on the rows it saw last.
-
-    With a `watch` it returns the point with the lowest loss on the held-out rows instead.
-
-    What of the kernel is learned, and the rank of its map, are those of `with_metric`, where the principal directions
-    are those of the rows `like` (None: the rows themselves); None keeps the kernel as it is.
-
-    Large data are first refined on a sample of `sample_rows` rows (None: 20,000, or 40 per vector), then briefly on all
-    rows, or on as many as fit the memory budget with their kernel values and features; for least squares, on three
-    times the sample.  In an interruptible run Ctrl-C ends the descent, and the best point so far is returned.
-    """
-    m = max(1, len(basis))
-    itemsize = np.result_type(rows.dtype, np.float32).itemsize
-    fitting = max(1000, run.budget // (2 * m * itemsize))
-    first_rows, fewer = max(20_000, 40 * m), max(10, max_iter // 5)
-    if spec.loss.quadratic:
-        # every row bears on a curve, only those near it on a boundary: fewer rows tell the way
-        first_rows, fewer = min(first_rows, max(10_000, 10 * np.size(basis))), max(5, max_iter // 10)
-    first_rows = min(fitting, sample_rows or first_rows)
-    sizes = [(min(rows.n_rows, fitting), max_iter)]
-    if sizes[0][0] > 1.5 * first_rows:
-        last_rows = sizes[0][0]
-        if spec.loss.quadratic:
-            last_rows = min(last_rows, _LAST_ROWS * first_rows)
-        sizes = [(first_rows, max_iter), (last_rows, min(max_iter, fewer))]
-    plan = [(*subset(rows, spec, count), budget) for count, budget in sizes]
-    kernel, total = with_metric(spec.kernel, learn, rows if like is None else like, rank), None
-    work = float(sum(part.n_rows * budget for part, _, budget in plan))
-    with run.task("refinement", sum(budget for _, _, budget in plan), work=work) as step:
-        for part, part_spec, budget in plan:
-            objective = RefinementObjective(part, replace(part_spec, kernel=kernel), learn_width=learn is not None)
-            descent = partial(descend, objective, kernel, basis, budget, run, step, watch)
-            found = run.step("descent", descent, Refined, complete=lambda found: found.interrupted is None)
-            kernel, basis, total = found.kernel, found.basis, found.after(total)
-            if found.interrupted is not None:
-                break
-            if total.seen:  # the next stage begins where this one was best
-                best = total.seen[best_seen(total.seen)]
-                kernel, basis = best["kernel"], best["basis"]
-                total = replace(total, kernel=kernel, basis=basis, weights=best["weights"])
-    assert total is not None
-    if watch is not None and not total.seen:  # not even the start could be evaluated
-        assert watch.rows.targets is not None
-        nothing = {"loss": np.inf, "kernel": kernel, "basis": basis, "outputs": np.zeros(watch.rows.targets.shape)}
-        total = replace(total, seen=[nothing])
-    return total
-
-
 def subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
     """Random rows, and the objective in which their losses stand for those of all rows."""
     if count >= rows.n_rows:
@@ -496,146 +350,121 @@ def subset(rows: ArrayRows, spec: Spec, count: int) -> tuple[ArrayRows, Spec]:
     return rows.subset(index), replace(spec, C=spec.C * rows.n_rows / count)
 
 
-def descend(
-    objective: Objective,
-    kernel: Kernel,
-    basis: Array,
-    max_iter: int,
-    run: Run,
-    step: Task,
-    watch: Watch | None = None,
-) -> Refined:
-    """L-BFGS from a basis; coordinates are in units in which steps of one size change about as much.
+class Descent:
+    """The way of a basis and a kernel down an objective, iteration by iteration.
 
-    The watch sees the start and every iteration.
+    Coordinates are in units in which steps of one size change about as much.
+
+    Parameters
+    ----------
+    objective : Objective
+    kernel : Kernel
+        With what is to be learned, see `with_metric`.
+    basis : ndarray of shape (m, d)
+    replay : Replay
+        Of the evaluations, for a checkpoint.
     """
-    shape = basis.shape
-    unit = _unit(kernel, shape[1], basis)
-    theta = kernel.theta if objective.learn_width else np.empty(0)
-    theta_unit = np.ones(len(theta))
-    room = 7.0 * theta_unit  # a width may change a thousandfold, no more: beyond, it is a constant or a spike
-    if len(theta) and isinstance(kernel, MappedRBF):
-        theta_unit = _map_unit(kernel, objective.rows)
-        room = 33.0 * theta_unit  # whose square is about as much
-    of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
-    unit, theta_unit = unit * of_vectors[:, None], theta_unit * of_theta
-    theta, room = theta / theta_unit, room / theta_unit
-    best: dict[str, Any] = {"value": np.inf, "x": None, "weights": None}
-    values: list[float] = []
-    trace: list[dict[str, float]] = []
-    seen: list[dict[str, Any]] = []
-    replay = Replay(run.progress("evaluations"), objective)
-    since: list[tuple[Array, tuple[Array, Array]]] = []  # points and weights since the last iteration
 
-    def look(x: Array) -> bool:
-        """Show the watch a point that was evaluated in this iteration."""
-        assert watch is not None
-        weights = [weights for point, weights in since if np.array_equal(point, x)]
-        since.clear()
-        return bool(weights) and watch.look(seen, *split(x), weights[-1])
+    def __init__(self, objective: Objective, kernel: Kernel, basis: Array, replay: Replay) -> None:
+        self.objective, self.kernel, self.shape, self.replay = objective, kernel, basis.shape, replay
+        theta = kernel.theta if objective.learn_width else np.empty(0)
+        theta_unit, room = theta_units(kernel, objective.rows) if len(theta) else (np.empty(0), np.empty(0))
+        of_vectors, of_theta = objective.lengths(kernel, basis.astype(np.float64))
+        self.unit = _unit(kernel, self.shape[1], basis) * of_vectors[:, None]
+        self.theta_unit = theta_unit * of_theta
+        self.theta, self.room = theta / self.theta_unit, room / self.theta_unit
+        start = np.concatenate([(basis.astype(np.float64) / self.unit).ravel(), np.zeros(len(theta))])
+        self.farthest = _FARTHEST * max(1.0, float(np.max(np.abs(start), initial=0.0)))
+        self.evaluated: list[tuple[Array, Any]] = []  # points of this iteration, and their weights
+        self.solver = LBFGS(self._value_and_gradient, start)
 
-    def split(x: Array) -> tuple[Kernel, Array]:
-        Z = x[: basis.size].reshape(shape) * unit
-        if not objective.learn_width:
-            return kernel, Z
-        return kernel.with_theta((theta + room * np.tanh(x[basis.size :] / room)) * theta_unit), Z
+    def begin(self) -> None:
+        """Evaluate the start."""
+        self.evaluated.clear()
+        self.solver.begin()
 
-    def function(x: Array) -> tuple[float, Array]:
-        if values and run.late:
-            raise _OutOfTime
-        if not (np.all(np.isfinite(x)) and np.max(np.abs(x[: basis.size]), initial=0.0) < farthest):
-            raise _Overflow  # squares of a huge gradient, or of a distance
-        known = replay.recall(x)
-        if known is None:
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked for below
-                    value, d_basis, d_theta = objective.value_and_gradient(*split(x))
-            except np.linalg.LinAlgError:  # a step so long that the weights cannot be found
-                raise _Overflow from None
-            gradient = (d_basis * unit).ravel()
-            if objective.learn_width:
-                d_theta = d_theta * theta_unit * (1.0 - np.tanh(x[basis.size :] / room) ** 2)
-                gradient = np.concatenate([gradient, d_theta])
-            known = value, gradient
-            replay.add(x, *known)
-        value = known[0]
-        values.append(value)
-        if not np.isfinite(value) or not np.all(np.isfinite(known[1])):
-            raise _Overflow
-        if value < best["value"]:
-            # in one call, so that an interrupt finds a point and weights that belong together
-            best.update({"value": value, "x": x.copy(), "weights": objective.last_weights})
-        trace.append({"objective": value, "time": time.monotonic()})
-        if watch is not None:
-            assert objective.last_weights is not None
-            since.append((x.copy(), objective.last_weights))
-            if len(values) == 1:
-                look(x)
-        return known
+    def step(self) -> bool:
+        """One iteration; False where the descent has ended."""
+        self.evaluated.clear()
+        return self.solver.step()
 
-    start = np.concatenate([(basis.astype(np.float64) / unit).ravel(), np.zeros(len(theta))])
-    farthest = _FARTHEST * max(1.0, float(np.max(np.abs(start), initial=0.0)))
-    steps = 0
-    kept: tuple[Array, Array] | None = None
+    @property
+    def point(self) -> tuple[Kernel, Array]:
+        """Kernel and basis where the descent is."""
+        return self._split(self.solver.x)
 
-    def count(x: Array) -> None:
-        nonlocal steps
-        steps += 1
-        if watch is not None and look(x):
-            raise _WatchStops
-        if step(float(objective.rows.n_rows)):
-            raise _OutOfTime  # a callback of the user asks to stop
+    @property
+    def weights(self) -> tuple[Array, Array] | None:
+        """Weights and intercept there, of the rows that it sees; None where no point could be evaluated."""
+        weights = [weights for x, weights in self.evaluated if np.array_equal(x, self.solver.x)]
+        return weights[-1] if weights else None
 
+    def _split(self, x: Array) -> tuple[Kernel, Array]:
+        size = self.unit.size
+        Z = x[:size].reshape(self.shape) * self.unit
+        if not self.objective.learn_width:
+            return self.kernel, Z
+        return self.kernel.with_theta((self.theta + self.room * np.tanh(x[size:] / self.room)) * self.theta_unit), Z
+
+    def _value_and_gradient(self, x: Array) -> tuple[float, Array]:
+        size = self.unit.size
+        nowhere = np.inf, np.zeros(len(x))  # too far: the line search takes a shorter step
+        if not (np.all(np.isfinite(x)) and np.max(np.abs(x[:size]), initial=0.0) < self.farthest):
+            return nowhere
+        if (evaluation := self.replay.recall(x)) is not None:
+            self.objective.carry(evaluation["carried"], *self._split(x))
+            self.evaluated.append((x.copy(), self.objective.last_weights))
+            return evaluation["value"], evaluation["gradient"]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is looked for afterwards
+                value, d_basis, d_theta = self.objective.value_and_gradient(*self._split(x))
+        except np.linalg.LinAlgError:  # a step so long that the weights cannot be found
+            return nowhere
+        self.evaluated.append((x.copy(), self.objective.last_weights))
+        gradient = (d_basis * self.unit).ravel()
+        if self.objective.learn_width:
+            d_theta = d_theta * self.theta_unit * (1.0 - np.tanh(x[size:] / self.room) ** 2)
+            gradient = np.concatenate([gradient, d_theta])
+        self.replay.add(x, value, gradient, self.objective.carried)
+        return value, gradient
+
+
+def descend(
+    objective: Objective, kernel: Kernel, basis: Array, max_iter: int, run: Run, step: Task
+) -> tuple[Descent, bool]:
+    """So many iterations from a basis, and whether Ctrl-C, in an interruptible run, ended them where they are."""
+    descent = Descent(objective, kernel, basis, Replay(run.progress("evaluations")))
     try:
-        # without bounds, which would take longer than the functions of small problems
-        options = {"maxiter": max_iter, "maxcor": 20, "ftol": 1e-9}
-        steps = int(minimize(function, start, jac=True, method="L-BFGS-B", options=options, callback=count).nit)
-    except _WatchStops:
-        pass
-    except (_OutOfTime, _Overflow):
-        steps = len(values)
+        descent.begin()
+        while descent.solver.n_iter < max_iter and not run.late and descent.step():
+            if step(float(objective.rows.n_rows)):  # a callback of the user asks to stop
+                break
     except KeyboardInterrupt:
-        if best["x"] is None or not run.keeps_on_interrupt():
+        if descent.weights is None or not run.keeps_on_interrupt():
             raise
-        steps, kept = len(values), best["weights"]
-    new_kernel, Z = split(start if best["x"] is None else best["x"])
-    return Refined(
-        Z,
-        new_kernel,
-        objective_before=values[0],
-        objective=best["value"],
-        n_iter=steps,
-        n_evaluations=objective.n_evaluations,
-        n_kernel_evals=objective.n_kernel_evals,
-        trace=trace,
-        interrupted=kept,
-        weights=best["weights"],
-        seen=seen,
-    )
-
-
-class _WatchStops(Exception):
-    """Raised inside the descent when held-out rows have seen no better point for long."""
-
-
-class _OutOfTime(Exception):
-    """Raised inside the descent when the deadline has passed."""
-
-
-class _Overflow(Exception):
-    """Raised inside the descent where the objective leaves the range of its type: the best point so far is kept."""
+        return descent, True
+    return descent, False
 
 
 def _unit(kernel: Kernel, n_features: int, basis: Array) -> Array:
     """The natural length of every coordinate: the kernel's width, or the spread of the basis."""
-    if isinstance(kernel, RBF | MappedRBF):
+    if isinstance(kernel, RBF | MappedRBF | BentRBF):
         return np.broadcast_to(1.0 / np.sqrt(2.0 * np.maximum(kernel.gamma, 1e-300)), (n_features,)).astype(np.float64)
     spread = float(np.sqrt(np.mean(np.square(basis.astype(np.float64)))))
     return np.full(n_features, spread if spread > 0 else 1.0)
 
 
-def _map_unit(kernel: MappedRBF, rows: ArrayRows) -> Array:
-    """The natural size of every entry of the map: what gives each feature an equal share in the distances of rows."""
+def theta_units(kernel: Kernel, rows: ArrayRows) -> tuple[Array, Array]:
+    """The natural size of every parameter of the kernel, and how far it may go.
+
+    A width may change a thousandfold, no more: beyond, it is a constant or a spike.  The square of an entry of a map
+    is a width.
+    """
+    if isinstance(kernel, BentRBF):
+        of_metric, ones = theta_units(kernel.metric, rows), np.ones(kernel.transform.slopes.size)
+        return np.concatenate([of_metric[0], ones]), np.concatenate([of_metric[1], 33.0 * ones])
+    if not isinstance(kernel, MappedRBF):
+        return np.ones(len(kernel.theta)), np.full(len(kernel.theta), 7.0)
     X = rows.X
     if rows.is_sparse:
         squares, mean = np.asarray(X.multiply(X).mean(axis=0)).ravel(), np.asarray(X.mean(axis=0)).ravel()
@@ -643,30 +472,44 @@ def _map_unit(kernel: MappedRBF, rows: ArrayRows) -> Array:
     else:
         variance = np.var(X, axis=0, dtype=np.float64)
     share = float(np.mean(kernel.gamma * variance))
-    if not share > 0:
-        return np.ones(kernel.map.size)
-    unit = np.sqrt(share / np.where(variance > 0, variance, np.max(variance)))
-    return np.tile(unit, kernel.rank)
+    unit = np.ones(kernel.map.shape[1])
+    if share > 0:  # what gives each feature an equal share in the distances of rows
+        unit = np.sqrt(share / np.where(variance > 0, variance, np.max(variance)))
+    unit = np.tile(unit, kernel.rank)
+    return unit, 33.0 * unit
 
 
 def _decay(kernel: Kernel, rows: ArrayRows) -> Array | None:
-    """How strongly every entry of a square map beside its diagonal is drawn to zero, in objectives per row.
+    """How strongly parameters are drawn to zero, in objectives per row: a normal prior for each.
 
-    That is a normal prior: with a d-th of the square of their unit as the variance of the entries, those of a row are
-    together as large as the one on the diagonal.  A map that the rows do not speak for stays one width per feature.
+    Entries of a square map beside its diagonal have a d-th of the square of their unit as variance, so that those of a
+    row are together as large as the one on the diagonal: a map that the rows do not speak for stays one width per
+    feature.  Slopes of a transform have one as variance, about the identity.
     """
+    if isinstance(kernel, BentRBF):
+        of_metric = _decay(kernel.metric, rows)
+        of_metric = np.zeros(len(kernel.metric.theta)) if of_metric is None else of_metric
+        return np.concatenate([of_metric, np.ones(kernel.transform.slopes.size)])
     if not isinstance(kernel, MappedRBF) or kernel.rank != kernel.map.shape[1]:
         return None
     beside = (1.0 - np.eye(kernel.rank)).ravel()
-    return np.asarray(beside * kernel.rank / _map_unit(kernel, rows) ** 2)
+    return np.asarray(beside * kernel.rank / theta_units(kernel, rows)[0] ** 2)
 
 
-def with_metric(kernel: Kernel, learn: str | None, rows: ArrayRows, rank: int | None = None) -> Kernel:
+def with_metric(
+    kernel: Kernel, learn: str | None, rows: ArrayRows, rank: int | None = None, *, bends: bool = False
+) -> Kernel:
     """The kernel with what is to be learned: one width, one per feature ("each"), or a map ("full").
 
-    A map of lower rank begins with the leading principal directions of the rows as the kernel scales them.
+    A map of lower rank begins with the leading principal directions of the rows as the kernel scales them.  With
+    `bends` a transform of every feature, the identity at first, comes before.
     """
-    if not isinstance(kernel, RBF) or learn not in ("each", "full"):
+    if not isinstance(kernel, RBF):
+        return kernel
+    if bends:
+        sample = rows.take(np.linspace(0, rows.n_rows - 1, min(rows.n_rows, 20_000)).astype(np.intp))
+        return BentRBF(with_metric(kernel, learn, rows, rank), PiecewiseLinear.identity(np.asarray(sample, np.float64)))
+    if learn not in ("each", "full"):
         return kernel
     gamma = np.broadcast_to(np.asarray(kernel.gamma, dtype=np.float64), (rows.n_features,))
     if learn == "each":

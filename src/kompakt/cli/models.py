@@ -35,8 +35,13 @@ def inspect(options: Namespace, console: Console) -> None:
         arrays = header["arrays"]
         sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (dtype, shape) in arrays.items()}
         facts = {**header, "classes": classes, "feature_names": names, "meta": model.meta}
-        stored = {"fill": "fills missing values", "shift": "shifts", "scale": "scales", "map": "maps linearly"}
+        stored = {
+            "fill": "fills missing values", "shift": "shifts", "scale": "scales", "pieces": "bends features",
+            "map": "maps linearly",
+        }  # fmt: skip
         kernel, inputs = str(model.kernel), model.inputs
+        if inputs.bends is not None:
+            kernel += f" of features bent in {inputs.arrays()['pieces'].sum():,} pieces"
         if inputs.map is not None:
             kernel += " after a learned linear map of rank {} over {} features".format(*inputs.map.shape)
         lines = [

@@ -23,7 +23,7 @@ from kompakt.data.dask import DaskSource, is_dask
 from kompakt.estimators.params import auto_size, check_parameters
 from kompakt.estimators.predicting import predicted
 from kompakt.estimators.records import record_of
-from kompakt.kernels import Kernel
+from kompakt.kernels import BentRBF, Kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.steps import Fitted, LeftOpen
 from kompakt.model import Model
@@ -180,16 +180,16 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
 
     def _plan(self, selector: Selector | None = None) -> Plan:
         """What the parameters say of refinement and of when solvers stop."""
-        refine = self.refine
-        iterations = refine.max_iter if isinstance(refine, Refinement) else None
+        refinement = self.refine if isinstance(self.refine, Refinement) else Refinement()
         return Plan(
             selector=selector,
-            refine=bool(refine),
+            refine=bool(self.refine),
             learn=self._learned_metric(),
-            rank=refine.rank if isinstance(refine, Refinement) and not isinstance(refine.rank, str) else None,
-            shorten=isinstance(refine, Refinement) and refine.rank == "auto",
-            refine_iter=100 if iterations is None else int(iterations),
-            refine_more=iterations is None,
+            rank=None if isinstance(refinement.rank, str) else refinement.rank,
+            bends=None if refinement.transform is None else refinement.transform == "learn",
+            shorten=refinement.rank == "auto",
+            refine_iter=100 if refinement.max_iter is None else int(refinement.max_iter),
+            refine_more=refinement.max_iter is None,
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
@@ -231,7 +231,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
         model = with_columns(self, fitted.model)
         self.model_ = model
         mapped = model.inputs.map is not None  # the model's kernel is that of mapped inputs
-        self.kernel_ = fitted.machine.spec.kernel if mapped else model.kernel
+        self.kernel_ = fitted.machine.spec.kernel if mapped or model.inputs.bends is not None else model.kernel
         gamma = getattr(self.kernel_, "gamma", None)
         if gamma is not None:
             self.gamma_ = gamma
@@ -260,7 +260,7 @@ class KernelMachine(CallbackSupportMixin, BaseEstimator):
             self.classes_ = data.classes
         has_widths = np.ndim(model.widths) == 1 or fitted.plan.learn in ("each", "full", "grow")
         if has_widths and isinstance(data.rows, ArrayRows):
-            self.feature_importances_ = importances(model, data)
+            self.feature_importances_ = importances(model, data, self.kernel_)
         if isinstance(data.source, StreamedRows):
             self.n_passes_ = data.source.passes.count
         if model.kernel.name == "linear":
@@ -381,13 +381,18 @@ class MachineRegressor(RegressorMixin, KernelMachine):
         return tags
 
 
-def importances(model: Model, data: Data) -> Array:
+def importances(model: Model, data: Data, kernel: Kernel) -> Array:
     """Share of every feature in the kernel's squared distances: its gamma times its variance, summing to 1 (d,).
 
-    With a map A of the inputs, gamma is the diagonal of A'A.  Of more than 100,000 rows, evenly spaced ones are read.
+    With a map A of the inputs, gamma is the diagonal of A'A; the variance of a feature that bends is that of its
+    transform.  Of more than 100,000 rows, evenly spaced ones are read.
     """
-    every, weights = slice(None, None, max(1, data.rows.n_rows // 100_000)), data.row_weights
+    rows, weights = data.in_memory, data.row_weights
+    every = slice(None, None, max(1, rows.n_rows // 100_000))
+    X = rows.X[every]
+    if isinstance(kernel, BentRBF):
+        X = kernel.bent(X if rows.offset is None else X - rows.offset)
     scaler = StandardScaler(with_mean=False)
-    scaler.fit(data.in_memory.X[every], sample_weight=None if weights is None else weights[every])
+    scaler.fit(X, sample_weight=None if weights is None else weights[every])
     spread = np.abs(model.widths) * scaler.var_
     return np.asarray(spread / max(float(np.sum(spread)), 1e-300))

@@ -26,7 +26,8 @@ from kompakt.heldout import AutoSize
 from kompakt.kernels import Kernel, make_kernel
 from kompakt.losses import Loss, make_loss
 from kompakt.methods.compact import Compact, fit_compact
-from kompakt.methods.steps import Fitted
+from kompakt.methods.steps import Fitted, LeftOpen
+from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.spec import Basis, Data, Selector, Spec
 from kompakt.train.data import LEARNED
@@ -37,19 +38,24 @@ _SHARED = {
         '"auto" takes the smallest within one standard error (or `tol`) of the best on a path of sizes.',
         options={AutoSize: ("tol",)},
     ),
-    "C": TABLE["C"].noted("None takes the least whose error is within one standard error of the lowest."),
+    "C": TABLE["C"].noted(
+        "None leaves it to the race of refined models on held-out rows; a classifier that is not refined then has 1, a "
+        "regressor that is not refined, or whose loss does not square, the least whose leave-one-out error is within "
+        "one standard error of the lowest."
+    ),
     "gamma": ANY_GAMMA,
     "selection": TABLE["selection"].noted(
         '"gram" is exact forward selection in Gram space, "random" takes rows by hash, "renyi" by the entropy of the '
         'inputs, "projection" by the error of a projection, "all" every row; the rules of `SpSVC` are names too.'
     ),
     "validation_fraction": TABLE["validation_fraction"].noted(
-        "Their loss (0.1 of the rows, at most 5,000) says where refinement stops; below 3,000 rows it is the mean over "
-        "three folds, below 200 (1,000 in regression) over five. Below 100 rows, and with 0, refinement goes all the "
-        "way."
+        "Their loss (0.2 of the rows, at most 5,000) decides the race of refined models; below 3,000 rows it is the "
+        "mean over three folds, below 200 (1,000 in regression) over five. Below 100 rows, and with 0, there is no "
+        "race, and refinement goes all the way."
     ),
     "tune": TABLE["tune"].noted(
-        "By cross-validation of C and the starting width, and of `epsilon` for regression. Sets `cv_results_`."
+        "By cross-validation of C and the starting width, and of `epsilon` for regression; what it finds takes part in "
+        "the race beside the usual settings. `cv_results_` has both."
     ),
     "cv": TABLE["cv"].noted(
         'For `tune` and n_basis="auto"; None takes five folds below 2,000 rows, fewer of them up to 20,000 rows and a '
@@ -67,6 +73,11 @@ class _Compact(KernelMachine):
 
     def _width_is_open(self) -> bool:
         return False  # it is learned
+
+    def _left_open(self) -> LeftOpen:
+        left_open = super()._left_open()
+        # the race chooses the cost of a classifier; one that is not refined has the usual one
+        return left_open if self._task().numeric or self.refine else replace(left_open, cost=False)
 
     def _plan(self, selector: Selector | None = None) -> Plan:
         plan = super()._plan(make_selector(self.selection))
@@ -86,8 +97,14 @@ class _Compact(KernelMachine):
             kernel_of_width=self._kernel_of_width if searches_width else None,
             width_per_feature=isinstance(self.gamma, str) and self.gamma == "loo",
             cv=self.cv,
-            start=getattr(self, "basis_vectors_", None) if self.warm_start else None,
+            start=self._start() if self.warm_start else None,
         )
+
+    def _start(self) -> Any:
+        """What a warm start goes on from: the last fit's vectors, or its model where its features bend."""
+        model: Model | None = getattr(self, "model_", None)
+        bends = model is not None and model.inputs.bends is not None
+        return model if bends else getattr(self, "basis_vectors_", None)
 
     def _kernel_of_width(self, width: float) -> Kernel:
         return make_kernel(self.kernel, gamma=width, coef0=self.coef0, degree=self.degree)
@@ -147,7 +164,7 @@ class CompactSVC(_Compact, PartialClassifier):
     def __init__(
         self, n_basis: Any = 100, *,
         kernel: Any = "rbf", gamma: Any = None, degree: int = 3, coef0: float = 0.0,
-        C: Any = 1.0, loss: Any = "squared_hinge", epsilon: float | None = None,
+        C: Any = None, loss: Any = "squared_hinge", epsilon: float | None = None,
         fit_intercept: bool = True, penalize_intercept: bool = False,
         coding: Any = "one_vs_rest", class_weight: Any = None,
         selection: Any = "gram", refine: Any = True, warm_start: bool = False,

@@ -15,8 +15,8 @@ from kompakt.data import ArrayRows, centre_of
 from kompakt.design import Design
 from kompakt.estimators.base import Array, KernelMachine, MachineClassifier, MachineRegressor, offered_if
 from kompakt.estimators.params import auto_size, check_parameters
-from kompakt.kernels import MappedRBF
-from kompakt.methods.steps import freeze, resolve_width_and_cost
+from kompakt.inputs import Inputs
+from kompakt.methods.steps import freeze, resolve_width_and_cost, trained_machine
 from kompakt.solve import Problem
 from kompakt.solve.running import RunningSums, batch_sums, minimise_sums
 from kompakt.spec import Basis, Data, Spec
@@ -30,12 +30,16 @@ _LOSSES = ("least_squares", "squared_hinge")
 
 @dataclass
 class _Running:
-    """What is kept between batches: what is minimised, the basis in centred coordinates, and the sums; no rows."""
+    """What is kept between batches: what is minimised, the basis in centred coordinates, and the sums; no rows.
+
+    `inputs` are what an earlier `fit` did to streamed rows to standardise them.
+    """
 
     spec: Spec
     offset: Array | None
     basis: Basis
     sums: RunningSums | None = None
+    inputs: Inputs | None = None
     theta: Array | None = None
     weights: Array | None = None
     n_batches: int = 0
@@ -89,7 +93,8 @@ def _update(
                 f"y has {targets.shape[1]} outputs; the batches before had {state.theta.shape[1]}. "
                 "Give every batch the same outputs."
             )
-        rows = ArrayRows(X, targets, weights, state.offset)
+        rows = ArrayRows(X if state.inputs is None else state.inputs.transform(X), targets, weights, state.offset)
+        rows.inputs = state.inputs
         data = Data(rows, classes=classes, labels=labels, y=y)
         design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
         problem = Problem.of(design, state.spec)
@@ -115,23 +120,18 @@ def _update(
 
 def _state_of_fit(machine: KernelMachine) -> _Running:
     """Kernel, centre and basis of an earlier `fit`, whose rows count for nothing in the sums."""
-    model, kernel, vectors = machine.model_, machine.model_.kernel, machine.model_.basis
-    offset = model.inputs.centre
-    if model.inputs.map is not None:  # the vectors are kept as they are mapped, about the centre of the fit's rows
-        kernel, offset = MappedRBF(model.inputs.map), model.inputs.shift
-        vectors, table = np.asarray(model.basis_vectors_), getattr(machine, "_inputs", None)
-        if table is not None:
-            vectors, offset = table.transform(vectors), table.transform(offset)
+    model = machine.model_
+    table: Inputs | None = getattr(machine, "_inputs", None)
+    standardised = table is None and model.inputs.scale is not None
+    inputs = Inputs(shift=model.inputs.shift, scale=model.inputs.scale) if standardised else None
+    kernel, vectors, offset = trained_machine(model, inputs if table is None else table)
     no_rows = Data(ArrayRows(np.empty((0, model.n_features))), classes=model.classes)
     spec = machine._spec(no_rows, kernel)
     spec = replace(spec, C=machine.C_) if machine.C is None else spec
     if machine._in_input_space(no_rows, model.kernel):
-        return _Running(spec, None, Basis(None, np.eye(model.n_features)))
-    vectors = vectors.astype(np.float64)
-    if offset is not None:
-        vectors = vectors - offset
+        return _Running(spec, None, Basis(None, np.eye(model.n_features)), inputs=inputs)
     weights = np.concatenate([model.weights, model.intercept[None]])
-    return _Running(spec, offset, Basis(None, vectors), weights=weights)
+    return _Running(spec, offset, Basis(None, vectors), inputs=inputs, weights=weights)
 
 
 def _batch(

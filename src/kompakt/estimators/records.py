@@ -39,13 +39,16 @@ def tried_by(estimator: Any) -> Tried | None:
     if not table:
         return None
     kinds = table["model"].tolist() if "model" in table else [""] * len(table["params"])
+    n_settings = sum(kind in ("", "plain", "refined") for kind in kinds)
+    if "learned" in table:  # the arms of a race
+        pairs = zip(kinds, table["learned"], strict=True)
+        kinds = [kind if learned is None or kind == "plain" else f"refined: {learned}" for kind, learned in pairs]
     spreads = [float(spread) if np.isfinite(spread) and spread > 0 else None for spread in table["std_test_error"]]
     settings = [
         {name: float(params[name]) for name in sorted(params) if params[name] is not None} for params in table["params"]
     ]
     columns = settings, map(float, table["mean_test_error"]), spreads, kinds
     candidates = [Candidate(*row) for row in zip(*columns, strict=True)]
-    n_settings = sum(kind in ("", "plain", "refined") for kind in kinds)
     return Tried(candidates, int(np.argmin(table["rank_test_error"])), f"{n_settings:,} settings by cross-validation")
 
 
@@ -85,6 +88,8 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
         settings["gamma"] = f"one per feature, {gamma.min():.3g} to {gamma.max():.3g}"
     elif np.isfinite(gamma):
         settings["gamma"] = float(gamma)
+    if model.inputs.bends is not None:
+        settings["transform"] = f"{model.inputs.arrays()['pieces'].sum():,} pieces over {model.n_features:,} features"
     if hasattr(estimator, "refine"):
         settings["refined"] = "yes" if fit.machine.refined else "no"
     settings |= {"kernel": model.kernel.name, "loss": fit.spec.loss.name}

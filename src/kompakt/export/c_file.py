@@ -36,6 +36,7 @@ from kompakt.export.common import (
     write_exported,
 )
 from kompakt.export.integer import MISSING, IntegerForm, integer_form
+from kompakt.inputs import Inputs
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
@@ -48,6 +49,7 @@ FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion",
 _TOLERANCE = {"double": 1e-12, "float": 1e-5, "int8": 1e-5}
 _MAX_STRING = 4000  # C99 promises literals of 4095 characters
 _LEVELS = 127
+_BEYOND_FLOAT = "a number of this machine is beyond float; export it with dtype='double'."
 _SELF_TESTS = 8  # rows that a file in integers can test itself with
 _READERS = {1: "BYTE", 2: "WORD", 4: "LONG"}
 _SIZES = {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "float": 4, "double": 8}
@@ -352,13 +354,15 @@ def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
     if model.inputs.scale is not None:
         with np.errstate(divide="ignore"):
             arrays["scale"] = 1.0 / in_single(1.0 / model.inputs.scale)
+    if not all(np.all(np.isfinite(arrays[name])) for name in ("knots", "slopes") if name in arrays):
+        raise UnsupportedModelError(_BEYOND_FLOAT)
     if levels is not None:
         fields["basis"] = levels[1] + levels[2] * levels[0]
     if model.storage is not None:
         fields["weights"] = model.weights
         if model.storage.map_steps is not None:
-            del arrays["map"]
-    return replace(model, inputs=replace(model.inputs, **arrays), **fields)
+            arrays["map"] = model.inputs.map
+    return replace(model, inputs=Inputs.of_arrays(model.inputs.schema, arrays), **fields)
 
 
 # -- the source ------------------------------------------------------------------------------------------
@@ -390,7 +394,8 @@ def c_source(
     arrays["intercept"] = (real, model.intercept)
     for key, values in model.inputs.arrays().items():
         key, values = ("factor", 1.0 / values) if key == "scale" else (key, values)
-        arrays[key], defined[key.upper()] = (real, values), 1
+        kind = "uint8_t" if key == "pieces" else real
+        arrays[key], defined[key.upper()] = (kind, values if values.size else np.zeros(1)), 1  # no array is empty in C
     if model.storage is not None and model.storage.map_steps is not None:
         assert model.inputs.map is not None
         small_map = model.storage.small_map(model.inputs.map)
@@ -587,7 +592,7 @@ def _numbers(values: Array, single: bool) -> list[str]:
     with np.errstate(over="ignore"):
         rounded = values.astype(np.float32).ravel()
     if not np.all(np.isfinite(rounded)):
-        raise UnsupportedModelError("a number of this machine is beyond float; export it with dtype='double'.")
+        raise UnsupportedModelError(_BEYOND_FLOAT)
     return [f"{value!s}f" for value in rounded]
 
 

@@ -343,10 +343,10 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
 
     It has at least one vector, labels of a plain type, no centre, and a shift and a scale only where they do something.
     Constants of the kernel are in weights and intercept, and one width per feature in basis and scale (a width of 0 is
-    an infinite scale).  A map of the inputs takes the scale and such widths into itself.  With `centred`, rows that are
-    not mapped are shifted to the middle of the basis where the kernel allows it: distances formed from dot products,
-    and sums in float32, lose the digits that rows far from the origin share.  With `single`, float32 holds the shift.
-    With `stored`, a rounded model stays one: its basis is not moved, only scaled.
+    an infinite scale).  A map of the inputs, or bends, take the scale and such widths into themselves.  With `centred`,
+    rows that are neither mapped nor bent are shifted to the middle of the basis where the kernel allows it: distances
+    formed from dot products, and sums in float32, lose the digits that rows far from the origin share.  With `single`,
+    float32 holds the shift.  With `stored`, a rounded model stays one: its basis is not moved, only scaled.
     """
     _check_kernel(model.kernel)
     kernel, factor, addend = decomposed(model.kernel)
@@ -364,8 +364,16 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
             weights, intercept = np.zeros((len(weights), 1)), np.zeros(1)
     shift = np.zeros(model.n_features) if inputs.shift is None else _f8(inputs.shift)
     scale = np.ones(model.n_features) if inputs.scale is None else _f8(inputs.scale)
-    centre, input_map = inputs.centre, None
-    if inputs.map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
+    centre, input_map, bends = inputs.centre, None, inputs.bends
+    if bends is not None:
+        input_map = None if inputs.map is None else _f8(inputs.map)
+        moved = in_single(shift) if single and rounded is None else shift
+        ascending = bool(np.all(scale > 0))  # knots descend in features of a negative scale
+        bends, constant = bends.of_line(1.0 / scale if ascending else np.ones_like(scale), (moved - shift) / scale)
+        if np.any(moved != shift):
+            basis = basis - (constant if input_map is None else input_map @ constant)
+        shift, scale = moved, np.ones_like(scale) if ascending else scale
+    elif inputs.map is not None:  # mapped after the shift, which a fit has put into the middle of its rows
         if rounded is not None and np.any(scale != 1):
             rounded = replace(rounded, map_steps=None)
         input_map, scale = _f8(inputs.map) / scale, np.ones(model.n_features)
@@ -387,8 +395,12 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
         elif input_map is not None:
             kernel, basis, input_map = RBF(1.0), basis * root, input_map * root[:, None]
         else:
-            with np.errstate(divide="ignore"):
-                kernel, basis, scale = RBF(1.0), basis * root, scale / root
+            kernel, basis = RBF(1.0), basis * root
+            if bends is not None:
+                bends = bends.with_slopes(bends.slopes * root[:, None])
+            else:
+                with np.errstate(divide="ignore"):
+                    scale = scale / root
             if rounded is not None:
                 rounded = replace(rounded, basis_steps=rounded.basis_steps * root)
     return replace(
@@ -404,6 +416,7 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
             shift if np.any(shift != 0) else None,
             scale if np.any(scale != 1) else None,
             input_map,
+            bends=bends,
         ),
         storage=rounded,
     )

@@ -64,7 +64,8 @@ def to_libsvm(
     Raises
     ------
     UnsupportedModelError
-        For what LIBSVM lacks: other kernels, several regression outputs, the coding "minimum_output".
+        For what LIBSVM lacks: other kernels, maps and bends of the inputs, several regression outputs, the coding
+        "minimum_output".
     ParityError
         If the answers differ; nothing is written.
     TypeError
@@ -147,6 +148,11 @@ def libsvm_answers(
 
 def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
     """The lines of a model and, beside it, of ``.range`` and ``.labels`` where it needs them."""
+    if model.inputs.bends is not None:
+        raise UnsupportedModelError(
+            "LIBSVM has no transform of single features, which this model learned. Fit with transform='identity' and "
+            "gamma='ard' or gamma='learn', or use another export."
+        )
     plain = folded(model, centred=False)
     if plain.inputs.map is not None:
         raise UnsupportedModelError(

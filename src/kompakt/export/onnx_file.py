@@ -41,6 +41,7 @@ from kompakt.export.common import (
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.model import Model
+from kompakt.piecewise import PiecewiseLinear
 
 Array = np.ndarray
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime from 1.12 on
@@ -481,10 +482,22 @@ class Graph:
             X = add("MatMul" if single else "Mul", X, self.constant(factor[:, None] if single else factor, dtype))
         if tables and self.dtype != np.float64:
             X = add("Cast", X, to=self.element)
+        if inputs.bends is not None:
+            X = self._bent(inputs.bends, X)
         if inputs.map is not None:
             X = add("MatMul", X, self.constant(inputs.map.T))
         values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
         return add("Add", values, self.constant(model.intercept))
+
+    def _bent(self, bends: PiecewiseLinear, X: str) -> str:
+        """Piecewise-linear transforms of the features (n, d): slopes times ramps (n, pieces, d), summed over pieces."""
+        add, (begins, ends) = self.add, bends.bounds(np.float64)
+        first = np.zeros_like(ends[:1])
+        lowest, starts = np.concatenate([first - np.inf, begins]), np.concatenate([first, begins])
+        ramps = add("Max", add("Unsqueeze", X, self.constant([1], np.int64)), self.constant(lowest))
+        ramps = add("Sub", add("Min", ramps, self.constant(ends)), self.constant(starts))
+        sloped = add("Mul", ramps, self.constant(bends.slopes.T))
+        return add("ReduceSum", sloped, self.constant([1], np.int64), keepdims=0)
 
     def scores(self, outputs: str) -> str:
         """Decision values, (n, n_scores)."""

@@ -17,6 +17,28 @@ static MACHINE_REAL machine_power(MACHINE_REAL base, long n)
 }
 #endif
 
+#if defined(MACHINE_PIECES)
+static void machine_bend(MACHINE_REAL *u)
+{
+    const MACHINE_REAL *knot = machine_knots, *slope = machine_slopes;
+    int f, k;
+    for (f = 0; f < MACHINE_FEATURES; f++) {
+        const int last = MACHINE_BYTE(machine_pieces + f) - 1;
+        const MACHINE_REAL v = u[f];
+        MACHINE_REAL begin = 0;
+        u[f] = 0;
+        for (k = 0; k <= last; k++) {
+            const MACHINE_REAL end = k < last ? MACHINE_REAL_AT(knot + k) : v;
+            if (k && v <= begin) break;
+            u[f] += MACHINE_REAL_AT(slope + k) * ((v > end ? end : v) - begin);
+            begin = end;
+        }
+        knot += last;
+        slope += last + 1;
+    }
+}
+#endif
+
 void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 {
     MACHINE_REAL u[MACHINE_FEATURES], raw[MACHINE_OUTPUTS];
@@ -34,6 +56,9 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 #endif
         u[f] = v;
     }
+#if defined(MACHINE_PIECES) /* piecewise-linear transforms of the features */
+    machine_bend(u);
+#endif
 #if defined(MACHINE_MAP) /* the kernel sees linear combinations of the features */
     MACHINE_REAL mapped[MACHINE_INPUTS];
     for (j = 0; j < MACHINE_INPUTS; j++) {

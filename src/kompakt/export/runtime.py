@@ -41,6 +41,18 @@ def _kernel(spec: dict[str, Any], X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return values
 
 
+def _bent(X: np.ndarray) -> np.ndarray:
+    """Piecewise-linear transforms of the features, each with slopes between its knots."""
+    bent, knots, slopes = np.empty_like(X), list(_ARRAYS["knots"]), list(_ARRAYS["slopes"])
+    for f, pieces in enumerate(_ARRAYS["pieces"].tolist()):
+        ends, knots = [*knots[: pieces - 1], np.inf], knots[pieces - 1 :]
+        bent[:, f] = slopes[0] * np.minimum(X[:, f], ends[0])
+        for k in range(1, pieces):
+            bent[:, f] += slopes[k] * (np.clip(X[:, f], ends[k - 1], ends[k]) - ends[k - 1])
+        slopes = slopes[pieces:]
+    return bent
+
+
 def _outputs(X: Any) -> np.ndarray:
     X, Z = np.asarray(X, dtype=np.float64), _ARRAYS["basis"]
     n_features = _ARRAYS.get("map", Z).shape[1]
@@ -55,6 +67,8 @@ def _outputs(X: Any) -> np.ndarray:
             rows = np.where(np.isnan(rows), _ARRAYS["fill"], rows)
         with np.errstate(over="ignore", invalid="ignore"):  # looked for below
             rows = (rows - _ARRAYS.get("shift", 0.0)) / _ARRAYS.get("scale", 1.0)
+            if "pieces" in _ARRAYS:
+                rows = _bent(rows)
             if "map" in _ARRAYS:
                 rows = rows @ _ARRAYS["map"].T
             values = _kernel(_FACTS["kernel"], rows, Z)

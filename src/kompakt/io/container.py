@@ -31,7 +31,7 @@ import numpy as np
 import kompakt
 
 MAGIC = b"\x89KMPKT\r\n"
-#: the newest version; files that need nothing of it are written as version 1, so that earlier readers take them
+#: the newest version; files are written in the first that can hold them, so that earlier readers take most
 VERSION = 3
 ALIGNMENT = 64
 MAX_HEADER = 4 << 20

@@ -1,7 +1,8 @@
-"""Versions 1 and 2 of the schema: a `Model` as header and arrays, and back, with every relation between them checked.
+"""Versions 1 to 3 of the schema: a `Model` as header and arrays, and back, with every relation between them checked.
 
 A rounded model makes version 2: its basis and weights are arrays of int8 or float16, with their steps beside them.
 One of other bits than 8 (and 16 for a map) makes version 3: levels of fewer bits are packed one behind the other.
+Features that bend make version 3: the number of pieces of every feature, all knots and all slopes.
 
 Strings are two arrays: their UTF-8 bytes, and where each of them ends.  Kernels are nested objects with numbers in the
 header and widths per feature among the arrays.  Numbers that JSON lacks are written as ``{"$float": "nan"}``, so the
@@ -32,11 +33,15 @@ from kompakt.record import TrainingRecord
 Arrays = dict[str, np.ndarray]
 
 #: arrays of the inputs by their names in a file
-_INPUTS = {"input_shift": "shift", "input_scale": "scale", "input_fill": "fill", "input_map": "map", "offset": "centre"}
-#: arrays of numbers and their shapes, by the letters of `_sizes`; those of one letter d or k may be missing
+_BENDS = {"input_pieces": "pieces", "input_knots": "knots", "input_slopes": "slopes"}
+_INPUTS = {
+    "input_shift": "shift", "input_scale": "scale", "input_fill": "fill", "input_map": "map", "offset": "centre",
+    **_BENDS,
+}  # fmt: skip
+#: arrays of numbers and their shapes, by the letters of `_check_model`; those of the inputs may be missing
 _SHAPES = {
     "basis": "mr", "weights": "mL", "intercept": "L", "calibration.a": "k", "calibration.b": "k",
-    **{name: "rd" if name == "input_map" else "d" for name in _INPUTS},
+    **dict.fromkeys(_INPUTS, "d"), "input_map": "rd", "input_knots": "t", "input_slopes": "s",
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
 #: arrays that a rounded model keeps as levels, in the order of its bits
@@ -60,6 +65,8 @@ _MOST_BARE_FEATURES = 1 << 20
 _MAX_EXPANDED = 256 << 20
 
 
+#: bends are held with as many pieces for every feature as one has; where these are many, not so often the stored ones
+_FEW_PIECES, _PADDING = 1 << 18, 32
 #: the header's fields, and what each may be
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "writer": lambda value: isinstance(value, str),
@@ -94,7 +101,10 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
     for name, values in numbers.items():
         if values.dtype.kind not in "fiub":
             raise TypeError(f"{name} must hold numbers; got dtype {values.dtype}.")
-        numbers[name] = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+        if name in _BENDS:
+            numbers[name] = _shortest(values)
+        elif values.dtype not in (np.float32, np.float64):
+            numbers[name] = values.astype(np.float64)
     arrays: Arrays = {name: numbers.pop(name) for name in _NEEDED}
     if (storage := model.storage) is not None:
         for name, steps in (("basis", storage.basis_steps), ("weights", storage.weight_steps)):
@@ -147,7 +157,7 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
 def _bits_of(model: Model) -> tuple[int, ...]:
     """Bits of map, basis and weights; a map that is not rounded counts as one of version 2."""
     assert model.storage is not None
-    return (model.storage.bits if model.storage.map_steps is not None else (_FIRST_BITS[0], *model.storage.bits[1:]))
+    return model.storage.bits if model.storage.map_steps is not None else (_FIRST_BITS[0], *model.storage.bits[1:])
 
 
 def _packed(levels: np.ndarray, bits: int) -> np.ndarray:
@@ -164,6 +174,16 @@ def _unpacked(packed: np.ndarray, bits: int, shape: tuple[int, int], name: str) 
     singles = np.zeros((count, 8), dtype=np.uint8)
     singles[:, 8 - bits :] = np.unpackbits(packed, count=count * bits).reshape(count, bits)
     return (np.packbits(singles).astype(np.int16) - (1 << (bits - 1))).astype(np.int8).reshape(shape)
+
+
+def _shortest(values: np.ndarray) -> np.ndarray:
+    """Numbers in the shortest type of float that holds them: those of a rounded model take two bytes each."""
+    for dtype in (np.float16, np.float32) if values.dtype.kind == "f" else ():
+        with np.errstate(over="ignore"):
+            short = values.astype(dtype)
+        if np.array_equal(short, values):
+            return np.asarray(short)
+    return values
 
 
 def _encode_labels(labels: np.ndarray, arrays: Arrays) -> str:
@@ -242,10 +262,22 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
     unread, d = dict(arrays), header["n_features"]
     absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
-    optional = [name for name in _SHAPES if _SHAPES[name].endswith("d") and name not in unread]
+    optional = [name for name in _INPUTS if name not in unread]
+    require(
+        not set(_BENDS) & set(optional) or set(_BENDS) <= set(optional),
+        f"bends need the arrays {', '.join(_BENDS)}; the file lacks some of them.",
+    )
     storage = _rounded_numbers(unread, header) if "storage" in header else None
-    fields: dict[str, Any] = {name: _take(unread, name, "f") for name in _SHAPES if name not in (*absent, *optional)}
-    half = [name for name, values in fields.items() if values.dtype == np.float16]
+    fields: dict[str, Any] = {
+        name: _take(unread, name, "u" if name == "input_pieces" else "f")
+        for name in _SHAPES
+        if name not in (*absent, *optional)
+    }
+    if (pieces := fields.get("input_pieces")) is not None:
+        padded = d * int(pieces.max(initial=0))  # numbers that the bends take in memory
+        sound = pieces.dtype == np.uint8 and padded <= max(_FEW_PIECES, _PADDING * fields["input_slopes"].size)
+        require(sound, "input_pieces must be bytes, and of similar size for all features.")
+    half = [name for name, values in fields.items() if values.dtype == np.float16 and name not in _BENDS]
     require(not half, f"array {', '.join(half)} has dtype float16, which only the numbers of a rounded model have.")
     if header["calibrated"]:
         fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
@@ -281,7 +313,8 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
-        inputs = Inputs(schema, **{field: fields.pop(name) for name, field in _INPUTS.items() if name in fields})
+        of_inputs = {field: fields.pop(name) for name, field in _INPUTS.items() if name in fields}
+        inputs = Inputs.of_arrays(schema, of_inputs)
         model = Model(kernel=from_spec(described), inputs=inputs, record=record, storage=storage, **fields)
         _check_model(model)
     except (TypeError, ValueError) as error:
@@ -310,7 +343,7 @@ def _rounded_numbers(arrays: Arrays, header: dict[str, Any]) -> Storage:
         if level_bits < 8:
             arrays[name] = _unpacked(arrays[name], level_bits, shape, name)
         small, expected = arrays[name], "int16" if level_bits == 16 else "int8" if rows else dtype
-        require(small.dtype == expected, f"array {name!r} has dtype {small.dtype}; expected {expected}.")
+        require(small.dtype == expected, f"array {name!r} has dtype {small.dtype}; a model of {expected} was announced.")
         fits = small.ndim == 2 and len(steps[name]) == small.shape[0 if rows else 1]
         line = "row" if rows else "column"
         require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every {line}.")
@@ -419,6 +452,8 @@ def _check_model(model: Model) -> None:
     n_classes = 0 if classes is None else len(classes)
     rank = d if model.inputs.map is None else len(model.inputs.map)
     sizes = {"m": m, "d": d, "r": rank, "L": L, "k": 1 if n_classes <= 2 else n_classes}
+    if model.inputs.bends is not None:  # which has compared them with the pieces
+        sizes |= {letter: len(model.inputs.arrays()[field]) for letter, field in (("t", "knots"), ("s", "slopes"))}
     if model.calibration is not None:
         require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
         require(classes is not None, "only a classifier has a calibration.")
@@ -492,7 +527,9 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     True
     """
     header, arrays = encode(model_of(estimator_or_model))
-    write_atomically(path, container.pack(header, arrays, 3 if "bits" in header else 2 if "storage" in header else 1))
+    bits_or_bends = "bits" in header or "input_pieces" in arrays
+    version = 3 if bits_or_bends else 2 if "storage" in header else 1
+    write_atomically(path, container.pack(header, arrays, version))
 
 
 def load(path: PathLike) -> Model:

@@ -8,6 +8,7 @@ from kompakt.kernels.base import Constant, Kernel, Product, Sum
 from kompakt.kernels.bent import BentRBF
 from kompakt.kernels.gaussian import RBF, MappedRBF
 from kompakt.kernels.others import CallableKernel, Laplacian, Linear, Polynomial, Precomputed
+from kompakt.piecewise import PiecewiseLinear
 
 __all__ = [
     "RBF", "BentRBF", "CallableKernel", "Constant", "Kernel", "Laplacian", "Linear", "MappedRBF", "Polynomial",
@@ -57,6 +58,8 @@ def from_spec(spec: dict[str, Any]) -> Kernel:
     if name in ("sum", "product"):
         kernels = tuple(from_spec(description) for description in values["parts"])
         return Sum(kernels) if name == "sum" else Product(kernels)
+    if name == BentRBF.name:
+        return BentRBF(from_spec(values.pop("metric")), PiecewiseLinear(**values))
     if name not in DESCRIBED:
         raise ValueError(
             f"unknown kernel {name!r} in a kernel description; expected one of {sorted(DESCRIBED)}, sum, product."

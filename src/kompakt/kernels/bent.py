@@ -53,6 +53,9 @@ class BentRBF(Kernel):
         """The transformed features of rows."""
         return self.transform(dense(X))
 
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "metric": self.metric.spec(), **vars(self.transform)}
+
     def block(self, X: Matrix, Z: Array) -> Array:
         return np.asarray(self.metric.block(self.bent(X), Z))
 
@@ -84,22 +87,18 @@ class BentRBF(Kernel):
 
     def gradients(self, X: Matrix, Z: Array, K: Array, W: Array) -> tuple[Array, Array]:
         W *= K
-        rows, features = dense(X), self.bent(X)
-        P, Q = self._mapped(features), self._mapped(np.asarray(Z, dtype=np.float64))
-        pulled, pushed = np.dot(W, Q.astype(W.dtype)), np.dot(W.T, P)
-        return self._from_sums(rows, features, Z, P, Q, pulled, pushed, W.sum(axis=1), W.sum(axis=0, dtype=np.float64))
+        return self._from_products(dense(X), self.bent(X), Z, W)
 
     def output_gradients(self, X: Matrix, Z: Array, K: Array, slopes: Array, weights: Array) -> tuple[Array, Array]:
-        if slopes.shape[1] > 1:
-            return super().output_gradients(X, Z, K, slopes, weights)
-        # V = K * (slopes weights') of one output need not be formed
-        rows, features = dense(X), self.bent(X)
-        P, Q = self._mapped(features), self._mapped(np.asarray(Z, dtype=np.float64))
-        one = np.ones((1, 1), dtype=K.dtype)
-        pulled = slopes * np.dot(K, weights * np.hstack([Q.astype(K.dtype), np.broadcast_to(one, (len(Q), 1))]))
-        pushed = weights * np.dot(K.T, slopes * np.hstack([P, np.broadcast_to(one, (len(P), 1))]))
-        at_vectors = pushed[:, -1].astype(np.float64)
-        return self._from_sums(rows, features, Z, P, Q, pulled[:, :-1], pushed[:, :-1], pulled[:, -1], at_vectors)
+        return self.bent_gradients(dense(X), self.bent(X), Z, K, slopes, weights)
+
+    def bent_gradients(
+        self, X: Array, features: Array, Z: Array, K: Array, slopes: Array, weights: Array
+    ) -> tuple[Array, Array]:
+        """`output_gradients` of rows whose transformed features are at hand."""
+        V = slopes @ weights.T
+        V *= K
+        return self._from_products(X, features, Z, V)
 
     def gram_gradients(self, Z: Array, gram: Array, W: Array) -> tuple[Array, Array]:
         d_basis, d_metric = self.metric.gradients(Z, Z, gram, W)  # vectors are not transformed
@@ -108,16 +107,19 @@ class BentRBF(Kernel):
     def _mapped(self, features: Array) -> Array:
         """A phi, in the type of the features."""
         if isinstance(self.metric, MappedRBF):
-            return np.dot(features, self.metric.map.T.astype(features.dtype))
-        return features * np.sqrt(self.metric.gamma).astype(features.dtype)
+            return np.asarray(np.dot(features, self.metric.map.T.astype(features.dtype)))
+        return np.asarray(features * np.sqrt(self.metric.gamma).astype(features.dtype))
 
-    def _from_sums(
-        self, X: Array, features: Array, Z: Array, P: Array, Q: Array,
-        pulled: Array, pushed: Array, of_rows: Array, of_vectors: Array,
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """Derivatives from V Q, V'P, V 1 and V'1: dP = 2 (V Q - diag(V 1) P) and dQ = 2 (V'P - diag(V'1) Q)."""
+    def _from_products(self, X: Array, features: Array, Z: Array, V: Array) -> tuple[Array, Array]:
+        """Derivatives from V = W * K: dP = 2 (V Q - diag(V 1) P) and dQ = 2 (V'P - diag(V'1) Q)."""
         Z = np.asarray(Z, dtype=np.float64)
-        dP, dQ = 2.0 * (pulled - of_rows[:, None] * P), 2.0 * (pushed - of_vectors[:, None] * Q)
+        P, Q = self._mapped(features), self._mapped(Z)
+        ones = np.ones((max(V.shape), 1), dtype=V.dtype)
+        with_sums = np.dot(V, np.hstack([Q.astype(V.dtype), ones[: len(Q)]]))
+        dP = with_sums[:, :-1]
+        dP -= with_sums[:, -1:] * P
+        dP *= 2
+        dQ = 2.0 * (np.dot(V.T, P) - np.dot(V.T, ones[: len(V)]).astype(np.float64) * Q)
         if isinstance(self.metric, MappedRBF):
             A = self.metric.map
             d_basis, d_features = dQ @ A, np.dot(dP, A.astype(dP.dtype))

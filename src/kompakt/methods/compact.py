@@ -12,10 +12,11 @@ import numpy as np
 from kompakt.basis.build import Plan, choose, weigh
 from kompakt.basis.path import SizePath, size_path
 from kompakt.heldout import Split, split_rows, splits_of
-from kompakt.kernels import RBF, Kernel
+from kompakt.kernels import RBF, BentRBF, Kernel
 from kompakt.methods.steps import (
     Fitted,
     LeftOpen,
+    bent_machine,
     calibrate,
     freeze,
     refine,
@@ -23,6 +24,7 @@ from kompakt.methods.steps import (
     resolve_width_and_cost,
     solve_on_all_rows,
 )
+from kompakt.model import Model
 from kompakt.run import Run
 from kompakt.search.compact import Tuned, is_quick, tune_compact
 from kompakt.search.widths import leave_one_out_widths
@@ -57,8 +59,8 @@ class Compact:
     cv : int, splitter or list of splits, optional
     calibrate : bool
         Whether outputs of held-out rows give probabilities.
-    start : ndarray of shape (m, d), optional
-        Vectors to begin with, in the units of the input.
+    start : ndarray of shape (m, d), or Model with bends, optional
+        Vectors to begin with, in the units of the input; those of a model with bends bring their kernel along.
     """
 
     spec: Spec
@@ -71,9 +73,15 @@ class Compact:
     width_per_feature: bool = False
     cv: Any = None
     calibrate: bool = False
-    start: Array | None = None
+    start: Array | Model | None = None
     largest_size: int = 256  # that is looked at where the size is chosen
     most_rows_for_folds: int = 20_000  # beyond so many rows one held-out part is as good as folds
+
+    costs: tuple[tuple[float, ...], ...] = ((30.0, 300.0), (1.0, 10.0))  # that are raced for numbers, for classes
+
+    def races_costs(self, data: Data) -> bool:
+        """Whether the cost is left to the race; losses that do not square depend on the unit of the targets."""
+        return self.left_open.cost and self.plan.refine and (data.classifier or self.spec.loss.quadratic)
 
     @property
     def needs_no_sample(self) -> bool:
@@ -93,38 +101,44 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     """
     spec, plan, n_basis = options.spec, options.plan, options.n_basis
     attributes: dict[str, Any] = {}
-    trials, path = None, None
+    trials, path, evaluations = None, None, 0
     refuse_what_cannot_work(data, spec, plan, run)
     if not options.needs_no_sample:
         data = in_memory(data, n_basis, run)
-    start = None if options.start is None else _as_vectors(data, options.start)
+    start, bent = _start(data, options.start)
 
-    # what is minimised: width, C and epsilon
-    evaluations = 0
-    if not options.tune:
-        spec, evaluations = resolve_width_and_cost(data, spec, options.left_open, run)
+    # what is minimised: one setting, or several for the race
     if options.width_per_feature:
         gamma: Any = spec.kernel.gamma  # type: ignore[attr-defined]
         widths = leave_one_out_widths(data.in_memory, float(gamma), spec.C, key=run.key)
         spec, evaluations = replace(spec, kernel=RBF(widths.gamma)), evaluations + widths.n_kernel_evals
         run.note("widths", error_before=widths.error_before, error=widths.error, C=widths.C)
     if options.tune:
-        search, spec = _tune(data, spec, options, run)
+        search, specs = _tune(data, spec, options, run)
         trials, evaluations = search.trials, evaluations + search.n_kernel_evals
-        plan = replace(plan, refine=search.refine)
+    elif options.races_costs(data):
+        specs = [replace(spec, C=cost) for cost in options.costs[data.classifier]]
+        plan = replace(plan, lower_costs=True)
+    else:
+        spec, spent = resolve_width_and_cost(data, spec, options.left_open, run)
+        specs, evaluations = [spec], evaluations + spent
     # how many vectors
     if n_basis is None:
-        path = _choose_size(data, spec, plan, options, run)
+        path = _choose_size(data, specs[0], plan, options, run)
         n_basis, evaluations = path.size, evaluations + path.n_kernel_evals
         attributes["size_path_"] = path
         if path.basis is not None:
-            spec, start = replace(spec, kernel=path.kernel), path.basis if start is None else start
+            specs = [replace(spec, kernel=path.kernel) for spec in specs]
+            start = path.basis if start is None else start
 
+    if bent is not None:
+        specs = [replace(spec, kernel=bent) for spec in specs]
     # which vectors, how far they move, and their weights
-    basis = choose(data, spec, n_basis, plan, run, start)
-    machine = weigh(data, spec, basis, plan, run)
+    basis = choose(data, specs[0], n_basis, plan, run, start)
+    machine = weigh(data, specs[0], basis, plan, run)
     machine = replace(machine, refined=path is not None and path.basis is not None)  # the path has moved its vectors
-    machine = refine(data, machine, plan, run)
+    machine, table = refine(data, machine, plan, run, specs)
+    trials = table if trials is None else trials.followed_by(table)
     calibration = calibrate(data, machine, plan, run) if options.calibrate else None
     machine = solve_on_all_rows(data, machine, plan, run)
     return freeze(
@@ -141,8 +155,8 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     )
 
 
-def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Spec]:
-    """C, the starting width and epsilon by cross-validation; what is minimised with them."""
+def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, list[Spec]]:
+    """C, the starting width and epsilon by cross-validation; the settings for the race, the chosen one first."""
     gamma: Any = getattr(spec.kernel, "gamma", None)
     kernel_of_width = options.kernel_of_width
     epsilons: list[float | None] = [None]
@@ -167,7 +181,7 @@ def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, Sp
     run.note("tuning", C=best.params["C"], gamma=best.params["gamma"], error=best.mean, remarks=search.remarks)
     for remark in search.remarks:
         logger.info("search: %s", remark)
-    return search, spec_of(best.params)
+    return search, [spec_of(setting) for setting in search.settings]
 
 
 def _choose_size(data: Data, spec: Spec, plan: Plan, options: Compact, run: Run) -> SizePath:
@@ -190,13 +204,19 @@ def _splits(data: Data, options: Compact, run: Run) -> list[Split]:
     return split_rows(data, 5, seed)[: n_used if is_quick(options.spec.loss) else min(2, n_used)]
 
 
-def _as_vectors(data: Data, start: Array) -> Array:
-    """Vectors of an earlier fit, in the coordinates of the rows' blocks."""
+def _start(data: Data, start: Array | Model | None) -> tuple[Array | None, BentRBF | None]:
+    """Vectors of an earlier fit, in the coordinates of the rows' blocks, and its kernel if features bend in it."""
+    if start is None:
+        return None, None
     rows = data.rows
-    if start.shape[1] != rows.n_features:
+    n_features = start.n_features if isinstance(start, Model) else start.shape[1]
+    if n_features != rows.n_features:
         raise ValueError(
-            f"warm_start=True goes on from the last fit, which had {start.shape[1]} features; X has "
+            f"warm_start=True goes on from the last fit, which had {n_features} features; X has "
             f"{rows.n_features}. Set warm_start=False to start anew."
         )
-    vectors: Array = rows.as_inputs(start).astype(rows.dtype)
-    return vectors if rows.offset is None else np.asarray(vectors - rows.offset)
+    if isinstance(start, Model):
+        kernel, vectors = bent_machine(start, rows)
+        return vectors, kernel
+    vectors = rows.as_inputs(start).astype(rows.dtype)
+    return vectors if rows.offset is None else np.asarray(vectors - rows.offset), None

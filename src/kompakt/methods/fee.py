@@ -138,7 +138,7 @@ def fit_fee(data: Data, options: FEE, run: Run, observe: Observer | None = None)
         train = data.subset(grown.train_rows)
         data = replace(data, rows=train.rows, labels=train.labels, y=train.y, kept=data.original(grown.train_rows))
     machine = _solve_weights(data, spec, basis, grown, options, run)
-    machine = refine(data, machine, options.plan, run)
+    machine, _ = refine(data, machine, options.plan, run)
     machine = solve_on_all_rows(data, machine, options.plan, run)
     return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes, trials=trials)
 

@@ -183,7 +183,7 @@ def fit_fixed_size(data: Data, options: FixedSize, run: Run) -> Fitted:
     solution, spent = _solve_weights(data, data, spec, basis, options, run)
     run.note("weights", objective=float(np.sum(solution.objective)))
     machine = Machine(spec, basis, solution, basis.n_kernel_evals + spent)
-    machine = refine(data, machine, options.plan, run)
+    machine, _ = refine(data, machine, options.plan, run)
     if not data.whole and not machine.interrupted:
         everything = data.everything
         solution, spent = _solve_weights(data, everything, machine.spec, machine.basis, options, run)

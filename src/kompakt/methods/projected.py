@@ -108,7 +108,7 @@ def fit_projected(data: Data, options: Projected, run: Run) -> Fitted:
     run.note("weights", n_basis=basis.n_basis, objective=float(np.sum(solution.objective)), n_iter=solution.n_iter)
     machine = Machine(spec, basis, replace(solution, weights=weights), projection.n_kernel_evals)
 
-    machine = refine(data, machine, options.plan, run)
+    machine, _ = refine(data, machine, options.plan, run)
     machine = solve_on_all_rows(data, machine, options.plan, run)
     return freeze(data, machine, options.plan, run, n_kernel_evals=evaluations, attributes=attributes)
 

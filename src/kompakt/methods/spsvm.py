@@ -125,7 +125,7 @@ def fit_spsvm(data: Data, options: SpSVM, run: Run) -> Fitted:
             n_basis, attributes["cv_errors_"], why_size = choice.size, choice.mean_errors, choice.why
 
     machine, attributes["history_"] = _grow(data, spec, n_basis, options, run)
-    machine = refine(data, machine, options.plan, run)
+    machine, _ = refine(data, machine, options.plan, run)
     machine = solve_on_all_rows(data, machine, options.plan, run)
     return freeze(
         data,

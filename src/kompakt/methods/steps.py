@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, descended, on_all_rows, refined, unseen_outputs
+from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
-from kompakt.data import StreamedRows
+from kompakt.data import Rows, StreamedRows
 from kompakt.heldout import Trials
 from kompakt.inputs import Inputs
-from kompakt.kernels import RBF, MappedRBF, Precomputed
+from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF, Precomputed
 from kompakt.model import Model
 from kompakt.run import Run
-from kompakt.search.compact import name_as_fitted
 from kompakt.search.widths import rows_of_sample, width_and_cost
 from kompakt.spec import Data, Spec
 from kompakt.train.data import by_content
@@ -139,13 +138,16 @@ def resolve_width_and_cost(data: Data, spec: Spec, left_open: LeftOpen, run: Run
 # -- after the basis was chosen --------------------------------------------------------------------------------
 
 
-def refine(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
-    """The machine with its vectors and metric moved down the objective, as far as pays on held-out rows."""
+def refine(
+    data: Data, machine: Machine, plan: Plan, run: Run, specs: list[Spec] | None = None
+) -> tuple[Machine, Trials | None]:
+    """The machine moved down the objective by a race among these settings, and the table of the race.
+
+    None stands for the machine's own setting, whose metric and transform alone may be open.
+    """
     if not plan.refine or not machine.basis.n_basis or machine.interrupted:
-        return machine
-    with run.quietly():
-        descent = descended(data, machine, plan, run)
-    return refined(data, machine, descent, plan, run)
+        return machine, None
+    return refined(data, machine, plan, run, specs)
 
 
 def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Machine:
@@ -192,8 +194,6 @@ def freeze(
     """The finished fit; `n_kernel_evals` are those spent before the machine was built."""
     model = model_of(data, machine, calibration)
     evaluations = machine.n_kernel_evals + n_kernel_evals
-    if trials is not None:
-        name_as_fitted(trials, refined=machine.refined)
     return Fitted(data, machine, model, plan, run, evaluations, attributes or {}, trials, why_size, skipped)
 
 
@@ -208,9 +208,12 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
         )
     centre = None if rows.offset is None else rows.offset.astype(np.float64)
     inputs = Inputs(centre=centre)
+    if isinstance(kernel, BentRBF):  # the vectors live among the bent features, which are those of shifted rows
+        inputs, kernel = Inputs(shift=centre, bends=kernel.transform), kernel.metric
     if isinstance(kernel, MappedRBF):  # the vectors are kept as they are mapped: fewer numbers, and mapped only once
-        inputs, vectors, kernel = Inputs(shift=centre, map=kernel.map), kernel.mapped(vectors), RBF(1.0)
-    elif centre is not None:
+        inputs, vectors = Inputs(shift=centre, map=kernel.map, bends=inputs.bends), kernel.mapped(vectors)
+        kernel = RBF(1.0)
+    elif centre is not None and inputs.bends is None:
         vectors = vectors + rows.offset
     model = Model(
         kernel=Precomputed() if isinstance(kernel, Precomputed) else kernel,
@@ -230,3 +233,34 @@ def model_of(data: Data, machine: Machine, calibration: dict[str, Array] | None 
     if narrower and (machine.basis.indices is not None or not model.needs_float64):
         model = replace(model, basis=vectors.astype(rows.given_dtype))
     return model
+
+
+def trained_machine(model: Model, before: Inputs | None = None) -> tuple[Kernel, Array, Array | None]:
+    """What `model_of` made a model of: the kernel of the training, and its vectors about the offset of the rows.
+
+    `before` is what an estimator does to a table before its rows are trained on.
+    """
+    inputs, kernel, vectors = model.inputs, model.kernel, model.basis.astype(np.float64)
+    if inputs.map is None and inputs.bends is None:
+        return kernel, vectors if inputs.centre is None else vectors - inputs.centre, inputs.centre
+    if inputs.map is not None:
+        kernel, vectors = MappedRBF(inputs.map), inputs.unmapped(vectors)
+    if inputs.bends is not None:
+        kernel = BentRBF(kernel, inputs.bends)
+    offset = inputs.shift
+    return kernel, vectors, offset if before is None or offset is None else before.transform(offset)
+
+
+def bent_machine(model: Model, rows: Rows) -> tuple[BentRBF, Array]:
+    """Kernel and vectors of an earlier model with bends, in the coordinates of the blocks of other rows."""
+    inputs, before = model.inputs, rows.inputs or Inputs()
+    kernel, vectors, _ = trained_machine(model)
+    assert isinstance(kernel, BentRBF)
+    # both fits shift and scale the user's rows: what the earlier bent is a line in what these rows are
+    ones, zeros = np.ones(rows.n_features), np.zeros(rows.n_features)
+    scale = ones if inputs.scale is None else inputs.scale
+    factor = (ones if before.scale is None else before.scale) / scale
+    origin = before.inverse(zeros if rows.offset is None else rows.offset)
+    shift = (origin - (zeros if inputs.shift is None else inputs.shift)) / scale
+    transform, constant = kernel.transform.of_line(factor, shift)
+    return replace(kernel, transform=transform), vectors - constant

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from kompakt.kernels.base import dense
 from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
+from kompakt.plots.features import FeatureCurvesDisplay, feature_curves
 from kompakt.plots.style import COLOURS, colour
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
 from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, moments_of
@@ -59,6 +60,8 @@ _KINDS = {
 }
 #: features of a heat map, rows behind the points
 _MOST_AXES, _MOST_ROWS = 24, 600
+#: features that are drawn as the model sees them, beside each other in rows of so many
+_MOST_CURVES, _CURVES_BESIDE = 12, 3
 
 
 def draw_figures(
@@ -110,6 +113,8 @@ def draw_figures(
                 ("precision", by_class.precision_recall, by_class.average_precision, ("recall (%)", "precision (%)")),
             ):
                 figures[name] = _class_curves(name, curves, areas, names, axes)
+        if model.inputs.bends is not None:
+            figures["features"] = _feature_curves(subject, relevant[:_MOST_CURVES])
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
             figures["vectors"] = _vector_plot(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
@@ -312,6 +317,19 @@ def _calibration_plot(reliability: Reliability, subject: Subject) -> Markup:
     ax.set(xlabel=labels[0], ylabel=labels[1])
     titles = [f"{number(a)}: {number(b)}" for a, b in zip(x, y, strict=True)]
     return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
+
+
+def _feature_curves(subject: Subject, shown: Array) -> Markup:
+    """How the model sees the features, the most relevant first."""
+    names = [shortened(subject.feature_names[number], 24) for number in shown]
+    rows = -(-len(shown) // _CURVES_BESIDE)
+    figure = Figure(figsize=(11.2, 2.6 * rows), dpi=72, layout="constrained")
+    grid = figure.subplots(rows, min(len(shown), _CURVES_BESIDE), squeeze=False, sharey=True).ravel()
+    for spare in grid[len(shown) :]:
+        spare.set_axis_off()
+    curves = feature_curves(subject.model, subject.X)
+    FeatureCurvesDisplay([curves[number] for number in shown], names).plot(grid[: len(shown)])
+    return inline_svg(figure, "features-figure", f"How the model sees {', '.join(names)}")
 
 
 def _vector_plot(

@@ -185,9 +185,10 @@ def relevance_of(subject: Subject) -> Array | None:
 
 
 def _scaled_spread(subject: Subject) -> Array:
-    """Standard deviation of every feature as the model scales it, before it maps the features."""
-    # without the shift, which changes no variance and would make sparse rows dense
-    scaling = replace(subject.model.inputs, shift=None, map=None)
+    """Standard deviation of every feature as the model scales and bends it, before it maps the features."""
+    scaling = replace(subject.model.inputs, map=None)
+    if scaling.bends is None:  # without the shift, which changes no variance and would make sparse rows dense
+        scaling = replace(scaling, shift=None)
     return moments_of(scaling.transform(scaling.filled(subject.X[:MOMENT_ROWS])))[1]
 
 
@@ -311,10 +312,7 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
     runs = [timeit.repeat(partial(model.decision_function, batch), number=1, repeat=5) for model in models]
     times = np.min(runs, axis=1) / batch.shape[0]
     sizes = [model.n_basis_ for model in models]
-    maps = 0 if subject.model.inputs.map is None else subject.model.inputs.map.size
-    n_bytes = np.array(
-        [8.0 * (model.basis.size + model.weights.size + model.intercept.size + maps) for model in models]
-    )
+    n_bytes = np.array([8.0 * model.n_numbers for model in models])
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, _POINTS), replace=False))
     counts, predictions, errors, r2 = [], [], [], []
     for model in models:

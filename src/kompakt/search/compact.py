@@ -2,8 +2,8 @@
 
 A table of widths and costs is filled with held-out errors of unrefined machines on random rows: the features of a width
 serve all costs of a fold, and each cost starts from the solution of the one before.  Held-out errors of few rows are
-noisy, so a point is judged together with its neighbours in the table.  Refined machines want a smaller C than plain
-ones where rows are many and vectors few; so from some thousand rows on, a few refined machines decide about C.
+noisy, so a point is judged together with its neighbours in the table.  Refined machines may want a smaller C than plain
+ones, so what the table finds is a setting of the race (`basis/race.py`), beside the usual ones.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.sparse import issparse
 
-from kompakt.basis.build import Array, Plan, build
+from kompakt.basis.build import Array, Plan
 from kompakt.basis.random import RandomSelector
 from kompakt.basis.refine import smooth
-from kompakt.design import Design
 from kompakt.heldout import Scorer, Trials
 from kompakt.kernels import Linear, Precomputed
 from kompakt.losses import Loss
@@ -47,19 +46,19 @@ _NEWTON, _FEATURES = 15, 200
 _AS_GOOD = 0.5
 #: up to so many rows plain models decide about C unless a refined one is better by more than chance
 _PLAIN_DECIDE = 2000
-#: of refined models: largest C, splits where rows are few, rows and iterations
-_LARGEST_COST, _SPLITS, _REFINED_ROWS, _REFINED_ITER = 1000.0, 2, 4000, 20
+#: largest C of refined models, and splits of a model with twice the vectors
+_LARGEST_COST, _SPLITS = 1000.0, 2
 
 
 @dataclass(frozen=True)
 class Tuned:
     """What was tried and chosen, by error on held-out rows, with remarks and the kernel evaluations spent.
 
-    `refine` says whether the model is to be refined with the parameters chosen.
+    `settings` are those that refined models should race with, the chosen one first.
     """
 
     trials: Trials
-    refine: bool
+    settings: list[dict[str, Any]]
     remarks: list[str]
     n_kernel_evals: int
 
@@ -83,7 +82,7 @@ def tune_compact(
 
     `n_basis` None says that the number of vectors will be chosen afterwards.
     Errors are shares of wrong rows, or for regression shares of the error of a constant.  Besides unrefined models
-    ("plain") the table has "refined" ones, one with twice the vectors ("larger"), a "linear" one and a "constant".
+    ("plain") the table has one with twice the vectors ("larger"), a "linear" one and a "constant".
     """
     trials, limited = Trials(), run.within(0.5)
     costs = _COSTS if is_quick(spec_of({"gamma": gamma, "epsilon": epsilons[0], "C": 1.0}).loss) else _COSTS[::2]
@@ -148,89 +147,27 @@ def tune_compact(
         # shares of wrong rows are coarse: the least C that is as good, unless a smaller model will want a larger one
         enough = best.error + _AS_GOOD * chance(best.error, n_test)
         best = min((row for row in rows if row.error <= enough), key=lambda row: (row.params["C"], row.error))
-    plain = best
     kind = "the least C that is as good as the best" if best is not lowest_plain else "the lowest error"
     over = "one held-out part" if n_splits == 1 else f"{n_splits} folds"
-    why = f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours."
-    trials.choose(plain, why)
-    pairs = list(enumerate(splits))[: _SPLITS if has_few_rows else 1]
-    begun, larger, refine, n_some = len(trials), np.nan, plan.refine, n_test
-
-    if plan.refine and trials.stopped != "deadline":
-        near = [best.params | {"C": best.params["C"] * factor} for factor in (1.0, 0.1)]
-        usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
-        settings = [near[0], usual[0], lowest_plain.params] if has_few_rows else [near[1], usual[0], near[0], usual[1]]
-        settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
-        folds = [_Fold(data, first, split, _REFINED_ROWS, size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.scorer.weights) for fold in folds)
-        short_plan = replace(plan, selector=RandomSelector(), refine_iter=_REFINED_ITER, validation_fraction=0.0)
-        with limited.task("search among refined models", len(settings)) as step:
-            for setting in settings:
-                if limited.late:
-                    trials.stopped = "deadline"
-                    break
-                began = time.perf_counter()
-                refined = partial(_refined_errors, folds, spec_of(setting), size, short_plan, limited.inner())
-                errors, spent = run.step("evaluation", refined)
-                evaluations += spent
-                trials.add(setting, float(np.mean(errors)), errors, time.perf_counter() - began, model="refined")
-                if step():
-                    trials.stopped = "deadline"
-                    break
-        if len(trials) > begun:
-            lowest = min(trials.rows[begun:], key=lambda row: row.error)
-            if data.classifier and not has_few_rows:
-                # short descents flatter a large C: the least that is as good up to chance
-                enough = lowest.error + chance(lowest.error, n_some)
-                lowest = min(
-                    (row for row in trials.rows[begun:] if row.error <= enough), key=lambda row: row.params["C"]
-                )
-            # Where rows are few, what a plain model reaches on five folds is safe, and a refined one with other
-            # parameters must be better by more than chance.
-            n_refined, first_refined = len(trials) - begun, trials.rows[begun]
-            safe = plain.fold_errors[: len(pairs)].mean()
-            same_rows = f"on {'the first part' if len(pairs) == 1 else f'the first {len(pairs)} folds'}"
-            if not has_few_rows:
-                best = lowest
-                why = f"the lowest error of {n_refined} refined models."
-                if data.classifier:
-                    why = f"of {n_refined} refined models, the lowest C whose error is the best up to chance."
-                if best.error > plain.mean:
-                    why += (
-                        f" An unrefined one has {plain.mean:.4g}, but refined ones make only "
-                        f"{_REFINED_ITER} steps in the search; in the fit they go on while held-out rows gain."
-                    )
-            elif lowest.params != plain.params and lowest.error < safe - chance(safe, n_some):
-                best = lowest
-                why = (
-                    f"the lowest error of {n_refined} refined models, below the {safe:.4g} of the best unrefined one "
-                    f"{same_rows} by more than chance."
-                )
-            else:  # smaller models, which a choice of the size would look at, gain more by refinement
-                refine = n_basis is None or first_refined.error < safe
-                best = first_refined if refine else plain
-                verdict = "but models of a smaller size gain more" if refine else "so it is not refined"
-                if first_refined.error < safe:
-                    verdict = "so it is refined"
-                why += f" Refined it has {first_refined.error:.4g} {same_rows}, unrefined {safe:.4g}, {verdict}."
-                if lowest.error < best.mean:
-                    why += f" Another refined one has {lowest.error:.4g}, not below {safe:.4g} by more than chance."
-            trials.choose(best, why)
-    if plan.refine and len(trials) == begun:
-        trials.choose(plain, f"{why} There was no time to try refined ones.")
+    trials.choose(best, f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours.")
+    # refined machines may want a smaller C, and learn their widths from any start: a race decides
+    usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
+    settings = [best.params, *usual, best.params | {"C": 0.1 * best.params["C"]}]
+    settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
+    larger = np.nan
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
-        folds = [_Fold(data, first, split, n_rows, 2 * size, run.key + k) for k, split in pairs]
-        n_some = sum(len(fold.scorer.weights) for fold in folds)
-        spec = spec_of(plain.params)
-        of_folds = [run.step("evaluation", partial(fold.errors, [spec], [spec.C])) for fold in folds]
-        evaluations += sum(spent for _, spent in of_folds)
-        trials.add(plain.params, float(np.mean([errors for errors, _ in of_folds])),
-                   [float(errors[0, 0]) for errors, _ in of_folds], model="larger")  # fmt: skip
-        larger = trials.rows[-1].error
+        spec = spec_of(best.params)
+        errors: list[float] = []
+        for number, split in enumerate(splits[:_SPLITS]):
+            fold = _Fold(data, first, split, n_rows, 2 * size, run.key + number)
+            of_fold, spent = run.step("evaluation", partial(fold.errors, [spec], [spec.C]))
+            evaluations, errors = evaluations + spent, [*errors, float(of_fold[0, 0])]
+        larger = float(np.mean(errors))
+        trials.add(best.params, larger, errors, model="larger")
     error = best.mean
     remarks = []
     if trials.stopped == "deadline":
-        remarks.append(f"the time limit ended the search after {is_known.sum() + len(trials) - begun:,} of its models.")
+        remarks.append(f"the time limit ended the search after {is_known.sum():,} of its models.")
     if not np.isnan(linear).all():
         finished = linear[~np.isnan(linear).any(axis=1)]
         at = int(np.argmin(_smoothed(finished.mean(axis=0), np.ones(len(costs), dtype=bool))))
@@ -240,8 +177,8 @@ def tune_compact(
             remarks.append(
                 f"a linear model is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}."
             )
-    before = plain.fold_errors[: len(pairs)].mean()
-    if larger < min(error, before) - chance(before, n_some):
+    before = float(np.mean(best.fold_errors[:_SPLITS]))
+    if larger < min(error, before) - chance(before, sum(len(held) for _, held in splits[:_SPLITS])):
         remarks.append(
             f"more vectors would help: {2 * size} instead of {size}, unrefined, lower the held-out error from "
             f"{before:.4g} to {larger:.4g}."
@@ -251,31 +188,7 @@ def tune_compact(
     trials.add(dict.fromkeys(axes), float(np.mean(constant)), constant, model="constant")
     if trials.rows[-1].error <= error + chance(error, n_test):
         remarks.append(f"a constant is as good: held-out error {trials.rows[-1].error:.4g} against {error:.4g}.")
-    return Tuned(trials, refine, remarks, evaluations)
-
-
-def name_as_fitted(trials: Trials, *, refined: bool) -> None:
-    """Let the chosen trial be of the kind of the fitted model: the fit has the last word on refinement."""
-    chosen, why = trials.best, trials.why
-    if chosen.more.get("model") == "refined" and not refined:
-        twins = [
-            row for row in trials
-            if row.more["model"] == "plain" and row.params["gamma"] == chosen.params["gamma"]
-            and row.params["epsilon"] == chosen.params["epsilon"] and np.isclose(row.params["C"], chosen.params["C"])
-        ]  # fmt: skip
-        why += " In the fit itself refinement did not lower the loss of held-out rows, so the model is not refined."
-        trials.choose(twins[0] if twins else chosen, why)
-
-
-def _refined_errors(folds: list[_Fold], spec: Spec, size: int, plan: Plan, run: Run) -> tuple[list[float], int]:
-    """Errors of refined models, and the kernel evaluations they took."""
-    errors, spent = [], 0
-    for fold in folds:
-        model = build(fold.part, spec, size, plan, run)
-        design = Design(fold.rest.rows, model.spec.kernel, model.basis.vectors, store=False)
-        errors.append(fold.error(design.matvec(model.solution.weights) + model.solution.intercept))
-        spent += model.n_kernel_evals + design.n_kernel_evals
-    return errors, spent
+    return Tuned(trials, settings if plan.refine else settings[:1], remarks, evaluations)
 
 
 def _smoothed(table: Array, is_known: Array) -> Array:
