@@ -23,7 +23,7 @@ DIABETES = load_diabetes(return_X_y=True)
 FITS = {
     "one width": lambda X, y: CompactSVC(15, gamma="learn", random_state=0).fit(X, y),
     "width per feature": lambda X, y: CompactSVC(15, gamma="ard", random_state=0).fit(X, y),
-    "map": lambda X, y: CompactSVC(15, gamma="full", refine=Refinement(10, rank=6), random_state=0).fit(X, y),
+    "map": lambda X, y: CompactSVC(15, gamma="full", refine=Refinement(40, rank=6), random_state=0).fit(X, y),
     "polynomial": lambda X, y: CompactSVC(15, kernel="poly", degree=2, refine=False, random_state=0).fit(X, y),
     "exact": lambda X, y: SVC().fit(X, y),
     "outliers": lambda X, y: OneClassSVM(nu=0.1).fit(X),

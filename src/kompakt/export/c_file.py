@@ -432,7 +432,7 @@ def integer_source(model: Model, form: IntegerForm, name: str, tests: Array, abo
     defined[model.kind.upper()] = 1
     defined |= {key: value for key, value in form.constants.items() if key not in ("SHIFT", "FACTOR")}
     defined |= {key: f"INT32_C({defined[key]})" for key in ("NORM", "NORM_START") if key in defined}
-    for key in ("MAP", "FILL", "WEIGHT_FACTOR"):
+    for key in ("MAP", "FILL", "PIECES", "WEIGHT_FACTOR"):
         if key.lower() in arrays:
             defined[key] = 1
     pairs = all(arrays.get(key, ("",))[0] == "int16_t" for key in ("factor", "offset"))

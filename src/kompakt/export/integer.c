@@ -105,12 +105,32 @@ static MACHINE_APART int32_t machine_inputs(const int16_t *x, int16_t *u)
     const int8_t *row = machine_map;
     int16_t features[MACHINE_FEATURES];
 #endif
+#if defined(MACHINE_PIECES)
+    const int16_t *bend = machine_bends;
+#endif
     for (i = 0; i < MACHINE_FEATURES; i++) {
         int16_t number = x[i];
 #if defined(MACHINE_FILL)
         if (number == INT16_MIN) number = (int16_t)MACHINE_WORD(machine_fill + i); /* missing */
 #endif
+#if defined(MACHINE_PIECES) /* slopes times the parts of the number between knots */
+        {
+            uint8_t pieces = MACHINE_BYTE(machine_pieces + i);
+            int16_t begin = 0;
+            for (value = 0; pieces; pieces--) {
+                const int16_t slope = (int16_t)MACHINE_WORD(bend++);
+                int16_t end = number;
+                if (pieces > 1) {
+                    const int16_t knot = (int16_t)MACHINE_WORD(bend++);
+                    if (knot < end) end = knot;
+                }
+                value += slope * ((int32_t)end - begin);
+                begin = end;
+            }
+        }
+#else
         value = (int32_t)number * MACHINE_FACTOR(i);
+#endif
         value = ((value + (((int32_t)1 << MACHINE_SHIFT(i)) >> 1)) >> MACHINE_SHIFT(i)) + MACHINE_OFFSET(i);
 #if defined(MACHINE_MAP) /* the kernel sees linear combinations of the features */
         features[i] = machine_within(value, MACHINE_REACH);

@@ -11,7 +11,7 @@ accumulator of 24 bits, or 32 for models that need them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,22 @@ class IntegerForm:
         if "fill" in array:
             x = np.where(x == MISSING, array["fill"], x)
         shift = array.get("shifts", np.int64(c.get("SHIFT", 0)))
-        v = (x * array.get("factor", np.int64(c.get("FACTOR", 0))) + ((1 << shift) >> 1)) >> shift
+        v = self._bent(x) if "bends" in array else x * array.get("factor", np.int64(c.get("FACTOR", 0)))
+        v = (v + ((1 << shift) >> 1)) >> shift
         return np.asarray(v + array.get("offset", np.int64(0)))
+
+    def _bent(self, x: Array) -> Array:
+        """Sums of slopes times the parts of the numbers between knots."""
+        bends = iter(self.arrays["bends"][1].tolist())
+        bent = np.zeros_like(x)
+        for feature, pieces in enumerate(self.arrays["pieces"][1].tolist()):
+            begin = np.zeros(len(x), dtype=np.int64)
+            for piece in range(pieces):
+                slope, end = next(bends), x[:, feature]
+                end = end if piece == pieces - 1 else np.minimum(end, next(bends))
+                bent[:, feature] += slope * (end - begin)
+                begin = end
+        return bent
 
     def outputs(self, rows: Array) -> Array:
         """Outputs of integer rows (n, d) in integers, (n, L): bit for bit those of the C file."""
@@ -215,7 +229,6 @@ def _levels(model: Model) -> tuple[Array, Array, float, Array, Array, Array]:
         ),
         "its kernel is not Gaussian": not isinstance(kernel, RBF) or factor <= 0,
         f"its coding {model.coding!r} counts votes; fit with coding='one_vs_rest'": votes(model) is not None,
-        "its features bend": model.inputs.bends is not None,
         "it has no vectors or a single class": not len(model.basis) or not model.weights.any(),
     }
     for reason in (reason for reason, holds in reasons.items() if holds):
@@ -249,7 +262,8 @@ def _front(
     shift = np.zeros(d) if inputs.shift is None else inputs.shift.astype(np.float64)
     scale = np.ones(d) if inputs.scale is None else inputs.scale.astype(np.float64)
     filled = rows if inputs.fill is None else np.where(np.isnan(rows), inputs.fill, rows)
-    farthest = np.abs((filled - shift) / scale).max(axis=0)
+    bends = inputs.bends
+    farthest = np.abs(replace(inputs, map=None, centre=None).transform(filled)).max(axis=0)
     levels, kernel_units = None, units
     if inputs.map is None:
         reach = np.where(np.isfinite(units), constants["LIMIT"] * units, farthest)  # beyond it, u ends anyway
@@ -267,30 +281,36 @@ def _front(
         units = reach / limit
     if input_bits is None:
         whole = np.all(filled == np.rint(filled)) and np.abs(filled).max() <= _LARGEST / 2
-        range_ = np.maximum(np.abs(shift) + reach * scale, 1e-30)
+        range_ = np.abs(shift) + reach * scale
+        if bends is not None:  # how far they go is not how far the features do
+            range_ = 2.0 * np.abs(filled).max(axis=0)
+        range_ = np.maximum(range_, 1e-30)
         input_bits = 0 if whole else np.floor(np.log2(_LARGEST / range_))
-        if np.allclose(scale * units, (scale * units)[0], rtol=1e-6, atol=0.0):  # one factor serves all
+        if bends is None and np.allclose(scale * units, (scale * units)[0], rtol=1e-6, atol=0.0):  # one factor serves
             input_bits = np.min(input_bits)
     bits = np.broadcast_to(np.asarray(input_bits, dtype=np.int64), (d,))
     if inputs.fill is not None:
         fill = np.rint(np.clip(inputs.fill * 2.0**bits, -_LARGEST, _LARGEST)).astype(np.int64)
         arrays["fill"] = ("int16_t", fill)
-    factor = 1.0 / (scale * units)  # of u, per unit of the input
-    offset = -shift * factor
-    factor = factor * 2.0**-bits
-    seen = np.abs(offset) + reach / units  # |x factor| at the most
-    fits = np.floor(np.log2(_LARGEST / np.maximum(np.abs(factor), 1e-30)))
+    slopes = 1.0 / (scale * units)[:, None]  # of u, per unit of the input; of every piece, where features bend
+    offset, knots = -shift * slopes[:, 0], np.empty((d, 0))
+    if bends is not None:
+        line, constant = bends.of_line(1.0 / scale, -shift / scale)
+        slopes, offset, knots = line.slopes / units[:, None], constant / units, line.knots * 2.0 ** bits[:, None]
+    slopes = slopes * 2.0 ** -bits[:, None]
+    whole_knots = np.rint(np.clip(knots, -_LARGEST, _LARGEST))
+    ends = np.hstack([np.full((d, 1), -_LARGEST), whole_knots, np.full((d, 1), _LARGEST)])
+    lengths = np.diff(ends, axis=1)  # of the pieces
+    if bends is None:  # what is beyond the end of u does not count
+        lengths[:, 0] = np.minimum(_LARGEST, (np.abs(offset) + reach / units) / np.maximum(np.abs(slopes[:, 0]), 1e-30))
+    room = _LARGEST // 2 if bends is not None else _LARGEST
+    fits = np.floor(np.log2(room / np.maximum(np.abs(slopes).max(axis=1), 1e-30)))
     shifts = np.clip(fits, 0, 24).astype(np.int64)
     if np.any(fits < 0):
         raise UnsupportedModelError(
             f"this model has no integer form: feature {int(np.argmin(fits))} is given in units that are too coarse; "
             "raise its input_bits, or export with arithmetic='float'."
         )
-
-    def slips(shifts: Array) -> Array:
-        """Errors of x factor, at the most, from rounding the factors."""
-        exact = np.maximum(np.abs(factor), 1e-30)
-        return np.asarray(np.abs(np.rint(factor * 2.0**shifts) * 2.0**-shifts - factor) / exact * seen)
 
     # one shift for all is a constant in the code, best of whole bytes
     usual = np.minimum(np.abs(filled).max(axis=0) * 2.0**bits, _LARGEST) * 0.5
@@ -300,15 +320,25 @@ def _front(
         constants["SHIFT"] = shared[0]
     else:
         arrays["shifts"] = ("uint8_t", shifts)
-    factors = np.rint(factor * 2.0**shifts).astype(np.int64)
-    if shared and np.all(factors == factors[0]):
-        constants["FACTOR"] = int(factors[0])
+    factors = np.rint(slopes * 2.0 ** shifts[:, None]).astype(np.int64)
+    if bends is not None:
+        pieces = np.isfinite(knots).sum(axis=1) + 1
+        rows_of = zip(factors.tolist(), whole_knots.astype(np.int64).tolist(), pieces.tolist(), strict=True)
+        numbers: list[int] = []
+        for row, at, count in rows_of:  # a slope, the knot where it ends, the next slope
+            numbers += [number for pair in zip(row[: count - 1], at, strict=False) for number in pair]
+            numbers.append(row[count - 1])
+        arrays |= {"pieces": ("uint8_t", pieces), "bends": ("int16_t", np.array(numbers, dtype=np.int64))}
+    elif shared and np.all(factors == factors[0]):
+        constants["FACTOR"] = int(factors[0, 0])
     else:
-        arrays["factor"] = ("int16_t", factors)
+        arrays["factor"] = ("int16_t", factors[:, 0])
     offsets = np.rint(offset).astype(np.int64)
     if np.any(offsets):
         arrays["offset"] = ("int16_t" if np.abs(offsets).max() <= _LARGEST else "int32_t", offsets)
-    errors = 0.5 + np.abs(offset - offsets) + slips(shifts)
+    slips = np.abs(factors * 2.0 ** -shifts[:, None] - slopes) * lengths
+    moved = np.abs(np.where(np.isfinite(knots), whole_knots - knots, 0.0)) * np.abs(np.diff(slopes, axis=1))
+    errors = 0.5 + np.abs(offset - offsets) + slips.sum(axis=1) + moved.sum(axis=1)
     if inputs.map is not None:
         assert levels is not None
         assert model.storage is not None

@@ -343,7 +343,8 @@ def _rounded_numbers(arrays: Arrays, header: dict[str, Any]) -> Storage:
         if level_bits < 8:
             arrays[name] = _unpacked(arrays[name], level_bits, shape, name)
         small, expected = arrays[name], "int16" if level_bits == 16 else "int8" if rows else dtype
-        require(small.dtype == expected, f"array {name!r} has dtype {small.dtype}; a model of {expected} was announced.")
+        kept = small.dtype == expected
+        require(kept, f"array {name!r} has dtype {small.dtype}; a model of {expected} was announced.")
         fits = small.ndim == 2 and len(steps[name]) == small.shape[0 if rows else 1]
         line = "row" if rows else "column"
         require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every {line}.")
