@@ -2,8 +2,8 @@
 
     python -m benchmarks.devices [--quick] [--fresh] [--only TEXT]
 
-kompakt chooses vectors, metric and C by the error on a fifth of the training rows, among settings whose bytes fit; the
-peers choose theirs by the same rows, among those of no more flash than kompakt took.  Flash is that of a whole program:
+kompakt chooses vectors, metric and C by the error on held-out fifths of the training rows, among settings whose bytes
+fit; the peers choose theirs by the first of these, among those of no more flash than kompakt took.  Flash is that of a whole program:
 vectors of the interrupts, start, the loop, and the model.  Scores of 200 test rows are compared bit by bit with the
 simulation, on three chips; labels of all test rows with those of the model that is not rounded.
 """
@@ -30,6 +30,7 @@ from benchmarks.harness import Run, Target, load_data
 from kompakt import CompactSVC, Refinement, compress, to_c
 from kompakt.export.integer import integer_form
 
+PARTS = 3  # times that a fifth of the training rows is held out, of sets that are not large
 CODE, MAP_CODE = 1150, 130  # bytes of program, table of powers and start, and what a map adds to them; about
 
 
@@ -46,7 +47,7 @@ class Wanted:
 
 SETS = {
     "pendigits": Wanted(
-        97.5, 2000, 1.3, ((26, 7, 100.0), (26, 7, 10.0), (28, 6, 100.0), (24, 7, 30.0), (22, 8, 30.0))
+        97.5, 2000, 1.3, ((26, 7, 100.0), (26, 7, 30.0), (26, 7, 10.0), (22, 8, 30.0))
     ),
     "digits": Wanted(
         97.5, 3000, 2.5, ((18, "ard", 10.0), (18, "ard", 100.0), (19, "ard", 10.0), (19, "ard", 1.0)), scaled=False
@@ -54,7 +55,7 @@ SETS = {
     "letter": Wanted(95.0, 5100, 5.0, ((76, 12, 100.0), (76, 12, 300.0))),
     "satimage": Wanted(89.0, 3000, 3.0, ((40, "ard", 10.0), (60, 6, 10.0), (50, 8, 10.0))),
     "cancer": Wanted(96.5, 1800, 3.0, ((6, "ard", 1.0), (10, "ard", 1.0), (10, "ard", 0.1), (14, 2, 1.0))),
-    "optdigits": Wanted(96.0, 4000, 3.5, ((28, "ard", 10.0), (30, "ard", 10.0)), scaled=False),
+    "optdigits": Wanted(96.0, 4000, 4.0, ((28, "ard", 10.0), (30, "ard", 10.0)), scaled=False),
 }
 
 
@@ -84,13 +85,14 @@ def fit(X: np.ndarray, y: np.ndarray, setting: tuple[int, str | int, float], sca
 def measured(name: str) -> dict[str, Any]:
     """kompakt on a set: the setting with the fewest held-out errors, exported, run on three chips."""
     wanted, (X, y, X_test, y_test) = SETS[name], task(name)
-    train, held_out, y_train, y_held_out = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y)
-    scores = {}
+    scores: dict[Any, float] = {}
     for setting in wanted.settings:
-        model = fit(train, y_train, setting, wanted.scaled)[1]
-        code = CODE + (0 if model.inputs.map is None else MAP_CODE)
-        if model.stored_bytes + code <= wanted.flash:
-            scores[setting] = model.score(held_out, y_held_out)
+        for part in range(PARTS if len(X) < 10_000 else 1):
+            train, held_out, y_train, y_held_out = train_test_split(X, y, test_size=0.2, random_state=part, stratify=y)
+            model = fit(train, y_train, setting, wanted.scaled)[1]
+            code = CODE + (0 if model.inputs.map is None else MAP_CODE)
+            if model.stored_bytes + code <= wanted.flash:
+                scores[setting] = scores.get(setting, 0.0) + model.score(held_out, y_held_out)
     setting = max(scores, key=lambda setting: scores[setting])
     start = time.perf_counter()
     machine, model = fit(X, y, setting, wanted.scaled)

@@ -145,7 +145,7 @@ _FORESTS = ((1, 64), (1, 256), (3, 32), (3, 128), (5, 20), (5, 60), (10, 10), (1
 
 def forests(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
     """Random forests of emlearn, inline code, of several sizes."""
-    import emlearn
+    import emlearn  # type: ignore[import-not-found]
 
     X, y = _whole(train[0], input_bits), np.searchsorted(np.unique(train[1]), train[1])
     for trees, leaves in _FORESTS:
@@ -162,7 +162,7 @@ def forests(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
 
 def boosted(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
     """LightGBM of m2cgen, of several sizes."""
-    import m2cgen
+    import m2cgen  # type: ignore[import-not-found]
     from lightgbm import LGBMClassifier
 
     X, y = _whole(train[0], input_bits), np.searchsorted(np.unique(train[1]), train[1])
@@ -170,10 +170,10 @@ def boosted(train: Rows, input_bits: np.ndarray) -> Iterator[Program]:
     for rounds, leaves in ((1, 4), (1, 8), (1, 15), (2, 8), (3, 6), (5, 4), (8, 4), (15, 4), (30, 4), (60, 4)):
         if rounds * leaves * (1 if k == 2 else k) > 1500:
             continue
-        settings = {"n_jobs": 1, "verbose": -1, "random_state": 0}
-        trees = LGBMClassifier(n_estimators=rounds, num_leaves=leaves, learning_rate=0.3, **settings).fit(X, y)
+        settings: dict[str, Any] = {"n_jobs": 1, "verbose": -1, "random_state": 0}
+        trees: Any = LGBMClassifier(n_estimators=rounds, num_leaves=leaves, learning_rate=0.3, **settings).fit(X, y)
         text = m2cgen.export_to_c(trees) + _ARGMAX % {"d": X.shape[1], "k": k}
-        yield Program(text, "predict(x)", lambda rows, trees=trees: np.asarray(trees.predict(rows)))
+        yield Program(text, "predict(x)", trees.predict)
 
 
 _ARGMAX = """

@@ -277,7 +277,9 @@ def _front(
             )
         levels = storage.small_map(inputs.map).astype(np.int64)
         constants["REACH"] = limit = min(_LARGEST, most // max(1, int(np.abs(levels).sum(axis=1).max())))
-        reach = np.full(d, max(8.0 if inputs.scale is not None else 0.0, 2.0 * float(farthest.max()), 1e-30))
+        farthest_of_all = max(4.0 if inputs.scale is not None else 0.0, float(farthest.max()), 1e-30)
+        # a step of a geometric series, so that the last digits of rows do not matter
+        reach = np.full(d, 2.0 ** (1 + np.ceil(4 * np.log2(farthest_of_all)) / 4))
         units = reach / limit
     if input_bits is None:
         whole = np.all(filled == np.rint(filled)) and np.abs(filled).max() <= _LARGEST / 2
