@@ -3,9 +3,9 @@
     python -m benchmarks.peers.bytes [--quick] [--fresh] [--only TEXT]
 
 Every number that a prediction needs is counted, from standardised inputs on, which all contenders are given. Numbers
-of the network take four bytes; a tree six a split and four a leaf (feature, threshold; value). kompakt may keep its
-vectors and weights in one or two bytes a number, as `compress(storage=...)` leaves them; its widths, steps and
-intercepts take four, numbers of its maps two.
+of the network take four bytes; a tree six a split and four a leaf (feature, threshold; value). kompakt's are counted by
+`stored_bytes` of the model that its fit returned and `compress(storage=...)` rounded: a fit that was asked for a map
+and did not return one is counted without, and does not take part if it is too large.
 
 Every contender chooses its parameters by the mean error on three fifths of the training rows (at most 10,000 rows in
 all), each held out in turn, and is then fitted to all of them: kompakt its metric, C, number of vectors, `arcsinh` of
@@ -35,6 +35,7 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.harness import ROOT, Run, Target, at_least
 from benchmarks.tasks import Task, subset, task
 from kompakt import CompactSVC, Refinement, compress
+from kompakt.model import stored_bytes
 
 SETS = (
     "magic", "letter A-M/N-Z", "ijcnn1", "a9a", "spambase", "shuttle 1/rest", "cod_rna", "pendigits", "satimage",
@@ -64,11 +65,13 @@ class Setting:
 
     def n_basis(self, budget: int, d: int, outputs: int) -> int:
         """Vectors of a model with d features."""
-        rank = d if isinstance(self.metric, str) else self.metric
-        beside = {"learn": 1, "ard": d}.get(str(self.metric), -(-rank * d // 2) + rank)
-        # beside vectors and weights: the step of the basis, those of the weights, the intercepts, the metric
-        left = budget - 4 * (1 + 2 * outputs + beside)
-        return min(self.most, left // ({"int8": 1, "float16": 2}[self.storage] * (rank + outputs)))
+        rank = None if isinstance(self.metric, str) else self.metric
+        if self.storage == "float16":
+            n_inputs = d if rank is None else rank
+            beside = stored_bytes(0, d, outputs, rank=rank, bits=(16, 8, 8), scaling=int(self.metric == "ard"))
+            return min(self.most, (budget - beside - 4 * outputs - 16) // (2 * (n_inputs + outputs)))
+        sizes = [stored_bytes(m, d, outputs, rank=rank, scaling=0 if self.metric == "learn" else 2) for m in (0, 1)]
+        return min(self.most, (budget - sizes[0]) // (sizes[1] - sizes[0]))
 
 
 def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
@@ -89,6 +92,8 @@ def kompakt_fit(parts: Task, budget: int, setting: Setting) -> Predict | None:
     rows = seen(X)
     machine = CompactSVC(m, C=setting.C, gamma=gamma, refine=refine, random_state=0).fit(rows, y)
     model = compress(machine, storage=setting.storage, X=rows, random_state=0)
+    if model.stored_bytes > budget:
+        return None
     return lambda X: np.asarray(model.predict(seen(X)))
 
 

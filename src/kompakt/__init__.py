@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.reduced import CGLQSVC as CGLQSVC
     from kompakt.estimators.reduced import LocalSamplingSVC as LocalSamplingSVC
     from kompakt.estimators.spsvc import SpSVC as SpSVC
+    from kompakt.export import to_arduino as to_arduino
     from kompakt.export import to_c as to_c
     from kompakt.export import to_libsvm as to_libsvm
     from kompakt.export import to_numpy as to_numpy
@@ -87,6 +88,7 @@ _HOME = {
     "open_rows": "kompakt.data.opening",
     "report": "kompakt.reporting",
     "save": "kompakt.io",
+    "to_arduino": "kompakt.export",
     "to_c": "kompakt.export",
     "to_libsvm": "kompakt.export",
     "to_numpy": "kompakt.export",

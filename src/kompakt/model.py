@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,11 @@ Array = np.ndarray
 KINDS = ("classifier", "regressor", "outlier")
 #: types of the small numbers of a rounded model, the smaller one first; the largest of each
 STORAGES = ("int8", "float16")
-LARGEST_LEVEL, LARGEST_IN_MAP, _LARGEST_HALF = 127, 32767, 65504.0
+LARGEST_LEVEL, _LARGEST_HALF = 127, 65504.0
+#: bits that the levels of a map, of vectors and of weights may have; maps had sixteen in earlier files
+BITS = (4, 6, 8)
+#: bytes of a number that is not a level: a step, an intercept, a shift or a scale, the square of a vector
+_BYTES_BESIDE = 2
 #: basis vectors at which outputs are looked at, and the share of their spread above which rounding counts as visible
 _LOOKED_AT, _VISIBLE = 1_000, 1e-3
 #: multiplications of a product that BLAS never spreads over threads, so that nothing need be set up for it
@@ -51,7 +55,9 @@ class Storage:
     weight_steps : ndarray of shape (L,)
         Step of the weights of every output.
     map_steps : ndarray of shape (r,), optional
-        Step of every row of a map of the inputs, which is whole numbers from -32767 to 32767 times it.
+        Step of every row of a map of the inputs, which is whole numbers times it.
+    bits : tuple of int
+        Of whole numbers: bits of the map, of the basis and of the weights, of which one is the sign.
 
     Examples
     --------
@@ -67,10 +73,13 @@ class Storage:
     basis_steps: Array
     weight_steps: Array
     map_steps: Array | None = None
+    bits: tuple[int, int, int] = (8, 8, 8)
 
     def __post_init__(self) -> None:
         if self.dtype not in STORAGES:
             raise ValueError(f"storage must be one of {STORAGES}; got {self.dtype!r}.")
+        if len(self.bits) != 3 or not all(bits in BITS for bits in self.bits[1:]) or self.bits[0] not in (*BITS, 16):
+            raise ValueError(f"bits of map, vectors and weights must be of {BITS} each; got {self.bits}.")
         for name in ("basis_steps", "weight_steps", "map_steps"):
             if getattr(self, name) is None:
                 continue
@@ -89,8 +98,8 @@ class Storage:
     def small_map(self, input_map: Array) -> Array:
         """The whole numbers of a map."""
         assert self.map_steps is not None
-        levels = np.rint(input_map / self.map_steps[:, None])
-        return np.asarray(np.clip(levels, -LARGEST_IN_MAP, LARGEST_IN_MAP), dtype=np.int16)
+        levels, largest = np.rint(input_map / self.map_steps[:, None]), largest_level(self.bits[0])
+        return np.asarray(np.clip(levels, -largest, largest), dtype=np.int16 if self.bits[0] == 16 else np.int8)
 
     def values(self, small: Array, steps: Array) -> Array:
         """What small numbers stand for."""
@@ -101,6 +110,58 @@ class Storage:
         if values.shape[1:] != steps.shape:
             return False
         return bool(np.allclose(self.values(self.small(values, steps), steps), values, rtol=1e-5, atol=0.0))
+
+
+def largest_level(bits: int) -> int:
+    """The largest whole number of so many bits, of which one is the sign; the smallest is its negative."""
+    return int((1 << (bits - 1)) - 1)
+
+
+def stored_bytes(
+    n_vectors: int,
+    n_features: int,
+    n_outputs: int = 1,
+    *,
+    rank: int | None = None,
+    bits: tuple[int, int, int] = (8, 8, 8),
+    scaling: int = 2,
+    shared_steps: bool = True,
+    n_pieces: int = 0,
+) -> int:
+    """Bytes of all numbers that a model of whole numbers needs to predict, as the integers of `to_c` hold them.
+
+    Levels take their bits; steps, intercepts, shift and scale, and the square of every vector take two bytes each.
+    Labels, names, and the code with its table of 66 bytes are not counted.
+
+    Parameters
+    ----------
+    n_vectors, n_features, n_outputs : int
+    rank : int, default=None
+        Rows of a map of the inputs; None without one.
+    bits : tuple of int
+        Of map, vectors and weights.
+    scaling : int
+        Numbers of every feature: 2 for a shift and a scale, which one width per feature is too, 1 for one of them.
+    shared_steps : bool
+        Whether the weights of all outputs have one step.
+    n_pieces : int
+        Of the piecewise-linear transform of each feature, d (2 K - 1) knots and slopes; 0 without.
+
+    Examples
+    --------
+    >>> from kompakt.model import stored_bytes
+    >>> stored_bytes(30, 16, 10)  # vectors and squares, weights and intercepts, shift and scale
+    924
+    >>> stored_bytes(30, 16, 10, rank=8, bits=(4, 6, 8))
+    704
+    """
+    map_bits, vector_bits, weight_bits = bits
+    n_inputs = n_features if rank is None else rank
+    levels = 0 if rank is None else -(-rank * n_features * map_bits // 8)
+    levels += -(-n_vectors * n_inputs * vector_bits // 8) + -(-n_vectors * n_outputs * weight_bits // 8)
+    beside = n_vectors + n_outputs + (0 if rank is None else rank) + (0 if shared_steps else n_outputs)
+    beside += n_features * (scaling + (2 * n_pieces - 1 if n_pieces else 0))
+    return levels + _BYTES_BESIDE * beside + (n_features if n_pieces else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +326,33 @@ class Model:
         gamma = getattr(self.kernel, "gamma", np.nan)
         A = self.inputs.map
         return gamma if A is None else np.einsum("rf,rf,r->f", A, A, np.broadcast_to(gamma, len(A)))
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the numbers that a prediction needs: see `stored_bytes`; four for each of a model of floats.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt import Model
+        >>> from kompakt.kernels import RBF
+        >>> Model(RBF(1.0), np.ones((5, 3)), np.ones((5, 1)), np.zeros(1), "regressor", n_features=3).stored_bytes
+        88
+        """
+        (m, r), L, inputs, storage = self.basis.shape, self.weights.shape[1], self.inputs, self.storage
+        widths = np.size(getattr(self.kernel, "gamma", 1)) > 1 and inputs.map is None
+        scaling = (inputs.shift is not None) + (inputs.scale is not None or widths)
+        # knots and slopes, and how many of them every feature has
+        bent = 0 if inputs.bends is None else _BYTES_BESIDE * inputs.bends.n_numbers + self.n_features
+        if storage is not None and storage.dtype == "int8":
+            shared = bool(np.all(storage.weight_steps == storage.weight_steps[0]))
+            rank = None if inputs.map is None else r
+            return bent + stored_bytes(
+                m, self.n_features, L, rank=rank, bits=storage.bits, scaling=scaling, shared_steps=shared
+            )
+        size = 4 if storage is None else 2
+        numbers = size * (m * (r + L)) + 4 * L + (0 if inputs.map is None else 4 * inputs.map.size)
+        return 2 * bent + numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features
 
     @cached_property
     def needs_float64(self) -> bool:
@@ -439,6 +527,10 @@ class Model:
         if X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but this model expects {self.n_features}.")
         return X
+
+    def unmapped(self, X: Any) -> Any:
+        """Checked rows before they are mapped."""
+        return replace(self.inputs, map=None).transform(self.inputs.filled(np.asarray(X, dtype=np.float64)))
 
     def _transformed(self, X: Any, first: int = 0, reach: float | None = None) -> Any:
         """Checked rows as the kernel sees them, the first of them being number `first` in messages."""

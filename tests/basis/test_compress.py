@@ -138,7 +138,7 @@ def test_the_margin_is_the_distance_to_another_decision():
 
 def test_rows_without_the_users_stay_within_the_range_of_the_vectors():
     original = machine()
-    rows = core.matching_rows(original, None, core.Plan(sizes=[5]))
+    rows = core.matching_rows(original, None, core.Plan(sizes=[5]))[0]
     assert len(rows) > 1000
     assert np.all(rows.min(axis=0) >= original.basis.min(axis=0))
     assert np.all(rows.max(axis=0) <= original.basis.max(axis=0))

@@ -1,6 +1,7 @@
 """C files compile without a warning and answer as the machines do."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ from kompakt.inputs import Inputs
 from kompakt.io import UnsupportedModelError
 from kompakt.kernels import RBF, Constant, Laplacian, Polynomial
 
-FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
-RUNTIME = Path(c_file.__file__).with_name("runtime.c").read_text()
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wdouble-promotion"]
+RUNTIME = "\n".join(Path(c_file.__file__).with_name(name).read_text() for name in ("runtime.c", "main.c"))
 COMPILER = c_file.find_compiler()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang or $CC) is installed")
 
@@ -100,7 +101,7 @@ def test_the_check_of_the_exporter_in_every_precision(name, tmp_path):
         assert report.n_rows >= 64
         assert report.relative_difference < tolerance or name == "several outputs"
         text = (tmp_path / "model.c").read_text()
-        assert f"Constant data: {report.data_bytes} bytes" in text
+        assert f"Constant data: {report.data_bytes} bytes" in (tmp_path / "model.h").read_text()
         assert text.endswith(RUNTIME.replace("machine_", "model_").replace("MACHINE_", "MODEL_")), "the code is fixed"
         assert report.label_agreement is None or report.label_agreement >= (0.9 if dtype == "int8" else 1.0)
         assert (report.storage_difference > 1e-4) == (
@@ -157,7 +158,7 @@ def test_labels_with_every_kind_of_character(tmp_path):
     text = report.path.read_text(encoding="ascii")
     assert "odd_name__predict" in text
     (tmp_path / "show.c").write_text(
-        "#include <stdio.h>\nextern const char *const odd_name__classes[4];\n"
+        '#include <stdio.h>\n#include "odd_name_.h"\n'
         'int main(void) { int i; for (i = 0; i < 4; i++) printf("%s%c", odd_name__classes[i], 0); return 0; }\n'
     )
     program = tmp_path / "show"
@@ -232,8 +233,8 @@ def test_a_line_that_is_no_row_ends_the_program(program, line, message):
 def test_scores_beyond_the_type_have_no_class(dtype, far, tmp_path):
     model = make_model(kernel=Polynomial(0.5, 1.0, 3), classes=[4, 5, 6])
     report = to_c(model, tmp_path / "model.c", dtype=dtype)
-    source, program = report.path.read_text(), tmp_path / "model"
-    assert "the class index is then -1" in source
+    header, program = (tmp_path / "model.h").read_text(), tmp_path / "model"
+    assert "the class index is then -1" in header
     subprocess.run([COMPILER, *FLAGS, "-DMODEL_MAIN", str(report.path), "-o", str(program), "-lm"], check=True)
     text = f"1 2 3 4\n{far} 2 3 4\nnan 2 3 4\n"
     lines = subprocess.run([str(program)], input=text, capture_output=True, text=True).stdout.splitlines()
@@ -249,13 +250,13 @@ def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
     sound = c_file.c_source
 
     def spoiled(*given):
-        text, *sizes = sound(*given)
-        return text.replace("raw[l] += ", "raw[l] -= "), *sizes
+        text = sound(*given)
+        return replace(text, source=text.source.replace("raw[l] += ", "raw[l] -= "))
 
     monkeypatch.setattr(c_file, "c_source", spoiled)
     with pytest.raises(ParityError, match="differs from the machine by"):
         to_c(make_model(), tmp_path / "model.c")
-    monkeypatch.setattr(c_file, "c_source", lambda *given: ("int x = ;", 0, 0))
+    monkeypatch.setattr(c_file, "c_source", lambda *given: c_file.CFile("", "int x = ;", 0, 0))
     with pytest.raises(ParityError, match="does not compile"):
         to_c(make_model(), tmp_path / "model.c")
     assert not list(tmp_path.iterdir())

@@ -36,6 +36,17 @@ def test_version_2_predicts_as_when_it_was_written(dtype):
     assert read_header(GOLDEN / f"v2_{dtype}.kompakt")["arrays"]["basis"] == (dtype, (6, 3))
 
 
+@pytest.mark.parametrize(("name", "n_bytes"), [("packed", (8, 16, 11)), ("bytes", (15, 21, 21))])
+def test_version_3_predicts_as_when_it_was_written(name, n_bytes):
+    model, stored = kompakt.load(GOLDEN / f"v3_{name}.kompakt"), json.loads((GOLDEN / "v3.json").read_text())
+    X, expected = np.array(stored["X"]), stored[name]
+    np.testing.assert_allclose(model.decision_function(X), expected["decision"], rtol=1e-9, atol=1e-11)
+    assert model.predict(X).tolist() == expected["predict"]
+    arrays = read_header(GOLDEN / f"v3_{name}.kompakt")["arrays"]
+    sizes = tuple(int(np.prod(arrays[array][1])) for array in ("input_map", "basis", "weights"))
+    assert sizes == n_bytes, "map, vectors and weights take the bits that they have"
+
+
 @pytest.mark.parametrize(("name", "numbers"), [("bent", "float64"), ("bent_int8", "float16")])
 def test_features_that_bend_predict_as_when_they_were_written(name, numbers):
     path, stored = GOLDEN / f"v3_{name}.kompakt", json.loads((GOLDEN / "bends.json").read_text())

@@ -14,10 +14,11 @@ the weights: the sum over outputs does not change when they are rotated.
 
 Sizes of a path are chosen and refined from scratch: growing a refined basis was tried, and ended in worse machines.
 
-A model is rounded in the same way: its vectors are put on a grid of 8 or 16 bits, one step for all columns in the
-kernel's own units, and the weights that match f best on the rounded vectors make up for that. Then the weights are
-rounded one after the other, each time moving those that are left to where they best make up for the error (Hassibi
-and Stork 1993): rounded all at once they would cost far more, since weights of neighbouring vectors cancel.
+A model is rounded in the same way: a map of its inputs is rounded, its vectors are moved to where the rows near them
+go by that and put on a grid of few bits, one step for all columns in the kernel's own units, and the weights that match
+f best on the rounded vectors make up for both. Then the weights are rounded one after the other, each time moving those
+that are left to where they best make up for the error (Hassibi and Stork 1993; GPTQ, Frantar et al. 2023, does the same
+to networks): rounded all at once they would cost far more, since weights of neighbouring vectors cancel.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,7 +42,7 @@ from kompakt.design import choose_block_rows
 from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, Kernel, Linear
 from kompakt.linalg import factorise
-from kompakt.model import LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
+from kompakt.model import BITS, STORAGES, Model, Storage, largest_level
 from kompakt.run import Run
 
 Array = np.ndarray
@@ -51,6 +54,7 @@ _SELECT_ROWS = 6000
 _OUTPUT_VALUES = 1 << 23  # numbers in the outputs of all rows: with many pairs of classes, fewer rows are matched
 _LEAST_ROWS = 200
 _HELD_OUT = 0.25  # share of the rows that only measure, and again of those that only decide when to stop
+_SHARED = 1e-3  # share of the energy of f that one step for the weights of all outputs may add to the objective
 _ROUNDING = 0.01  # share of the labels that storage="auto" may change without a tolerance
 _REFINE_LIMIT = 1000  # beyond so many vectors there is little left to win by moving them, and it is slow
 
@@ -187,7 +191,8 @@ class Plan:
     refine_iter: int = 100
     max_rows: int = 20_000
     run: Run = field(default_factory=Run)
-    storage: str | None = None  # "int8", "float16", or "auto" for the smaller one that changes little
+    storage: str | None = None  # "int8", "float16", or "auto" for the smallest one that changes little
+    bits: tuple[int, int, int] = (8, 8, 8)  # of map, vectors and weights, where they are whole numbers
 
 
 def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
@@ -199,16 +204,10 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     plan = replace(plan, max_rows=min(plan.max_rows, most))
     if isinstance(model.kernel, Linear) and plan.storage is None:
         return _linear(model, X, plan)
-    given, map_steps, exact_map, exact_bends = model, None, model.inputs.map, model.inputs.bends
-    if plan.storage is not None and exact_bends is not None:  # as fine as the map below
-        model = replace(model, inputs=replace(model.inputs, bends=exact_bends.rounded()), storage=None)
-    if plan.storage is not None and exact_map is not None:  # in 16 bits, too fine to matter: rows are mapped by it
-        extent = np.max(np.abs(exact_map), axis=1)
-        map_steps = (np.where(extent > 0, extent, 1.0) / LARGEST_IN_MAP).astype(np.float32).astype(np.float64)
-        levels = np.clip(np.rint(exact_map / map_steps[:, None]), -LARGEST_IN_MAP, LARGEST_IN_MAP)
-        model = replace(model, inputs=replace(model.inputs, map=levels * map_steps[:, None]), storage=None)
+    given = model
+    if plan.storage is not None and model.inputs.bends is not None:  # in half precision, which is fine enough
+        model = replace(model, inputs=replace(model.inputs, bends=model.inputs.bends.rounded()), storage=None)
     job = _Job(model, X, plan)
-    job.map_steps = map_steps
     steps: list[CompressionStep] = []
     began = time.monotonic()
     sizes = [model.n_basis_] if plan.sizes is None else plan.sizes
@@ -218,21 +217,19 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
             basis = job.refined(basis)
         match = job.whole.match(model.kernel, basis)
         vectors = basis if job.offset is None else basis + job.offset
-        inputs = job.centred_inputs()
-        smaller = replace(
-            model, basis=vectors, weights=match.weights, intercept=match.intercept, inputs=inputs, storage=None
-        )
-        stored = smaller
-        for dtype in (STORAGES if plan.storage == "auto" else (plan.storage,)) if plan.storage else ():
-            stored, same, rounded_match = job.rounded(basis, dtype)
-            if plan.storage != "auto" or _changes(smaller, same, job.stop) <= (_ROUNDING if tol is None else tol):
-                smaller, match = same, rounded_match
-                break
-            exact = replace(inputs, map=exact_map, bends=exact_bends)
-            stored = given if plan.sizes is None else replace(smaller, inputs=exact)
-        norm_error = float(np.sqrt(max(0.0, match.norm_part) / max(job.norm, 1e-300)))
-        step = _measured(model, smaller, job.test, job.stop, norm_error, time.monotonic() - began)
-        step = replace(step, model=stored)
+        exact = replace(
+            model, basis=vectors, weights=match.weights, intercept=match.intercept, inputs=job.centred_inputs(),
+            storage=None,
+        )  # fmt: skip
+        plain = given if plan.sizes is None else replace(exact, inputs=replace(exact.inputs, bends=given.inputs.bends))
+        result = Rounded(plain if plan.storage == "auto" else exact, exact, match, job)
+        if plan.storage == "auto":
+            result = _fewest_bits(job, basis, _ROUNDING if tol is None else tol) or result
+        elif plan.storage is not None:
+            result = job.rounded(basis, plan.storage, plan.bits)
+        norm_error = float(np.sqrt(max(0.0, result.match.norm_part) / max(job.norm, 1e-300)))
+        step = _measured(model, result.same, result.job.test, result.job.stop, norm_error, time.monotonic() - began)
+        step = replace(step, model=result.stored)
         steps.append(step)
         logger.debug("compress: %d vectors, agreement %.4f, error %.3g", step.n_basis, step.agreement, step.error)
         enough = plan.tol is not None and 1.0 - step.stop_agreement <= plan.tol
@@ -241,16 +238,54 @@ def compress_model(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     return steps
 
 
+def _fewest_bits(job: _Job, basis: Array, allowed: float) -> Rounded | None:
+    """The model with the fewest bits that changes no more than allowed, if there is one.
+
+    Beginning with eight, the bits of map, vectors and weights are lowered one after the other, the largest array first.
+    """
+    for dtype in STORAGES:
+        bits = (8, 8, 8)
+        result = job.rounded(basis, dtype, bits)
+        if result.changes(job) > allowed:
+            continue
+        m, r, L = *basis.shape, job.original.weights.shape[1]
+        sizes = (0 if job.original.inputs.map is None else job.original.inputs.map.size, m * r, m * L)
+        for place in sorted(range(3), key=lambda place: -sizes[place]) if dtype == "int8" else ():
+            for fewer in sorted(BITS, reverse=True)[1:] if sizes[place] else ():
+                tried = (*bits[:place], fewer, *bits[place + 1 :])
+                candidate = job.rounded(basis, dtype, tried)
+                if candidate.changes(job) > allowed:
+                    break
+                bits, result = tried, candidate
+        return result
+    return None
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A model to be stored, the same as a model of the rows of its job, and its match."""
+
+    stored: Model
+    same: Model
+    match: Match
+    job: _Job
+
+    def changes(self, job: _Job) -> float:
+        """Share of the labels of the rows that decide that differ from those of the job's model."""
+        f, g = job.stop.targets, plain_model(self.same).outputs(self.job.stop.X)
+        assert f is not None
+        return 1.0 - agreement(job.original, f, g)
+
+
 class _Job:
     """The machine to match, the rows to match it on, and what every size needs."""
 
     def __init__(self, model: Model, X: Any, plan: Plan) -> None:
         self.original, self.kernel, self.plan = model, model.kernel, plan
-        self.map_steps: Array | None = None  # of a map that was rounded
-        rows = matching_rows(model, X, plan)
+        rows, self.unmapped = matching_rows(model, X, plan)
         self.offset = column_means(rows) if self.kernel.shift_invariant and not sparse.issparse(rows) else None
         outputs = plain_model(model).outputs(rows)
-        measuring, deciding, matching = _parts(rows, plan)
+        self.parts = measuring, deciding, matching = _parts(rows, plan)
         self.test, self.stop = self._rows(rows, outputs, measuring), self._rows(rows, outputs, deciding)
         self.train = self._rows(rows, outputs, matching)
         self.vectors = model.basis if self.offset is None else model.basis - self.offset
@@ -332,12 +367,43 @@ class _Job:
         with run.task("refinement", self.plan.refine_iter) as step:
             return descend(self.few, self.kernel, basis, self.plan.refine_iter, run, step)[0].point[1]
 
-    def rounded(self, basis: Array, dtype: str) -> tuple[Model, Model, Match]:
+    def with_rounded_map(self, bits: int) -> tuple[_Job, Array, Array]:
+        """The job on rows that a rounded map has mapped, its steps, and the linear map from old rows to new ones."""
+        exact = self.original.inputs.map
+        assert exact is not None
+        assert self.unmapped is not None
+        extent = np.max(np.abs(exact), axis=1)
+        steps = (np.where(extent > 0, extent, 1.0) / largest_level(bits)).astype(np.float32).astype(np.float64)
+        input_map = np.rint(exact / steps[:, None]) * steps[:, None]
+        rows, X = self.unmapped @ input_map.T, np.asarray(self.unmapped @ exact.T)
+        # where rows near a vector go, on average
+        move = np.linalg.lstsq(X[self.parts[2]].astype(np.float64), rows[self.parts[2]], rcond=1e-8)[0]
+        job = copy(self)
+        job.offset = None if self.offset is None else column_means(rows)
+        vectors = self.original.basis @ move
+        job.original = replace(
+            self.original, basis=vectors, inputs=replace(self.original.inputs, map=input_map), storage=None
+        )
+        job.vectors = vectors if job.offset is None else vectors - job.offset
+        for name, index in zip(("test", "stop", "train"), self.parts, strict=True):
+            old = getattr(self, name)
+            part = ArrayRows(rows[index].astype(old.dtype), old.targets, old.weights)
+            part.offset = None if job.offset is None else job.offset.astype(part.dtype)
+            setattr(job, name, part)
+        return job, steps, move
+
+    def rounded(self, basis: Array, dtype: str, bits: tuple[int, int, int]) -> Rounded:
         """The vectors and their weights in few bits: to be stored, as a model of the rows, and its match."""
-        model, inputs = self.original, replace(self.original.inputs, centre=None)
+        job, map_steps = self, None
+        if self.original.inputs.map is not None:
+            bits = bits if dtype == "int8" else (16, 8, 8)
+            job, map_steps, move = self.with_rounded_map(bits[0])
+            basis = (basis if self.offset is None else basis + self.offset) @ move
+            basis = basis if job.offset is None else basis - job.offset
+        model, inputs = job.original, replace(job.original.inputs, centre=None)
         shift = 0.0 if inputs.shift is None else inputs.shift
         scale = 1.0 if inputs.scale is None else inputs.scale
-        centre = np.zeros(basis.shape[1]) if self.offset is None else self.offset
+        centre = np.zeros(basis.shape[1]) if job.offset is None else job.offset
         gamma = model.kernel.gamma if isinstance(model.kernel, RBF) else 1.0
         root = np.sqrt(gamma) * np.ones(basis.shape[1])  # columns in these units are equally important to an RBF
         root = np.maximum(root, 1e-6 * root.max()) if root.any() else np.ones_like(root)
@@ -351,71 +417,88 @@ class _Job:
             moved = single if np.all(np.isfinite(single)) else moved
         origin = np.zeros_like(centre) if moved is None else (moved - shift) / scale
         values = basis + centre - origin
-        matching = Matching(self.train, self.vectors, model.weights, 10.0 * self.C, self.norm)
-        extent, least = float(np.max(np.abs(values * root))) / _largest_number(dtype) or 1.0, np.inf
+        matching = Matching(job.train, job.vectors, model.weights, 10.0 * self.C, self.norm)
+        largest = _largest_number(dtype, bits[1])
+        extent, least = float(np.max(np.abs(values * root))) / largest or 1.0, np.inf
         # vectors far out would cost the others their digits: a smaller step may match better, which moves those inwards
-        for share in (1.0, 0.5, 0.25) if dtype == "int8" else (1.0,):
-            grid = Storage(dtype, share * extent / root, np.ones(model.weights.shape[1]))
-            near = grid.values(grid.small(values, grid.basis_steps), grid.basis_steps).astype(np.float32)
-            found = matching.match(self.kernel, near + origin - centre)
-            if not found.objective >= least:
-                storage, vectors, match, least = grid, near, found, found.objective
+        for width in _steps(extent) if dtype == "int8" else (extent,):
+            step = Storage(dtype, width / root, np.ones(model.weights.shape[1]), map_steps, bits)
+            small = np.clip(np.rint(values / step.basis_steps), -largest, largest) if dtype == "int8" else None
+            small = step.small(values, step.basis_steps) if small is None else small
+            near = step.values(small, step.basis_steps).astype(np.float32)
+            match_near = matching.match(self.kernel, near + origin - centre)
+            if not match_near.objective >= least:
+                storage, vectors, match, least = step, near, match_near, match_near.objective
         on_grid = vectors + origin - centre
         H = matching.normal_equations(self.kernel, on_grid)[0]
-        steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype)
-        storage = replace(storage, weight_steps=steps, map_steps=self.map_steps)
+        steps, weights, intercept = rounded_weights(H, match.weights, match.intercept, dtype, bits[2])
+        storage = replace(storage, weight_steps=steps)
         fields: dict[str, Any] = {"weights": weights, "intercept": intercept}
         inputs = inputs if moved is None else replace(inputs, shift=moved)
         stored = replace(model, basis=vectors, inputs=inputs, storage=storage, **fields)
-        same = replace(model, basis=on_grid + centre, inputs=self.centred_inputs(), storage=None, **fields)
-        return stored, same, match
+        same = replace(model, basis=on_grid + centre, inputs=job.centred_inputs(), storage=None, **fields)
+        return Rounded(stored, same, match, job)
 
 
-def rounded_weights(H: Array, weights: Array, intercept: Array, dtype: str) -> tuple[Array, Array, Array]:
+def _steps(extent: float) -> Array:
+    """Steps of vectors to try, in the units of an RBF, from one that reaches the extent to a quarter of that.
+
+    A squared step is a power of two of ln 2, so that integers form exponents of the kernel by shifts alone.
+    """
+    first = int(np.ceil(np.log2(extent**2 / np.log(2))))
+    return np.asarray(np.sqrt(np.log(2) * 2.0 ** (first - np.arange(5))))
+
+
+def rounded_weights(
+    H: Array, weights: Array, intercept: Array, dtype: str, bits: int = 8
+) -> tuple[Array, Array, Array]:
     """Steps of the weights (L,), weights (m, L) that are small numbers of them, and the intercept (L,).
 
     H (m + 1, m + 1) is the Hessian of an objective whose minimum has these weights and this intercept, which is not
     rounded: little is to be added to the objective.  The largest weights come first.  Vectors that are near to each
     other have large weights that cancel, which a coarse step cannot hold; so several multiples of the diagonal of H are
-    added, under which weights are smaller, and the best result is taken.
+    added, under which weights are smaller, and the best result is taken.  Outputs of about the same size share one
+    step.
     """
-    m, largest = len(weights), _largest_number(dtype)
+    m, largest = len(weights), _largest_number(dtype, bits)
     order = np.append(np.argsort(-np.max(np.abs(weights), axis=1), kind="stable"), m)
     optimum = np.concatenate([weights, intercept[None]])[order]
     H = H[np.ix_(order, order)]
-    diagonal, least = np.maximum(np.diag(H), 1e-12 * np.max(np.diag(H))), np.inf
-    for damping in 10.0 ** np.arange(-8, 1):
+    diagonal = np.maximum(np.diag(H), 1e-12 * np.max(np.diag(H)))
+    best: dict[bool, tuple[float, Array, Array]] = {}
+    shares = (1.0,) if dtype == "float16" else (1.0, 0.7) if bits == 8 else (1.0, 0.7, 0.5)
+    for damping in 10.0 ** np.arange(-8, 0.5, 0.5):
         try:
             inverse = np.linalg.inv(H + np.diag(damping * diagonal))
             U = np.linalg.cholesky(0.5 * (inverse + inverse.T)).T
         except np.linalg.LinAlgError:
             continue
-        theta = inverse @ (H @ optimum)
-        extent = np.max(np.abs(theta[:m]), axis=0) / largest
-        storage = Storage(dtype, np.ones(1), np.where(extent > 0, extent, 1.0))
-        steps = storage.weight_steps
-        for j in range(m):
-            value = storage.values(storage.small(theta[j], steps), steps)
-            theta[j + 1 :] -= np.outer(U[j, j + 1 :] / U[j, j], theta[j] - value)
-            theta[j] = value
-        error = theta - optimum
-        increase = float(np.sum(error * (H @ error)))
-        if not increase >= least:
-            best, least = (steps, theta), increase
-    steps, theta = best
-    found = np.empty_like(theta)
-    found[order] = theta
-    return steps, found[:m], found[m]
+        start = inverse @ (H @ optimum)
+        for shared, share in product((True, False) if dtype == "int8" else (False,), shares):
+            extent = np.max(np.abs(start[:m]), axis=0) * share / largest
+            extent = np.full_like(extent, extent.max()) if shared else extent
+            steps = Storage(dtype, np.ones(1), np.where(extent > 0, extent, 1.0)).weight_steps
+            theta = start.copy()
+            for j in range(m):
+                small = theta[j] / steps
+                small = np.clip(np.rint(small), -largest, largest) if dtype == "int8" else small.astype(np.float16)
+                theta[j + 1 :] -= np.outer(U[j, j + 1 :] / U[j, j], theta[j] - small * steps)
+                theta[j] = small * steps
+            error = theta - optimum
+            increase = float(np.sum(error * (H @ error)))
+            if not increase >= best.get(shared, (np.inf,))[0]:
+                best[shared] = increase, steps, theta
+    increase, steps, theta = best[False]
+    if True in best and best[True][0] <= increase + _SHARED * float(np.sum(optimum * (H @ optimum))):
+        _, steps, theta = best[True]
+    in_order = np.empty_like(theta)
+    in_order[order] = theta
+    return steps, in_order[:m], in_order[m]
 
 
-def _largest_number(dtype: str) -> float:
-    """What the largest of some numbers becomes: the ends of eight bits, or 1, where sixteen are finest for all."""
-    return LARGEST_LEVEL if dtype == "int8" else 1.0
-
-
-def _changes(model: Model, other: Model, rows: ArrayRows) -> float:
-    """Share of the labels of these rows that differ between two models; for regression, the relative rms error."""
-    return 1.0 - agreement(model, *(plain_model(one).outputs(rows.X) for one in (model, other)))
+def _largest_number(dtype: str, bits: int) -> float:
+    """What the largest of some numbers becomes: the end of whole numbers, or 1, where sixteen bits are finest."""
+    return largest_level(bits) if dtype == "int8" else 1.0
 
 
 def _measured(
@@ -444,15 +527,22 @@ def _parts(rows: Any, plan: Plan) -> tuple[Array, Array, Array]:
     return order[:held], order[held : 2 * held], order[2 * held :]
 
 
-def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
-    """Rows to match the machine on, as its kernel sees them: the user's, or made from its own vectors."""
+def matching_rows(model: Model, X: Any, plan: Plan) -> tuple[Any, Any]:
+    """Rows to match the machine on: the user's, or made from its own vectors.
+
+    As the kernel sees them; and before they are mapped, for a machine that maps them.
+    """
+    input_map = model.inputs.map
     if X is not None:
         rows = model._transformed(model._checked(X))
         if rows.shape[0] < 20:
             raise ValueError(f"X must have at least 20 rows to measure the agreement on; got {rows.shape[0]}.")
+        index: Any = slice(None)
         if rows.shape[0] > plan.max_rows:
-            rows = rows[np.sort(np.argsort(hash_rows(rows, plan.run.key), kind="stable")[: plan.max_rows])]
-        return rows
+            index = np.sort(np.argsort(hash_rows(rows, plan.run.key), kind="stable")[: plan.max_rows])
+        if input_map is None:
+            return rows[index], None
+        return rows[index], model.unmapped(model._checked(X)[index])
     vectors = model.basis
     count = len(vectors)
     rng = np.random.default_rng([plan.run.key, 11])
@@ -463,7 +553,8 @@ def matching_rows(model: Model, X: Any, plan: Plan) -> Any:
         one, other = rng.permutation(count), rng.permutation(count)
         swap = rng.random(vectors.shape) < rng.uniform(0.0, 0.5, (count, 1))
         made.append(np.where(swap, vectors[other], vectors[one]))
-    return np.concatenate(made)[: plan.max_rows]
+    rows = np.concatenate(made)[: plan.max_rows]
+    return rows, None if input_map is None else model.inputs.unmapped(rows)
 
 
 def plain_model(model: Model) -> Model:
@@ -525,7 +616,7 @@ def _linear(model: Model, X: Any, plan: Plan) -> list[CompressionStep]:
     W = model.weights.T @ model.basis  # (L, d)
     U, s, Vt = np.linalg.svd(W, full_matrices=False)
     rank = max(1, int(np.sum(s > max(W.shape) * np.finfo(float).eps * s[0])) if s[0] > 0 else 1)
-    rows = matching_rows(model, X, plan)
+    rows = matching_rows(model, X, plan)[0]
     outputs = plain_model(model).outputs(rows)
     test, stop = (ArrayRows(rows[part], outputs[part]) for part in _parts(rows, plan)[:2])
     steps: list[CompressionStep] = []

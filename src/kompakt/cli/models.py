@@ -87,12 +87,12 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, libsvm or numpy.")
-    if options.dtype is not None and to not in ("onnx", "c"):
-        raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, arduino, libsvm or numpy.")
+    if options.dtype is not None and to not in ("onnx", "c", "arduino"):
+        raise UsageError(f"--dtype is for onnx, c and arduino; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":
         raise UsageError(f"--encoded is for onnx; {to} always takes encoded features.")
-    for ending in ("", ".schema.json", *((".range", ".labels") if to == "libsvm" else ())):
+    for ending in ("", ".schema.json", *((".range", ".labels") if to == "libsvm" else ())) if to != "arduino" else ():
         check_output(options.out + ending, options.model, options.check)
     model = load_model(options.model)
     settings: dict[str, Any] = {} if options.dtype is None else {"dtype": options.dtype}

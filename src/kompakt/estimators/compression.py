@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -16,10 +16,12 @@ from sklearn.utils.validation import check_array
 
 from kompakt.basis.matching import Plan, compress_model, path_sizes
 from kompakt.io.fitted import model_of
-from kompakt.model import STORAGES, Model
+from kompakt.model import BITS, STORAGES, Model
 from kompakt.parallel import block_threads
 from kompakt.run import Run
 from kompakt.run.bar import showing
+
+_BITS_OF = ("map", "vectors", "weights")
 
 
 def compress(
@@ -27,7 +29,7 @@ def compress(
     *,
     n_basis: int | Sequence[int] | None = None,
     tol: float | None = None,
-    storage: str | None = None,
+    storage: str | Mapping[str, int] | None = None,
     X: Any = None,
     refine: bool = True,
     max_iter: int = 100,
@@ -55,10 +57,12 @@ def compress(
         Stop at the first size that loses no more than this share of agreement with the original (0.01: 99 % of the
         labels are the same; for regression, an rms error of 1 % of the spread of the predictions).  A quarter of the
         rows decides this; the agreement reported is that on another quarter, and may be a little less.
-    storage : {"int8", "float16", "auto"}, default=None
+    storage : {"int8", "float16", "auto"} or mapping, default=None
         Round basis vectors and weights to 8 or 16 bits, which is what a saved model then holds of them; predictions are
-        computed in floats as before.  "auto" takes the fewest bits that change no more than `tol` (by default 0.01) of
-        the predictions of held-out rows, or else leaves the numbers as they are.
+        computed in floats as before.  A mapping says how many bits the whole numbers have, 4, 6 or 8, of the learned
+        map of the inputs, of the vectors and of the weights: ``{"map": 4, "vectors": 6}``; what it does not name has 8,
+        as with "int8".  "auto" takes the fewest bits that change no more than `tol` (by default 0.01) of the
+        predictions of held-out rows, or else leaves the numbers as they are.
     X : array-like or sparse matrix of shape (n_samples, n_features), default=None
         Unlabeled rows of the kind that will be predicted: what the machine is matched on, all but a quarter that only
         measures the agreement and, with `tol`, another that decides when to stop.  Best are rows that the original was
@@ -104,8 +108,15 @@ def compress(
     model = model_of(fitted, svm=True)
     if tol is not None and not (isinstance(tol, Real) and 0 <= float(tol) < 1):
         raise ValueError(f"tol must be None or a number from 0 to below 1 (a share of agreement); got {tol!r}.")
+    bits = (8, 8, 8)
+    if isinstance(storage, Mapping):
+        if not set(storage) <= set(_BITS_OF) or not all(value in BITS for value in storage.values()):
+            raise ValueError(
+                f"a mapping as storage gives the bits, of {BITS}, of {', '.join(map(repr, _BITS_OF))}; got {storage!r}."
+            )
+        storage, bits = "int8", tuple(storage.get(name, 8) for name in _BITS_OF)
     if storage is not None and storage not in (*STORAGES, "auto"):
-        raise ValueError(f"storage must be None or one of {(*STORAGES, 'auto')}; got {storage!r}.")
+        raise ValueError(f"storage must be None, a mapping or one of {(*STORAGES, 'auto')}; got {storage!r}.")
     if n_basis is None and tol is None and storage is None:
         raise ValueError(
             "give n_basis (how many vectors), tol (how much agreement may be lost), or both; or storage, to round."
@@ -122,7 +133,7 @@ def compress(
             listener=bar,
         )
         stop = None if tol is None else float(tol)
-        steps = compress_model(model, X, Plan(sizes, stop, refine, int(max_iter), int(max_rows), run, storage))
+        steps = compress_model(model, X, Plan(sizes, stop, refine, int(max_iter), int(max_rows), run, storage, bits))
     if run.cut:
         warnings.warn(
             f"compress was cut short: max_time={max_time} seconds are over. The smaller model found so far is "

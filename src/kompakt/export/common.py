@@ -111,6 +111,8 @@ class CReport(ExportReport):
         Bytes of the arrays that one prediction puts on the stack.
     storage_difference : float
         Largest change of a decision value because of the rounded numbers alone, computed in float64.
+    score_bound : float or None
+        In integers: how far a decision value may be from that of the model at the most, which was derived.
     accuracy, accuracy_exported : float or None
         Of the machine and of the exported one, where `check_targets` were given: share of right labels, or R squared.
 
@@ -127,6 +129,7 @@ class CReport(ExportReport):
     storage_difference: float = 0.0
     accuracy: float | None = None
     accuracy_exported: float | None = None
+    score_bound: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,9 +307,12 @@ def left_out_notes(model: Model) -> tuple[str, ...]:
 
 
 def write_exported(
-    model: Model, path: str | os.PathLike[str], texts: Mapping[str, Iterable[bytes]]
+    model: Model,
+    path: str | os.PathLike[str],
+    texts: Mapping[str, Iterable[bytes]],
+    beside: Mapping[Path, Iterable[bytes]] | None = None,
 ) -> tuple[Path, ...]:
-    """Write the files of an export, by their suffixes, all or none; the files that were written.
+    """Write the files of an export, by their suffixes, and others beside it, all or none; those that were written.
 
     For a model of tables one more says, as JSON, how columns become features.
     """
@@ -314,9 +320,9 @@ def write_exported(
     if (schema := model.inputs.schema) is not None:
         described = {"features": schema.feature_names, **schema.to_json()}
         pieces[".schema.json"] = [json.dumps(described, indent=1, ensure_ascii=False).encode()]
-    files = tuple(Path(f"{os.fspath(path)}{suffix}") for suffix in pieces)
-    write_together(dict(zip(files, pieces.values(), strict=True)))
-    return files
+    files = {Path(f"{os.fspath(path)}{suffix}"): text for suffix, text in pieces.items()} | dict(beside or {})
+    write_together(files)
+    return tuple(files)
 
 
 def write_checked(

@@ -1,22 +1,11 @@
 /* -- From here on the text is the same for every machine; what differs is defined above. ------------------------- */
 
-/* Writes MACHINE_SCORES decision values for a row of MACHINE_FEATURES numbers. */
-void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores);
-#if !defined(MACHINE_REGRESSOR)
-/* The index of the label in machine_classes, -1 if a score is NaN or infinite; of an outlier detector, 1 for an inlier
-   and -1 for an outlier. */
-int machine_predict(const MACHINE_REAL *x);
-#elif MACHINE_SCORES == 1
-MACHINE_REAL machine_predict(const MACHINE_REAL *x);
-#endif
-
 #if defined(MACHINE_DOUBLE)
 #define MACHINE_EXP exp
-#define MACHINE_ABS fabs
 #else
-#define MACHINE_EXP expf
-#define MACHINE_ABS fabsf
+#define MACHINE_EXP(x) ((float)expf(x)) /* AVR has one type, of two names */
 #endif
+#define MACHINE_ABS(x) ((x) < 0 ? -(x) : (x))
 
 #if defined(MACHINE_POWER) /* for a polynomial kernel */
 static MACHINE_REAL machine_power(MACHINE_REAL base, long n)
@@ -34,11 +23,16 @@ static void machine_bend(MACHINE_REAL *u)
     const MACHINE_REAL *knot = machine_knots, *slope = machine_slopes;
     int f, k;
     for (f = 0; f < MACHINE_FEATURES; f++) {
-        const int last = machine_pieces[f] - 1;
+        const int last = MACHINE_BYTE(machine_pieces + f) - 1;
         const MACHINE_REAL v = u[f];
-        u[f] = slope[0] * (last && v > knot[0] ? knot[0] : v);
-        for (k = 1; k <= last && v > knot[k - 1]; k++)
-            u[f] += slope[k] * ((k < last && v > knot[k] ? knot[k] : v) - knot[k - 1]);
+        MACHINE_REAL begin = 0;
+        u[f] = 0;
+        for (k = 0; k <= last; k++) {
+            const MACHINE_REAL end = k < last ? MACHINE_REAL_AT(knot + k) : v;
+            if (k && v <= begin) break;
+            u[f] += MACHINE_REAL_AT(slope + k) * ((v > end ? end : v) - begin);
+            begin = end;
+        }
         knot += last;
         slope += last + 1;
     }
@@ -52,13 +46,13 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
     for (f = 0; f < MACHINE_FEATURES; f++) {
         MACHINE_REAL v = x[f];
 #if defined(MACHINE_FILL)
-        if (v != v) v = machine_fill[f]; /* missing */
+        if (v != v) v = MACHINE_REAL_AT(machine_fill + f); /* missing */
 #endif
 #if defined(MACHINE_SHIFT)
-        v -= machine_shift[f];
+        v -= MACHINE_REAL_AT(machine_shift + f);
 #endif
 #if defined(MACHINE_FACTOR)
-        v *= machine_factor[f];
+        v *= MACHINE_REAL_AT(machine_factor + f);
 #endif
         u[f] = v;
     }
@@ -69,15 +63,18 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
     MACHINE_REAL mapped[MACHINE_INPUTS];
     for (j = 0; j < MACHINE_INPUTS; j++) {
         mapped[j] = 0;
-        for (f = 0; f < MACHINE_FEATURES; f++) mapped[j] += machine_map[j * MACHINE_FEATURES + f] * u[f];
+        for (f = 0; f < MACHINE_FEATURES; f++) mapped[j] += MACHINE_MAP_AT(machine_map + j * MACHINE_FEATURES + f) * u[f];
 #if defined(MACHINE_MAP_STEPS)
-        mapped[j] *= machine_map_step[j];
+        mapped[j] *= MACHINE_REAL_AT(machine_map_step + j);
 #endif
     }
 #else
-    const MACHINE_REAL *const mapped = u;
+    MACHINE_REAL *const mapped = u;
 #endif
-    for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] = machine_intercept[l];
+#if defined(MACHINE_STEP) /* distances are formed in steps of the basis */
+    for (f = 0; f < MACHINE_INPUTS; f++) mapped[f] /= MACHINE_STEP;
+#endif
+    for (l = 0; l < MACHINE_OUTPUTS; l++) raw[l] = 0;
     for (j = 0; j < MACHINE_VECTORS; j++) {
         MACHINE_REAL k, squares = 0, lengths = 0, product = 0;
 #if defined(MACHINE_WIDTHS) /* for RBF kernels with a width per feature inside a sum or product */
@@ -85,37 +82,47 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 #endif
         for (f = 0; f < MACHINE_INPUTS; f++) {
 #if defined(MACHINE_BYTES)
-            const MACHINE_REAL level = (MACHINE_REAL)machine_basis[j * MACHINE_INPUTS + f];
+            const MACHINE_REAL level = (MACHINE_REAL)MACHINE_BASIS_AT(machine_basis + j * MACHINE_INPUTS + f);
 #if defined(MACHINE_STEP)
-            const MACHINE_REAL z = MACHINE_STEP * level;
+            const MACHINE_REAL z = level;
 #else
-            const MACHINE_REAL z = machine_basis_zero[f] + machine_basis_step[f] * level;
+            const MACHINE_REAL z = MACHINE_REAL_AT(machine_basis_zero + f) + MACHINE_REAL_AT(machine_basis_step + f) * level;
 #endif
 #else
-            const MACHINE_REAL z = machine_basis[j * MACHINE_INPUTS + f];
+            const MACHINE_REAL z = MACHINE_BASIS_AT(machine_basis + j * MACHINE_INPUTS + f);
 #endif
             const MACHINE_REAL t = mapped[f] - z;
             squares += t * t;
             lengths += MACHINE_ABS(t);
             product += mapped[f] * z;
 #if defined(MACHINE_WIDTHS)
-            for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] += machine_widths[l * MACHINE_INPUTS + f] * (t * t);
+            for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] += MACHINE_REAL_AT(machine_widths + l * MACHINE_INPUTS + f) * (t * t);
 #endif
         }
+#if defined(MACHINE_STEP)
+        squares *= MACHINE_STEP * MACHINE_STEP;
+        lengths *= MACHINE_STEP;
+        product *= MACHINE_STEP * MACHINE_STEP;
+#if defined(MACHINE_WIDTHS)
+        for (l = 0; l < MACHINE_WIDTHS; l++) weighted[l] *= MACHINE_STEP * MACHINE_STEP;
+#endif
+#endif
         k = MACHINE_KERNEL;
         (void)squares, (void)lengths, (void)product; /* a compiler leaves out the sums that the kernel does not use */
         for (l = 0; l < MACHINE_OUTPUTS; l++)
-#if defined(MACHINE_WEIGHT_BYTES)
-            raw[l] += machine_weights_step[l] * (MACHINE_REAL)machine_weights[j * MACHINE_OUTPUTS + l] * k;
-#else
-            raw[l] += machine_weights[j * MACHINE_OUTPUTS + l] * k;
+            raw[l] += (MACHINE_REAL)MACHINE_WEIGHT_AT(machine_weights + j * MACHINE_OUTPUTS + l) * k;
+    }
+    for (l = 0; l < MACHINE_OUTPUTS; l++) {
+#if defined(MACHINE_WEIGHTS_STEP)
+        raw[l] *= MACHINE_REAL_AT(machine_weights_step + l);
 #endif
+        raw[l] += MACHINE_REAL_AT(machine_intercept + l);
     }
 #if defined(MACHINE_VOTES) /* each output votes for some classes; margins, less than a third of a vote, break ties */
     for (j = 0; j < MACHINE_SCORES; j++) {
         MACHINE_REAL votes = MACHINE_VOTES, margin = 0;
         for (l = 0; l < MACHINE_OUTPUTS; l++) {
-            const MACHINE_REAL code = (MACHINE_REAL)machine_codes[j * MACHINE_OUTPUTS + l];
+            const MACHINE_REAL code = (MACHINE_REAL)(int8_t)MACHINE_BYTE(machine_codes + j * MACHINE_OUTPUTS + l);
             votes += (raw[l] > 0 ? code : -code) / 2;
             margin += code * raw[l];
         }
@@ -152,57 +159,5 @@ MACHINE_REAL machine_predict(const MACHINE_REAL *x)
     MACHINE_REAL value;
     machine_scores(x, &value);
     return value;
-}
-#endif
-
-#if defined(MACHINE_MAIN)
-#include <stdio.h>
-#include <stdlib.h>
-/* One row per line, its numbers between blanks; empty lines are skipped. Any other line ends the program. */
-int main(void)
-{
-    MACHINE_REAL x[MACHINE_FEATURES], scores[MACHINE_SCORES];
-    char text[2048], *end; /* one number; the longest of a double, written out, has 1077 characters */
-    size_t length = 0, i;
-    long line = 1, found = 0;
-    int c, j;
-    do {
-        c = getchar();
-        const int blank = c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == EOF;
-        if (!blank && length + 1 < sizeof text) {
-            text[length++] = (char)c;
-            continue;
-        }
-        if (length) {
-            text[length] = 0;
-            const double value = strtod(text, &end);
-            if (end != text + length || !blank) {
-                fprintf(stderr, "line %ld: value %ld is not a number: ", line, found + 1);
-                for (i = 0; i < length && i < 40; i++) putc(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?', stderr);
-                fprintf(stderr, "\n");
-                return 1;
-            }
-            if (found < MACHINE_FEATURES) x[found] = (MACHINE_REAL)value;
-            found++;
-            length = 0;
-        }
-        if (c != '\n' && c != EOF) continue;
-        if (found && found != MACHINE_FEATURES) {
-            fprintf(stderr, "line %ld: expected %d numbers, found %ld\n", line, MACHINE_FEATURES, found);
-            return 1;
-        }
-        if (found) {
-            machine_scores(x, scores);
-#if !defined(MACHINE_REGRESSOR)
-            printf("%d", machine_predict(x));
-#endif
-            for (j = 0; j < MACHINE_SCORES; j++)
-                printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)scores[j]);
-            printf("\n");
-        }
-        found = 0;
-        line++;
-    } while (c != EOF);
-    return ferror(stdin) || fflush(stdout);
 }
 #endif

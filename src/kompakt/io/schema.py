@@ -1,6 +1,7 @@
 """Versions 1 to 3 of the schema: a `Model` as header and arrays, and back, with every relation between them checked.
 
 A rounded model makes version 2: its basis and weights are arrays of int8 or float16, with their steps beside them.
+One of other bits than 8 (and 16 for a map) makes version 3: levels of fewer bits are packed one behind the other.
 Features that bend make version 3: the number of pieces of every feature, all knots and all slopes.
 
 Strings are two arrays: their UTF-8 bytes, and where each of them ends.  Kernels are nested objects with numbers in the
@@ -26,7 +27,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
+from kompakt.model import KINDS, STORAGES, Model, Storage, largest_level
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -43,6 +44,8 @@ _SHAPES = {
     **dict.fromkeys(_INPUTS, "d"), "input_map": "rd", "input_knots": "t", "input_slopes": "s",
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
+#: arrays that a rounded model keeps as levels, in the order of its bits
+_LEVELS = ("input_map", "basis", "weights")
 #: how labels are kept: numbers or text, in an array of their own dtype or of Python objects
 _LABELS = ("numbers", "text", "numbers as objects", "text as objects")
 #: parameters of every kernel a file may hold: "number", "count" (whole, at least 1), "widths" (number or array)
@@ -82,7 +85,11 @@ _OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "schema": lambda value: isinstance(value, dict),
     "record": lambda value: isinstance(value, dict),
     "storage": lambda value: isinstance(value, str) and value in STORAGES,
+    "bits": lambda value: isinstance(value, list) and len(value) == 3 and all(type(bits) is int for bits in value),
+    "n_basis": lambda value: type(value) is int and 0 <= value <= container.MAX_DIMENSION,
 }
+#: bits of maps, basis and weights of version 2
+_FIRST_BITS = (16, 8, 8)
 
 
 # -- writing ---------------------------------------------------------------------------------------------
@@ -105,6 +112,10 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         if storage.map_steps is not None:
             arrays["input_map.steps"] = storage.map_steps.astype(np.float32)
             numbers["input_map"] = storage.small_map(numbers["input_map"])
+        for name, bits in zip(_LEVELS, storage.bits, strict=True):
+            levels = numbers if name in numbers else arrays
+            if name in levels and bits < 8:
+                levels[name] = _packed(levels[name], bits)
 
     def parameter(value: Any, kind: str, name: str) -> Any:
         if kind != "widths" or not isinstance(value, np.ndarray):
@@ -137,8 +148,32 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         header["record"] = model.record.to_json()
     if storage is not None:
         header["storage"] = storage.dtype
+        if storage.dtype == "int8" and _bits_of(model) != _FIRST_BITS:
+            header |= {"bits": list(storage.bits), "n_basis": len(model.basis)}
     _check_model(model)
     return header, arrays
+
+
+def _bits_of(model: Model) -> tuple[int, ...]:
+    """Bits of map, basis and weights; a map that is not rounded counts as one of version 2."""
+    assert model.storage is not None
+    return model.storage.bits if model.storage.map_steps is not None else (_FIRST_BITS[0], *model.storage.bits[1:])
+
+
+def _packed(levels: np.ndarray, bits: int) -> np.ndarray:
+    """Levels as numbers from 1 on, of so many bits each, one behind the other."""
+    numbers = (levels.ravel().astype(np.int16) + (1 << (bits - 1))).astype(np.uint8)
+    return np.packbits(np.unpackbits(numbers[:, None], axis=1)[:, 8 - bits :])
+
+
+def _unpacked(packed: np.ndarray, bits: int, shape: tuple[int, int], name: str) -> np.ndarray:
+    """The levels of `_packed`."""
+    count = shape[0] * shape[1]
+    fits = packed.ndim == 1 and packed.dtype == np.uint8 and len(packed) == -(-count * bits // 8)
+    require(fits, f"array {name!r} does not hold {shape[0]} x {shape[1]} numbers of {bits} bits.")
+    singles = np.zeros((count, 8), dtype=np.uint8)
+    singles[:, 8 - bits :] = np.unpackbits(packed, count=count * bits).reshape(count, bits)
+    return (np.packbits(singles).astype(np.int16) - (1 << (bits - 1))).astype(np.int8).reshape(shape)
 
 
 def _shortest(values: np.ndarray) -> np.ndarray:
@@ -232,7 +267,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
         not set(_BENDS) & set(optional) or set(_BENDS) <= set(optional),
         f"bends need the arrays {', '.join(_BENDS)}; the file lacks some of them.",
     )
-    storage = _rounded_numbers(unread, header["storage"]) if "storage" in header else None
+    storage = _rounded_numbers(unread, header) if "storage" in header else None
     fields: dict[str, Any] = {
         name: _take(unread, name, "u" if name == "input_pieces" else "f")
         for name in _SHAPES
@@ -287,32 +322,38 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     return model
 
 
-def _rounded_numbers(arrays: Arrays, dtype: str) -> Storage:
+def _rounded_numbers(arrays: Arrays, header: dict[str, Any]) -> Storage:
     """How a rounded model is kept; its small numbers are replaced by what they stand for."""
-    names = ("basis", "weights")
-    steps = [_take(arrays, f"{name}.steps", "f") for name in names]
-    for name, array_steps in zip(names, steps, strict=True):
-        require(name in arrays, f"the file lacks the array {name!r}.")
-        small = arrays[name]
-        require(small.dtype == dtype, f"array {name!r} has dtype {small.dtype}; a model of {dtype} was announced.")
-        fits = small.ndim == 2 and array_steps.dtype == np.float32 and array_steps.shape == small.shape[1:]
-        require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every column.")
-        sound = np.all(np.isfinite(small)) if dtype == "float16" else np.all(small >= -LARGEST_LEVEL)
-        require(sound, f"array {name!r} holds numbers that are no part of a rounded model.")
-    if "input_map.steps" in arrays:
-        map_steps, levels = _take(arrays, "input_map.steps", "f"), arrays.get("input_map", np.empty(0))
-        fits = levels.ndim == 2 and map_steps.dtype == np.float32 and map_steps.shape == levels.shape[:1]
-        fits = fits and levels.dtype == np.int16 and bool(np.all(levels >= -LARGEST_IN_MAP))
-        require(fits, "the map of a rounded model needs whole numbers of 16 bits and a float32 step for every row.")
-        steps.append(map_steps)
+    dtype, bits = header["storage"], tuple(header.get("bits", _FIRST_BITS))
+    require(("bits" in header) == ("n_basis" in header), "the header needs bits and n_basis together, or none of them.")
+    steps: dict[str, np.ndarray] = {}
+    for name in (name for name in _LEVELS if name != "input_map" or "input_map.steps" in arrays):
+        steps[name] = _take(arrays, f"{name}.steps", "f")
+        require(steps[name].ndim == 1 and steps[name].dtype == np.float32, f"array '{name}.steps' is not of float32.")
     try:
-        storage = Storage(dtype, *steps)
+        storage = Storage(dtype, steps["basis"], steps["weights"], steps.get("input_map"), bits)
     except ValueError as error:
         raise ModelFileError(str(error)) from None
-    arrays["basis"] = storage.values(arrays["basis"], storage.basis_steps).astype(np.float32)
-    arrays["weights"] = storage.values(arrays["weights"], storage.weight_steps)
-    if storage.map_steps is not None:
-        arrays["input_map"] = np.ascontiguousarray(storage.values(arrays["input_map"].T, storage.map_steps).T)
+    for name, level_bits in zip(_LEVELS, bits, strict=True):
+        if name not in steps:
+            continue
+        require(name in arrays, f"the file lacks the array {name!r}.")
+        rows = name == "input_map"  # which has a step for every row, the others for every column
+        shape = (len(steps[name]), header["n_features"]) if rows else (header.get("n_basis", 0), len(steps[name]))
+        if level_bits < 8:
+            arrays[name] = _unpacked(arrays[name], level_bits, shape, name)
+        small, expected = arrays[name], "int16" if level_bits == 16 else "int8" if rows else dtype
+        kept = small.dtype == expected
+        require(kept, f"array {name!r} has dtype {small.dtype}; a model of {expected} was announced.")
+        fits = small.ndim == 2 and len(steps[name]) == small.shape[0 if rows else 1]
+        line = "row" if rows else "column"
+        require(fits, f"array {name!r} of shape {small.shape} needs a float32 step for every {line}.")
+        half = small.dtype == np.float16
+        sound = np.all(np.isfinite(small)) if half else np.all(small >= -largest_level(level_bits))
+        require(sound, f"array {name!r} holds numbers that are no part of a rounded model.")
+        values = storage.values(small.T if rows else small, steps[name].astype(np.float64))
+        values = np.ascontiguousarray(values.T if rows else values)
+        arrays[name] = values.astype(np.float32) if name == "basis" else values
     return storage
 
 
@@ -487,7 +528,8 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     True
     """
     header, arrays = encode(model_of(estimator_or_model))
-    version = 3 if "input_pieces" in arrays else 2 if "storage" in header else 1
+    bits_or_bends = "bits" in header or "input_pieces" in arrays
+    version = 3 if bits_or_bends else 2 if "storage" in header else 1
     write_atomically(path, container.pack(header, arrays, version))
 
 

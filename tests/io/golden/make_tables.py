@@ -39,7 +39,7 @@ def table_model(version: int) -> Model:
     inputs, d = Inputs.of_table(schema, TABLE), schema.n_features
     basis, weights, more = rng.normal(size=(5, d)), rng.normal(size=(5, 1)), {}
     if version == 2:
-        storage = Storage("int8", np.full(2, 0.03), np.full(1, 0.02), np.full(2, 0.01))
+        storage = Storage("int8", np.full(2, 0.03), np.full(1, 0.02), np.full(2, 0.01), (16, 8, 8))
         basis, weights, input_map = rng.normal(size=(5, 2)), rng.normal(size=(5, 1)), rng.normal(size=(2, d)) * 0.3
         basis = storage.values(storage.small(basis, storage.basis_steps), storage.basis_steps).astype(np.float32)
         weights = storage.values(storage.small(weights, storage.weight_steps), storage.weight_steps)

@@ -1,0 +1,1 @@
+"""Models on simulated microcontrollers: `python -m benchmarks.devices`."""
