@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.reduced import LocalSamplingSVC as LocalSamplingSVC
     from kompakt.estimators.spsvc import SpSVC as SpSVC
     from kompakt.export import to_c as to_c
+    from kompakt.export import to_js as to_js
     from kompakt.export import to_libsvm as to_libsvm
     from kompakt.export import to_numpy as to_numpy
     from kompakt.export import to_onnx as to_onnx
@@ -88,6 +89,7 @@ _HOME = {
     "report": "kompakt.reporting",
     "save": "kompakt.io",
     "to_c": "kompakt.export",
+    "to_js": "kompakt.export",
     "to_libsvm": "kompakt.export",
     "to_numpy": "kompakt.export",
     "to_onnx": "kompakt.export",

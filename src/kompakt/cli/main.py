@@ -184,7 +184,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     about = "Export a model to another format, and check that its predictions agree."
     add = command("export", "models:export", about, "model", "out", options=[data])
-    add("--to", choices=["onnx", "c", "libsvm", "numpy"], help="default: by the ending of OUT")
+    add("--to", choices=["onnx", "c", "js", "libsvm", "numpy"], help="default: by the ending of OUT")
     add("--dtype", help="float32 or float64 (onnx); float, double or int8 (c)")
     add("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
     add("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")

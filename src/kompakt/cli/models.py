@@ -17,7 +17,9 @@ from kompakt.data.table import missing_targets
 from kompakt.io import read_header
 from kompakt.model import Model
 
-_ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".libsvm": "libsvm", ".txt": "libsvm"}
+_ENDINGS = {
+    ".onnx": "onnx", ".c": "c", ".py": "numpy", ".js": "js", ".model": "libsvm", ".libsvm": "libsvm", ".txt": "libsvm",
+}  # fmt: skip
 
 
 def inspect(options: Namespace, console: Console) -> None:
@@ -87,7 +89,7 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, libsvm or numpy.")
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, js, libsvm or numpy.")
     if options.dtype is not None and to not in ("onnx", "c"):
         raise UsageError(f"--dtype is for onnx and c; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":

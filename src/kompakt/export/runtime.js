@@ -1,0 +1,187 @@
+"use strict";
+// A machine of kompakt from its numbers: `to_js` writes them behind this text, and the report page has both.
+// A row is an array of features, or an object that gives the cells of a table by the names of its columns.
+function kompaktMachine(model) {
+  const arrays = {};
+  for (const [name, text] of Object.entries(model.arrays)) {
+    arrays[name] = new Float64Array(Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)).buffer);
+  }
+  const { basis, weights, intercept, fill, shift, scale, map, codes, slope, start } = arrays;
+  const n_outputs = intercept.length, n_vectors = weights.length / n_outputs, n_inputs = basis.length / n_vectors;
+  const missing = new Set(model.missing || []), also = new Set(model.also_missing || []);
+  const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
+  const patterns = {
+    Y: "\\d{4}", y: "\\d\\d", m: "1[0-2]|0[1-9]|[1-9]", d: "3[01]|[12]\\d|0[1-9]|[1-9]| [1-9]", b: "[a-z]{3}", B: "[a-z]{3,9}",
+    H: "2[0-3]|[01]\\d|\\d", I: "1[0-2]|0[1-9]|[1-9]", M: "[0-5]\\d|\\d", S: "6[01]|[0-5]\\d|\\d", f: "\\d{1,6}", p: "am|pm",
+  };
+  const names = "january february march april may june july august september october november december".split(" ");
+
+  // -- cells of a table ------------------------------------------------------------------------------
+
+  function stripped(cell) {
+    const text = typeof cell === "boolean" ? (cell ? "True" : "False") : String(cell);
+    const blanks = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+";
+    return text.replace(new RegExp(`^${blanks}|${blanks}$`, "g"), "");
+  }
+
+  function isGap(cell) {
+    if (cell === null || cell === undefined || Number.isNaN(cell)) return true;
+    return typeof cell === "string" && (missing.has(stripped(cell).toLowerCase()) || also.has(stripped(cell)));
+  }
+
+  // The number in a cell, with a currency sign, a per cent sign or grouped digits; NaN if there is none.
+  function numberOf(cell, decimal) {
+    if (typeof cell === "number") return cell;
+    const cut = (text, signs) => text.replace(new RegExp(`^[${signs}]+|[${signs}]+$`, "g"), "");
+    const currency = "$€£¥₹", groups = decimal === "." ? "[,'\u2019\u00a0\u202f ]" : "[.'\u2019\u00a0\u202f ]";
+    let text = cut(stripped(cell).replace(/\u2212/g, "-"), currency).replace(/%+$/, "");
+    text = cut(text, currency + " \u00a0");
+    if (/^\(.+\)$/.test(text)) text = "-" + cut(text.slice(1, -1), currency);
+    else if (/.-$/.test(text)) text = "-" + text.slice(0, -1);
+    text = text.replace(/^([+-])[$€£¥₹](.+)$/, (_, sign, rest) => sign + rest.trim());
+    if (decimal === "." && /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return Number(text);
+    if (decimal === "." && /^[+-]?inf(inity)?$/i.test(text)) return text[0] === "-" ? -Infinity : Infinity;
+    const grouped = decimal === "."
+      ? `^[+-]?[1-9]\\d{0,2}(${groups}\\d{3})+(\\.\\d*)?$`
+      : `^([+-]?([1-9]\\d{0,2}(${groups}\\d{3})+|\\d+)(,\\d*)?(e[+-]?\\d+)?|[+-]?,\\d+)$`;
+    if (!new RegExp(grouped, "i").test(text)) return NaN;
+    return Number(text.replace(new RegExp(groups, "g"), "").replace(",", "."));
+  }
+
+  // Seconds since 1970 of a date, or of text in the form of the column (as Python's strptime); NaN if it is none.
+  function secondsOf(cell, form) {
+    if (cell instanceof Date) return cell.getTime() / 1000;
+    let text = stripped(cell), shift = 0;
+    const zone = text.includes(":") && /(?:Z|([+-])(\d\d):?(\d\d))$/.exec(text);
+    if (zone) {
+      text = stripped(text.slice(0, zone.index));
+      shift = zone[1] ? (zone[1] === "-" ? 60 : -60) * (60 * Number(zone[2]) + Number(zone[3])) : 0;
+    }
+    const fields = [], pattern = form.replace(/[.]/g, "\\.").replace(/ +/g, "\\s+").replace(/%(\w)/g, (_, name) => {
+      fields.push(name);
+      return `(${patterns[name]})`;
+    });
+    const match = new RegExp(`^${pattern}$`, "i").exec(text);
+    if (!match) return NaN;
+    const at = Object.fromEntries(fields.map((name, k) => [name, match[k + 1].toLowerCase()]));
+    const year = "Y" in at ? Number(at.Y) : Number(at.y) + (Number(at.y) < 69 ? 2000 : 1900);
+    const month = "m" in at ? Number(at.m) - 1 : "b" in at ? months.indexOf(at.b) : names.indexOf(at.B);
+    const hour = "I" in at ? (Number(at.I) % 12) + (at.p === "pm" ? 12 : 0) : Number(at.H || 0);
+    const date = new Date(0);
+    date.setUTCFullYear(year, month, Number(at.d));
+    if (year < 1 || month < 0 || date.getUTCMonth() !== month) return NaN;
+    const fraction = "f" in at ? Number("0." + at.f) : 0;
+    return date.getTime() / 1000 + 3600 * hour + 60 * Number(at.M || 0) + Number(at.S || 0) + fraction + shift;
+  }
+
+  const encoders = {
+    number(column, cell, gap) {
+      const value = gap ? NaN : numberOf(cell, column.decimal), absent = Number.isNaN(value);
+      return [absent ? column.fill : value, ...(column.indicator ? [Number(absent)] : [])];
+    },
+    category(column, cell, gap) {
+      const word = gap ? column.fill : stripped(cell), place = column.levels.indexOf(word);
+      const features = column.levels.map((_, k) => Number(k === place));
+      if (column.other) features.push(Number(place < 0));
+      return column.indicator ? [...features, Number(gap)] : features;
+    },
+    date(column, cell, gap) {
+      const read = gap ? NaN : secondsOf(cell, column.form), absent = Number.isNaN(read);
+      const seconds = absent ? column.fill : read, days = Math.floor(seconds / 86400), date = new Date(days * 86400000);
+      const features = [(seconds - column.first) / 86400, date.getUTCFullYear(), date.getUTCMonth() + 1, (((days + 3) % 7) + 7) % 7];
+      if (column.hours) features.push(Math.floor((seconds - days * 86400) / 3600));
+      return column.indicator ? [...features, Number(absent)] : features;
+    },
+    unused: () => [],
+  };
+
+  function features(row) {
+    if (Array.isArray(row) || ArrayBuffer.isView(row)) {
+      if (row.length !== model.n_features) throw new Error(`a row has ${model.n_features} features; got ${row.length}.`);
+      return Array.from(row, (value) => (value === null ? NaN : Number(value)));
+    }
+    if (!model.columns) throw new Error("a row of this machine is an array of numbers: it knows no columns.");
+    return model.columns.flatMap((column) => {
+      if (column.kind !== "unused" && !(column.name in row)) throw new Error(`the row has no column '${column.name}'.`);
+      return encoders[column.kind](column, row[column.name], isGap(row[column.name]));
+    });
+  }
+
+  // -- the formula: weights k(x', basis) + intercept ----------------------------------------------------
+
+  function inputs(row) {
+    const x = features(row).map((value, f) => {
+      const filled = fill && Number.isNaN(value) ? fill[f] : value;
+      if (!Number.isFinite(filled)) throw new Error(`feature ${f} of the row is ${filled}; expected a finite number.`);
+      return (filled - (shift ? shift[f] : 0)) / (scale ? scale[f] : 1);
+    });
+    if (!map) return x;
+    return Array.from({ length: n_inputs }, (_, i) => x.reduce((sum, value, f) => sum + map[i * x.length + f] * value, 0));
+  }
+
+  function kernel(spec, x, from) {
+    if (spec.name === "sum") return spec.parts.reduce((sum, part) => sum + kernel(part, x, from), 0);
+    if (spec.name === "product") return spec.parts.reduce((product, part) => product * kernel(part, x, from), 1);
+    if (spec.name === "constant") return spec.value;
+    let sum = 0;
+    for (let f = 0; f < n_inputs; f++) {
+      const z = basis[from + f], gap = x[f] - z;
+      if (spec.name === "rbf") sum += (Array.isArray(spec.gamma) ? spec.gamma[f] : spec.gamma) * gap * gap;
+      else sum += spec.name === "laplacian" ? spec.gamma * Math.abs(gap) : x[f] * z;
+    }
+    if (spec.name === "rbf" || spec.name === "laplacian") return Math.exp(-sum);
+    return spec.name === "linear" ? sum : (spec.gamma * sum + spec.coef0) ** spec.degree;
+  }
+
+  // How much each vector resembles the row.
+  function similarities(row) {
+    const x = inputs(row);
+    return Array.from({ length: n_vectors }, (_, j) => kernel(model.kernel, x, j * n_inputs));
+  }
+
+  // What each vector adds to the outputs, one array of outputs for each vector; outputs are their sum and the intercept.
+  function terms(row) {
+    return similarities(row).map((value, j) => Array.from(intercept, (_, l) => value * weights[j * n_outputs + l]));
+  }
+
+  function scoresOf(outputs) {
+    if (!outputs.every(Number.isFinite)) throw new Error("the outputs of the row are not finite: its numbers are too large.");
+    if (!codes) return outputs;
+    return model.classes.map((_, k) => {
+      let votes = model.votes_base, margin = 0;
+      outputs.forEach((output, l) => {
+        const code = codes[k * n_outputs + l];
+        votes += (output > 0 ? code : -code) / 2;
+        margin += code * Math.max(-1e300, Math.min(1e300, output));
+      });
+      return votes + margin / (3 * (Math.abs(margin) + 1));
+    });
+  }
+
+  // Decision values: one for two classes, outliers and one regression output, else one for each class or output.
+  function scores(row) {
+    const outputs = Array.from(intercept);
+    for (const term of terms(row)) term.forEach((value, l) => { outputs[l] += value; });
+    return scoresOf(outputs);
+  }
+
+  const best = (values) => (values.length === 1 ? Number(values[0] > 0) : values.indexOf(Math.max(...values)));
+
+  // The label, the value (or values), or 1 for an inlier and -1 for an outlier.
+  function predict(row) {
+    const values = scores(row);
+    if (model.kind === "regressor") return model.flat ? values[0] : values;
+    return model.kind === "outlier" ? (values[0] >= 0 ? 1 : -1) : model.classes[best(values)];
+  }
+
+  // Class probabilities in the order of the classes; null for a machine that was not calibrated.
+  function probabilities(row) {
+    if (!slope) return null;
+    const sigmoids = scores(row).map((value, l) => 0.5 * (1 + Math.tanh(-0.5 * (slope[l] * value + start[l]))));
+    if (sigmoids.length === 1) return [1 - sigmoids[0], sigmoids[0]];
+    const total = sigmoids.reduce((sum, value) => sum + value, 0);
+    return sigmoids.map((value) => (total > 0 ? value / total : 1 / sigmoids.length));
+  }
+
+  return { classes: model.classes, columns: model.columns, features, scores, predict, probabilities, similarities, terms, best };
+}
