@@ -201,7 +201,8 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     about = "Write a page about a model, measured on a file of rows."
     add = command("report", "models:report", about, "data", "model", options=[data])
     add("-o", "--out", metavar="PAGE", required=True)
-    add("--title")
+    add("--title", help="default: target and file")
+    add("--no-curves", action="store_true", help="without learning curves, which take most of the time")
 
     about = "Compare models of several sizes with the exact SVM on a file of rows."
     add = command("bench", "demo:bench", about, options=[data, task, seed, preparation])

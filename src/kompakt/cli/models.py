@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,15 @@ def report(options: Namespace, console: Console) -> None:
     assert raw.y is not None
     has_target = ~missing_targets(raw.y)
     X, y = dense_if_small(raw.X)[has_target], labels_like(raw.y[has_target], model.classes)
-    about = {"title": options.title, "command": options.command_line, "model_path": options.model}
+    if model.inputs.schema is not None and table.reader is not None:  # the page shows cells, as the file writes them
+        model = replace(model, inputs=replace(model.inputs, schema=table.reader))
+        X = {name: cells[has_target] for name, cells in table.cells().items()}
+    file = os.path.basename(options.data)
+    about = {
+        "title": options.title or (f"{table.target} in {file}" if table.target else f"The target in {file}"),
+        "target": table.target or None, "command": options.command_line, "model_path": options.model,
+        "curves": not options.no_curves,
+    }  # fmt: skip
     page = kompakt.report(model, X, y, options.out, **about)
     size = os.path.getsize(page)
     console.result({"page": os.fspath(page), "bytes": size, "rows": len(y)}, f"{page} ({size:,} bytes)")

@@ -169,7 +169,11 @@ def js_model(model: Model) -> dict[str, Any]:
     facts |= {"n_features": model.n_features, "arrays": packed}
     facts["classes"] = None if classes is None else classes.tolist()
     if (schema := model.inputs.schema) is not None:
-        facts |= {"columns": schema.to_json()["columns"], "missing": sorted(MISSING), "also_missing": [*schema.missing]}
+        columns = [
+            {name: None if value != value else value for name, value in column.items()}
+            for column in schema.to_json()["columns"]
+        ]
+        facts |= {"columns": columns, "missing": sorted(MISSING), "also_missing": [*schema.missing]}
     return facts
 
 

@@ -77,7 +77,7 @@ function kompaktMachine(model) {
   const encoders = {
     number(column, cell, gap) {
       const value = gap ? NaN : numberOf(cell, column.decimal), absent = Number.isNaN(value);
-      return [absent ? column.fill : value, ...(column.indicator ? [Number(absent)] : [])];
+      return [!absent ? value : column.fill === null ? NaN : column.fill, ...(column.indicator ? [Number(absent)] : [])];
     },
     category(column, cell, gap) {
       const word = gap ? column.fill : stripped(cell), place = column.levels.indexOf(word);
@@ -139,9 +139,14 @@ function kompaktMachine(model) {
     return Array.from({ length: n_vectors }, (_, j) => kernel(model.kernel, x, j * n_inputs));
   }
 
-  // What each vector adds to the outputs, one array of outputs for each vector; outputs are their sum and the intercept.
-  function terms(row) {
-    return similarities(row).map((value, j) => Array.from(intercept, (_, l) => value * weights[j * n_outputs + l]));
+  // What each vector adds to the score of a class (to the sum of votes, where outputs vote), or to an output.
+  function support(row, k) {
+    return similarities(row).map((value, j) => {
+      const term = (l) => value * weights[j * n_outputs + l];
+      if (model.kind === "classifier" && n_outputs === 1) return k === 1 ? term(0) : -term(0);
+      if (!codes) return term(k);
+      return Array.from(intercept).reduce((sum, _, l) => sum + codes[k * n_outputs + l] * term(l), 0);
+    });
   }
 
   function scoresOf(outputs) {
@@ -161,7 +166,9 @@ function kompaktMachine(model) {
   // Decision values: one for two classes, outliers and one regression output, else one for each class or output.
   function scores(row) {
     const outputs = Array.from(intercept);
-    for (const term of terms(row)) term.forEach((value, l) => { outputs[l] += value; });
+    similarities(row).forEach((value, j) => {
+      for (let l = 0; l < n_outputs; l++) outputs[l] += value * weights[j * n_outputs + l];
+    });
     return scoresOf(outputs);
   }
 
@@ -183,5 +190,5 @@ function kompaktMachine(model) {
     return sigmoids.map((value) => (total > 0 ? value / total : 1 / sigmoids.length));
   }
 
-  return { classes: model.classes, columns: model.columns, features, scores, predict, probabilities, similarities, terms, best };
+  return { classes: model.classes, columns: model.columns, features, scores, predict, probabilities, similarities, support, best };
 }

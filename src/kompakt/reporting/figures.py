@@ -14,13 +14,14 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from kompakt.kernels.base import dense
 from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
 from kompakt.plots.features import FeatureCurvesDisplay, feature_curves
-from kompakt.plots.style import COLOURS, colour
+from kompakt.plots.style import COLOURS, colour, marker
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
+from kompakt.reporting.explain import Dependence, LearningCurves
 from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
@@ -118,6 +119,71 @@ def draw_figures(
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
             figures["vectors"] = _vector_plot(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
+
+
+def draw_explanations(
+    subject: Subject, dependence: Sequence[Dependence], learning: LearningCurves | None
+) -> dict[str, Any]:
+    """How predictions depend on columns, and errors on rows and vectors."""
+    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figures: dict[str, Any] = {"dependence": [_dependence_plot(k, curve) for k, curve in enumerate(dependence)]}
+        if learning is not None:
+            for name, at, errors, label, chosen in (
+                ("rows", learning.n_rows, learning.row_errors, "training rows", None),
+                ("vectors", learning.n_vectors, learning.vector_errors, "vectors", learning.vectors),
+            ):
+                figure, ax = _new_figure(3.0)
+                factor = 100.0 if subject.classes else 1.0
+                means = factor * errors.mean(axis=1)
+                spread = factor * errors.std(axis=1, ddof=1) / np.sqrt(errors.shape[1])
+                ax.errorbar(at, means, spread, color=colour(0), marker="o", markersize=4, linewidth=1.5, capsize=3)
+                if chosen is not None:
+                    ax.axvline(chosen, color=_SOFT, linestyle=":", linewidth=1.5)
+                _log_axis(ax, "x", at)
+                ax.xaxis.set_major_locator(FixedLocator(at))
+                ax.set(xlabel=label, ylabel="error (%)" if subject.classes else "root mean squared error")
+                ax.set_ylim(0.0, 1.1 * float((means + spread).max()) or 1.0)
+                description = f"Error against the number of {label}, from {number(means[0])} to {number(means[-1])}"
+                figures[f"by_{name}"] = inline_svg(figure, f"by-{name}", description)
+    return figures
+
+
+def _dependence_plot(place: int, curve: Dependence) -> Markup:
+    """A curve with its band over numbers and dates, points with their ranges beside words."""
+    figure = Figure(figsize=(4.2, 2.8), dpi=72, layout="constrained")
+    ax = figure.subplots()
+    several = len(curve.series) > 1
+    unit = curve.unit if several or curve.unit == "prediction" else f"{shortened(curve.series[0], 16)} ({curve.unit})"
+    if curve.column.is_words:
+        for s, name in enumerate(curve.series):
+            if curve.low is not None:
+                ax.hlines(curve.at, curve.low, curve.high, color=colour(s), alpha=0.35, linewidth=4)
+            ax.plot(curve.means[:, s], curve.at, marker(s), color=colour(s), label=shortened(name, 14))
+        size = 12 if len(curve.at) < 8 else 9
+        ax.set_yticks(curve.at, [shortened(label, 14) for label in curve.labels], fontsize=size)
+        ax.set(xlabel=unit, ylim=(len(curve.at) - 0.4, -0.6))
+    else:
+        for s, name in enumerate(curve.series):
+            if curve.low is not None:
+                ax.fill_between(curve.at, curve.low, curve.high, color=colour(s), alpha=0.15, linewidth=0)
+            look = {"linestyle": ("-", "--", "-.", ":")[s % 4], "color": colour(s), "label": shortened(name, 14)}
+            ax.plot(curve.at, curve.means[:, s], **look)
+        strokes = {"color": _SOFT, "transform": ax.get_xaxis_transform(), "markersize": 8, "clip_on": False}
+        ax.plot(curve.at, np.zeros(len(curve.at)), "|", **strokes)
+        if not curve.column.is_number:
+            some = np.unique(np.linspace(0, len(curve.at) - 1, 3).astype(int))
+            ax.set_xticks(curve.at[some], [shortened(curve.labels[k], 12) for k in some])
+        elif np.abs(curve.at).max() >= 1e5:
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.set(ylabel=unit)
+    if curve.unit != "prediction":
+        ax.set(**{"xlim" if curve.column.is_words else "ylim": (-3.0, 103.0)})
+    if several:
+        ax.legend(fontsize="small")
+    description = f"{unit} against {curve.column.name}"
+    return inline_svg(figure, f"dependence-{place}", description)
 
 
 def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tuple[Any, Any, Any]] = ()) -> Markup:
