@@ -106,7 +106,7 @@ def to_js(
         raise ValueError(f"name must be a plain identifier; got {name!r}.")
     text, schema = js_source(model, name), model.inputs.schema
     rows, n_usual = check_rows_for(model, check_rows)
-    given: Any = np.where(np.isnan(rows), None, rows.astype(object)).tolist()
+    given: list[Any] = [[None if value != value else value for value in row] for row in rows.tolist()]
     if schema is not None:  # cells, as a page gives them
         made = rows[n_usual:] if is_table(check_rows) else rows
         tables = [*([check_rows] if is_table(check_rows) else ()), table_like(schema, made)]

@@ -98,7 +98,8 @@ def numpy_source(model: Model, module: str) -> str:
     """Text of the file, whose name without ``.py`` is `module`."""
     facts, arrays = facts_and_arrays(model)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    named: dict[str, Any] = arrays
+    np.savez_compressed(buffer, **named)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
     m, d = len(model.basis), model.n_features

@@ -6,7 +6,7 @@ function kompaktMachine(model) {
   for (const [name, text] of Object.entries(model.arrays)) {
     arrays[name] = new Float64Array(Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)).buffer);
   }
-  const { basis, weights, intercept, fill, shift, scale, map, codes, slope, start } = arrays;
+  const { basis, weights, intercept, fill, shift, scale, pieces, knots, slopes, map, codes, slope, start } = arrays;
   const n_outputs = intercept.length, n_vectors = weights.length / n_outputs, n_inputs = basis.length / n_vectors;
   const missing = new Set(model.missing || []), also = new Set(model.also_missing || []);
   const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
@@ -109,12 +109,28 @@ function kompaktMachine(model) {
 
   // -- the formula: weights k(x', basis) + intercept ----------------------------------------------------
 
+  // Piecewise-linear transforms of the features, each with slopes between its knots.
+  function bend(x) {
+    let knot = 0, piece = 0;
+    x.forEach((value, f) => {
+      const last = pieces[f] - 1;
+      x[f] = slopes[piece] * (last ? Math.min(value, knots[knot]) : value);
+      for (let k = 1; k <= last && value > knots[knot + k - 1]; k++) {
+        const end = k < last ? Math.min(value, knots[knot + k]) : value;
+        x[f] += slopes[piece + k] * (end - knots[knot + k - 1]);
+      }
+      knot += last;
+      piece += last + 1;
+    });
+  }
+
   function inputs(row) {
     const x = features(row).map((value, f) => {
       const filled = fill && Number.isNaN(value) ? fill[f] : value;
       if (!Number.isFinite(filled)) throw new Error(`feature ${f} of the row is ${filled}; expected a finite number.`);
       return (filled - (shift ? shift[f] : 0)) / (scale ? scale[f] : 1);
     });
+    if (pieces) bend(x);
     if (!map) return x;
     return Array.from({ length: n_inputs }, (_, i) => x.reduce((sum, value, f) => sum + map[i * x.length + f] * value, 0));
   }

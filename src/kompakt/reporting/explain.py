@@ -99,7 +99,7 @@ def _rows_of(table: dict[str, Array], column: Any, subject: Subject) -> Array:
     also = frozenset(() if schema is None else schema.missing)
     if isinstance(column, Number):
         if cells.dtype.kind in "fiu":
-            return cells.astype(np.float64)
+            return np.asarray(cells, dtype=np.float64)
         values = (None if is_missing(cell, also) else number_of(cell, column.decimal) for cell in cells)
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     values = cells.astype("datetime64[us]").tolist() if cells.dtype.kind == "M" else cells.tolist()
@@ -158,7 +158,8 @@ def importance(subject: Subject, columns: list[Column], relevant: Array, seed: i
     if not subject.classes:  # from mean squared errors to their roots
         bounds = np.sqrt(np.maximum(0.0, before.mean() + bounds)) - np.sqrt(before.mean())
     best = np.argsort(-bounds[0], kind="stable")
-    return Importance([chosen[k] for k in best], *bounds[:, best], n, len(columns) - len(chosen))
+    rise, low, high = bounds[:, best]
+    return Importance([chosen[k] for k in best], rise, low, high, n, len(columns) - len(chosen))
 
 
 def _drawn(subject: Subject, n_rows: int, rng: np.random.Generator) -> Array:
@@ -169,7 +170,8 @@ def _row_errors(subject: Subject, X: Array, y: Array) -> Array:
     """1 for every wrong label, or the squared error of the row."""
     outputs = subject.model.outputs(X)
     if subject.classes:
-        return (predicted_numbers(subject.model, subject.model.scores(outputs)) != y).astype(float)
+        guess = predicted_numbers(subject.model, subject.model.scores(outputs))
+        return np.asarray(guess != y, dtype=np.float64)
     return np.asarray(np.mean((outputs - y) ** 2, axis=1))
 
 
@@ -305,7 +307,7 @@ def learning_curves(subject: Subject, seed: int) -> LearningCurves | None:
     n_train, size = 3 * len(y) // 4, min(model.n_basis_, _CURVE_VECTORS, len(y) // 3)
     n_rows = np.unique(np.maximum(20, n_train // 2 ** np.arange(4)))
     n_vectors = np.unique(np.clip(size * 2.0 ** np.arange(-3, 2), 1, n_train // 2).astype(int))
-    settings = {"kernel": model.kernel, "C": C, "refine": False, "random_state": seed}
+    settings: dict[str, Any] = {"kernel": model.kernel, "C": C, "refine": False, "random_state": seed}
     loss = None if record is None else record.settings.get("loss")
     if isinstance(loss, str):
         settings["loss"] = loss

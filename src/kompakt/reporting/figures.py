@@ -141,7 +141,7 @@ def draw_explanations(
                 if chosen is not None:
                     ax.axvline(chosen, color=_SOFT, linestyle=":", linewidth=1.5)
                 _log_axis(ax, "x", at)
-                ax.xaxis.set_major_locator(FixedLocator(at))
+                ax.xaxis.set_major_locator(FixedLocator(at.tolist()))
                 ax.set(xlabel=label, ylabel="error (%)" if subject.classes else "root mean squared error")
                 ax.set_ylim(0.0, 1.1 * float((means + spread).max()) or 1.0)
                 description = f"Error against the number of {label}, from {number(means[0])} to {number(means[-1])}"
@@ -157,7 +157,7 @@ def _dependence_plot(place: int, curve: Dependence) -> Markup:
     unit = curve.unit if several or curve.unit == "prediction" else f"{shortened(curve.series[0], 16)} ({curve.unit})"
     if curve.column.is_words:
         for s, name in enumerate(curve.series):
-            if curve.low is not None:
+            if curve.low is not None and curve.high is not None:
                 ax.hlines(curve.at, curve.low, curve.high, color=colour(s), alpha=0.35, linewidth=4)
             ax.plot(curve.means[:, s], curve.at, marker(s), color=colour(s), label=shortened(name, 14))
         size = 12 if len(curve.at) < 8 else 9
@@ -165,11 +165,11 @@ def _dependence_plot(place: int, curve: Dependence) -> Markup:
         ax.set(xlabel=unit, ylim=(len(curve.at) - 0.4, -0.6))
     else:
         for s, name in enumerate(curve.series):
-            if curve.low is not None:
+            if curve.low is not None and curve.high is not None:
                 ax.fill_between(curve.at, curve.low, curve.high, color=colour(s), alpha=0.15, linewidth=0)
-            look = {"linestyle": ("-", "--", "-.", ":")[s % 4], "color": colour(s), "label": shortened(name, 14)}
+            look: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[s % 4], "color": colour(s), "label": shortened(name, 14)}
             ax.plot(curve.at, curve.means[:, s], **look)
-        strokes = {"color": _SOFT, "transform": ax.get_xaxis_transform(), "markersize": 8, "clip_on": False}
+        strokes: dict[str, Any] = {"color": _SOFT, "transform": ax.get_xaxis_transform(), "markersize": 8, "clip_on": False}
         ax.plot(curve.at, np.zeros(len(curve.at)), "|", **strokes)
         if not curve.column.is_number:
             some = np.unique(np.linspace(0, len(curve.at) - 1, 3).astype(int))
