@@ -367,9 +367,14 @@ def test_many_classes_are_gathered_and_rows_drawn(page):
 
 
 def test_training_rows_are_recognised(page):
-    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
-    assert "are the training rows" in page(machine, X, y)[2]
-    assert "are the training rows" not in page(machine, X[::-1], y[::-1])[2]
+    for refine in (False, True):
+        machine = CompactSVC(5, refine=refine, random_state=0).fit(X[:120], y[:120])
+        assert "are the training rows" in page(machine, X[:120], y[:120], curves=False)[2]
+        assert "are the training rows" in page(machine.model_, X[:120], y[:120], curves=False)[2]  # as from a file
+        assert "are the training rows" not in page(machine, X[120:], y[120:], curves=False)[2]
+    regressor = make_pipeline(StandardScaler(), CompactSVR(5, random_state=0)).fit(X, 10 * X[:, 0] + y)
+    assert "are the training rows" in page(regressor, X, 10 * X[:, 0] + y, curves=False)[2]
+    assert "are the training rows" not in page(regressor, X, 11 * X[:, 0] + y, curves=False)[2]
 
 
 def test_labels_are_compared_as_the_machine_knows_them(page):

@@ -16,19 +16,21 @@ from kompakt.estimators.compact import CompactSVC, CompactSVR
 from kompakt.export.js_file import js_model
 from kompakt.io.container import UnsupportedModelError
 from kompakt.kernels.base import dense
+from kompakt.plots.vectors import sides_of
 from kompakt.reporting import text
 from kompakt.reporting.measure import Reliability, Subject, predicted_numbers, worst_rows
 
 Array = np.ndarray
 
-#: columns that are shuffled, shuffles of each, rows at most; and multiplications at most, about a second
-_MOST_SHUFFLED, _SHUFFLES, _SHUFFLED_ROWS, _MOST_WORK = 30, 5, 2000, 6e9
+#: columns that are shuffled and rows at most; shuffles of each, from so many rows on and of fewer; multiplications at
+#: most, about a second
+_MOST_SHUFFLED, _SHUFFLED_ROWS, _SHUFFLES, _MOST_WORK = 30, 2000, (5, 20), 6e9
 #: columns whose dependence is drawn, points along each, levels of words, rows that are averaged
 N_DEPENDENCE, _POINTS, _MOST_LEVELS, _AVERAGED_ROWS = 6, 20, 12, 200
 #: rows that learning curves are trained and measured on, at most; splits into both; the largest number of vectors
 _CURVE_ROWS, _CURVE_SPLITS, _CURVE_VECTORS = 1500, 3, 200
 #: columns shown of a row; columns with a control, rows to start from, and numbers of these rows, at most
-SHOWN_COLUMNS, _MOST_CONTROLS, _START_ROWS, _MOST_CELLS = 8, 30, 20, 20_000
+SHOWN_COLUMNS, _MOST_CONTROLS, _START_ROWS, _MOST_CELLS = 6, 30, 20, 20_000
 #: vectors with a typical case, and bytes of a model that a page carries, at most
 _MOST_CASES, _MOST_MODEL_BYTES = 300, 600_000
 #: columns of a model that a page carries, at most
@@ -124,6 +126,7 @@ class Importance:
     low: Array  # 95 % interval
     high: Array
     n_rows: int
+    n_shuffles: int
     n_left_out: int  # columns that were not shuffled
 
 
@@ -139,18 +142,21 @@ def importance(subject: Subject, columns: list[Column], relevant: Array, seed: i
     column_of = {place: k for k, column in enumerate(columns) for place in column.places}
     order = list(dict.fromkeys(column_of[place] for place in relevant.tolist() if place in column_of))
     chosen = order[:_MOST_SHUFFLED]
-    per_row = len(chosen) * _SHUFFLES * max(1, model.n_basis_) * (model.n_features + 20)
+    per_shuffle = len(chosen) * max(1, model.n_basis_) * (model.n_features + 20)  # of one row
     rng = np.random.default_rng(seed)
-    rows = _drawn(subject, max(100, min(_SHUFFLED_ROWS, int(_MOST_WORK / per_row))), rng)
+    rows = _drawn(subject, max(100, min(_SHUFFLED_ROWS, int(_MOST_WORK / (_SHUFFLES[0] * per_shuffle)))), rng)
+    n_shuffles = int(np.clip(_SHUFFLES[0] * _SHUFFLED_ROWS // len(rows), *_SHUFFLES))
+    if n_shuffles * len(rows) * per_shuffle > _MOST_WORK:
+        n_shuffles = _SHUFFLES[0]
     X, y, n = dense(subject.X[rows]), subject.y[rows], len(rows)
     before = _row_errors(subject, X, y)
     means, deviations = np.empty(len(chosen)), np.empty(len(chosen))
     for k, number in enumerate(chosen):
         of_row, by_giver, places = np.zeros(n), np.zeros(n), columns[number].places
-        for _ in range(_SHUFFLES):
+        for _ in range(n_shuffles):
             shuffled, giver = X.copy(), rng.permutation(n)
             shuffled[:, places] = X[giver][:, places]
-            rises = (_row_errors(subject, shuffled, y) - before) / _SHUFFLES
+            rises = (_row_errors(subject, shuffled, y) - before) / n_shuffles
             of_row += rises
             by_giver[giver] += rises
         means[k], deviations[k] = of_row.mean(), np.sqrt((of_row.var() + by_giver.var()) / n)
@@ -159,7 +165,7 @@ def importance(subject: Subject, columns: list[Column], relevant: Array, seed: i
         bounds = np.sqrt(np.maximum(0.0, before.mean() + bounds)) - np.sqrt(before.mean())
     best = np.argsort(-bounds[0], kind="stable")
     rise, low, high = bounds[:, best]
-    return Importance([chosen[k] for k in best], rise, low, high, n, len(columns) - len(chosen))
+    return Importance([chosen[k] for k in best], rise, low, high, n, n_shuffles, len(columns) - len(chosen))
 
 
 def _drawn(subject: Subject, n_rows: int, rng: np.random.Generator) -> Array:
@@ -266,6 +272,8 @@ def thresholds(subject: Subject, outputs: Array, most: int = 101) -> dict[str, A
     hits = len(ranked_positive) - np.searchsorted(ranked_positive, at, side="right")
     return {
         "at": [text.percent(value) if calibrated else f"{value:.3g}" for value in at],
+        "values": [f"{value:.6g}" for value in at],
+        "function": "predict_proba(X)[:, 1]" if calibrated else "decision_function(X)",
         "hits": hits.tolist(),
         "alarms": (alarms - hits).tolist(),
         "positive": int(positive.sum()),
@@ -354,7 +362,8 @@ def worst_with_cells(
 def typical_rows(subject: Subject, rows_to_search: int = 5000) -> tuple[Array, Array, Array] | None:
     """For every vector the given row most like it, and how like; and of every row how like its nearest vector is.
 
-    None for kernels that do not measure likeness.
+    Of a classifier, the row is one of the class that the vector speaks for.  None for kernels that do not measure
+    likeness.
     """
     model = subject.model
     if not model.kernel.shift_invariant or not model.n_basis_ or model.kernel.name == "precomputed":
@@ -362,8 +371,11 @@ def typical_rows(subject: Subject, rows_to_search: int = 5000) -> tuple[Array, A
     rows = model._transformed(dense(subject.X[:rows_to_search]).astype(np.float64))
     similarity = model.kernel.block(rows, np.asarray(model.basis, dtype=np.float64))
     largest = model.kernel.diag(rows[:1])[0]
+    of_rows = similarity.max(axis=1) / largest
+    if model.kind == "classifier":
+        similarity = np.where(subject.y[: len(rows), None] == sides_of(model)[0], similarity, 0.0)
     nearest = np.argmax(similarity, axis=0)
-    return nearest, similarity[nearest, np.arange(len(nearest))] / largest, similarity.max(axis=1) / largest
+    return nearest, similarity[nearest, np.arange(len(nearest))] / largest, of_rows
 
 
 def what_if(
@@ -414,6 +426,7 @@ def what_if(
         panel["cases"] = [
             {
                 "row": f"row {subject.numbers[k] + 1:,}",
+                "class": int(subject.y[k]) if subject.classes else 0,
                 "truth": _truth(subject, k),
                 "cells": ", ".join(f"{columns[j].name} {text.shortened(columns[j].written(k), 24)}" for j in shown),
             }

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from kompakt.kernels.base import dense
 from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
 from kompakt.plots.features import FeatureCurvesDisplay, feature_curves
-from kompakt.plots.style import COLOURS, colour, marker
+from kompakt.plots.style import COLOURS, STYLE, colour, marker
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
 from kompakt.reporting.explain import Dependence, LearningCurves
 from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, moments_of
@@ -33,22 +33,17 @@ _INK, _SOFT, _PAPER = "#000000", "#808080", "#ffffff"
 _PAGE_COLOURS = {shade.lower(): f"var(--c{k})" for k, shade in enumerate(COLOURS)}
 _PAGE_COLOURS |= {_INK: "var(--ink)", "#262626": "var(--ink)", _SOFT: "var(--soft)", _PAPER: "var(--paper)"}
 #: whatever a user's matplotlibrc says; names are text and never formulas
-_STYLE = {
+_STYLE = STYLE | {
     "svg.fonttype": "none",
     "svg.hashsalt": "kompakt",
     "text.parse_math": False,
     "image.composite_image": False,
-    "font.size": 12.0,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "axes.edgecolor": _SOFT,
     "grid.color": _SOFT,
     "legend.edgecolor": _SOFT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.3,
 }
 #: identities of what the slider moves
 MOVING = ("marker-rule", "marker-dot", "residuals")
@@ -167,10 +162,10 @@ def _dependence_plot(place: int, curve: Dependence) -> Markup:
         for s, name in enumerate(curve.series):
             if curve.low is not None and curve.high is not None:
                 ax.fill_between(curve.at, curve.low, curve.high, color=colour(s), alpha=0.15, linewidth=0)
-            look: dict[str, Any] = {"linestyle": ("-", "--", "-.", ":")[s % 4], "color": colour(s), "label": shortened(name, 14)}
-            ax.plot(curve.at, curve.means[:, s], **look)
-        strokes: dict[str, Any] = {"color": _SOFT, "transform": ax.get_xaxis_transform(), "markersize": 8, "clip_on": False}
-        ax.plot(curve.at, np.zeros(len(curve.at)), "|", **strokes)
+            dashes = ("-", "--", "-.", ":")[s % 4]
+            ax.plot(curve.at, curve.means[:, s], dashes, color=colour(s), label=shortened(name, 14))
+        (strokes,) = ax.plot(curve.at, np.zeros(len(curve.at)), "|", color=_SOFT, markersize=8, clip_on=False)
+        strokes.set_transform(ax.get_xaxis_transform())
         if not curve.column.is_number:
             some = np.unique(np.linspace(0, len(curve.at) - 1, 3).astype(int))
             ax.set_xticks(curve.at[some], [shortened(curve.labels[k], 12) for k in some])

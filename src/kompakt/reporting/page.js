@@ -82,6 +82,7 @@
         recall: percent(hits / table.positive),
         hits: String(hits), alarms: String(alarms), missed: String(table.positive - hits),
         cost: written(cost(k)),
+        code: `model.${table.function} > ${table.values[k]}`,
         cheapest: `${table.at[cheapest]} (cost ${written(cost(cheapest))}; the model's own threshold ${table.at[table.start]}: ${written(cost(table.start))})`,
       };
       for (const [name, text] of Object.entries(texts)) byId("threshold-" + name).textContent = text;
@@ -128,7 +129,9 @@
       const at = places(control), values = at.map((cell) => height(row(control.column, cell), k));
       const now = height(row(), k), all = values.concat(now), low = Math.min(...all), span = Math.max(...all) - low || 1;
       const y = (value) => 25 - (22 * (value - low)) / span, x = (i) => 4 + (112 * i) / Math.max(1, at.length - 1);
-      control.line.setAttribute("points", values.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(" "));
+      const point = (i, height) => `${x(i).toFixed(1)},${height.toFixed(1)}`;
+      control.line.setAttribute("points", values.map((value, i) => (control.kind === "words" // words have no order: strokes
+        ? `${point(i, 27)} ${point(i, y(value))} ${point(i, 27)}` : point(i, y(value)))).join(" "));
       const cell = cells[control.column];
       let i = control.kind === "number" ? (24 * (Number(cell) - control.low)) / (control.high - control.low || 1) : at.indexOf(cell);
       control.dot.setAttribute("cx", x(Math.max(0, Math.min(at.length - 1, i))));
@@ -170,7 +173,7 @@
       const list = byId("what-if-cases");
       if (!panel.cases) return;
       const similar = machine.similarities(given), weights = isClassifier ? machine.support(given, k) : similar;
-      const order = weights.map((weight, j) => j).filter((j) => panel.cases[j] && weights[j] > 0).sort((a, b) => weights[b] - weights[a]);
+      const order = weights.map((weight, j) => j).filter((j) => panel.cases[j] && weights[j] > 0 && (!isClassifier || panel.cases[j].class === k)).sort((a, b) => weights[b] - weights[a]);
       const rows = [], seen = new Set();
       for (const j of order) {
         if (!seen.has(panel.cases[j].row)) rows.push(j);
@@ -288,7 +291,7 @@
   for (const table of document.querySelectorAll("table.stack")) {
     const heads = Array.from(table.querySelectorAll("thead th"), (head) => head.textContent);
     for (const row of table.tBodies[0].rows) Array.from(row.cells).forEach((cell, k) => { cell.dataset.head = heads[k]; });
-    table.classList.add("ready");
+    if (heads.length > 3) table.classList.add("ready");
   }
   if (byId("size")) sizes(byId("size"));
   if (byId("threshold")) thresholds(byId("threshold"), data.thresholds);

@@ -174,6 +174,7 @@ def report(
         packages={"kompakt": kompakt, "NumPy": np, "SciPy": scipy, "scikit-learn": sklearn},
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         **_training_values(subject, measured),
+        seen=measure.seems_trained_on(subject, measured.outputs),
         **_data_values(subject, relevance, relevant),
         importance=None if importance is None else _importance_values(subject, columns, importance),
         dependence=dependence,
@@ -210,7 +211,6 @@ def _data_values(subject: Subject, relevance: Array | None, relevant: Array) -> 
     """What the page says of the rows and their features."""
     directions = measure.directions_of(subject)
     return {
-        "seen": measure.seems_trained_on(subject),
         "notes": [*subject.notes, *_cautions(subject)],
         "missing": 0.0 if sparse.issparse(subject.X) else float(np.mean(np.isnan(subject.X))),
         "class_counts": _class_counts(subject),
@@ -292,6 +292,7 @@ def _importance_values(
         "bars": list(zip([columns[k].name for k in importance.columns], bounds.tolist(), rises, strict=True)),
         "matters": matters,
         "n_rows": importance.n_rows,
+        "n_shuffles": importance.n_shuffles,
         "n_left_out": importance.n_left_out,
     }
 
@@ -411,7 +412,7 @@ def _cautions(subject: Subject) -> list[str]:
     if subject.model.kernel.name != "precomputed":
         spread = measure.moments_of(subject.X[:MOMENT_ROWS])[1]
         moving = spread[spread > 0]
-        if len(moving) < len(spread):
+        if len(moving) < len(spread) and subject.model.inputs.schema is None:  # not of rare words
             cautions.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
         if subject.model.inputs.scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
             cautions.append(
