@@ -7,6 +7,7 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from tests.export.machines import CASES, IDS, data, decisions, fitted
@@ -169,3 +170,32 @@ def test_without_node_it_is_written_with_a_warning(tmp_path, monkeypatch):
     assert "unchecked" in str(report)
     with pytest.raises(ValueError, match="plain identifier"):
         kompakt.to_js(make_model(), tmp_path / "m.js", name="a-b")
+
+
+@needs_node
+def test_times_and_many_levels_are_read_as_predict_does(tmp_path):
+    rng, n = np.random.default_rng(0), 400
+    days = [datetime(2001, 1, 1, tzinfo=UTC) + timedelta(days=int(day)) for day in rng.integers(0, 7000, n)]
+    codes = rng.integers(1000, 1060, n)
+    table = {
+        "quarter": [f"{day.year} Q{(day.month + 2) // 3}" for day in days],
+        "month": [f"{day:%b %Y}" for day in days],
+        "week": [f"{day:%G-W%V}" for day in days],
+        "clock": [f"{hour}:{minute:02d} {'AM' if minute % 2 else 'pm'}" for hour, minute in rng.integers(1, 13, (n, 2))],
+        "duration": [f"{hours}h {minutes}min" if hours else f"{minutes} days 06:30:15" for hours, minutes in rng.integers(0, 9, (n, 2))],
+        "created_at": [str(int(day.timestamp())) for day in days],
+        "street": [f"street {code}" if code % 7 else "" for code in codes],
+        "shop": [str(code) for code in rng.permutation(60)[codes - 1000]],
+    }  # fmt: skip
+    target = rng.normal(size=60)[codes - 1000] + rng.normal(0, 0.1, n)
+    frame = pd.DataFrame(table)
+    machine = kompakt.CompactSVR(20, refine=False, random_state=0).fit(frame, target)
+    kinds = {column.name: column.kind for column in machine.model_.inputs.schema.columns}
+    if "levels" not in kinds.values():
+        pytest.skip("the table schema knows no levels")
+    assert {kinds[name] for name in ("quarter", "month", "week", "created_at")} == {"date"}
+    assert {kinds[name] for name in ("clock", "duration")} == {"time"}
+    assert to_js(machine, tmp_path / "m.js").n_rows > 0  # unknown words, gaps and far numbers of its own
+    frame.loc[::9] = ["", "Feb 1999", "2009-W53", "25:61", "P1DT2H", "soon", "nowhere", "7"]
+    values, *_ = asked(tmp_path / "m.js", frame.to_dict("records"))
+    assert_allclose(values, machine.predict(frame), atol=1e-9)

@@ -12,6 +12,7 @@ function kompaktMachine(model) {
   const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
   const patterns = {
     Y: "\\d{4}", y: "\\d\\d", m: "1[0-2]|0[1-9]|[1-9]", d: "3[01]|[12]\\d|0[1-9]|[1-9]| [1-9]", b: "[a-z]{3}", B: "[a-z]{3,9}",
+    G: "\\d{4}", V: "5[0-3]|0[1-9]|[1-4]\\d|[1-9]", q: "[1-4]",
     H: "2[0-3]|[01]\\d|\\d", I: "1[0-2]|0[1-9]|[1-9]", M: "[0-5]\\d|\\d", S: "6[01]|[0-5]\\d|\\d", f: "\\d{1,6}", p: "am|pm",
   };
   const names = "january february march april may june july august september october november december".split(" ");
@@ -52,7 +53,8 @@ function kompaktMachine(model) {
   function secondsOf(cell, form) {
     if (cell instanceof Date) return cell.getTime() / 1000;
     let text = stripped(cell), shift = 0;
-    const zone = text.includes(":") && /(?:Z|([+-])(\d\d):?(\d\d))$/.exec(text);
+    if (form.startsWith("epoch")) return text === "" ? NaN : Number(text) / (form === "epoch" ? 1 : 1000);
+    const zone = text.includes(":") && /(?:Z|UTC|GMT|([+-])(\d\d):?(\d\d))$/.exec(text);
     if (zone) {
       text = stripped(text.slice(0, zone.index));
       shift = zone[1] ? (zone[1] === "-" ? 60 : -60) * (60 * Number(zone[2]) + Number(zone[3])) : 0;
@@ -64,14 +66,45 @@ function kompaktMachine(model) {
     const match = new RegExp(`^${pattern}$`, "i").exec(text);
     if (!match) return NaN;
     const at = Object.fromEntries(fields.map((name, k) => [name, match[k + 1].toLowerCase()]));
+    if ("V" in at) { // the Monday of a week; the fourth of January is in the first
+      const fourth = Date.UTC(Number(at.G), 0, 4) / 86400000;
+      return 86400 * (fourth - ((((fourth + 3) % 7) + 7) % 7) + 7 * (Number(at.V) - 1));
+    }
     const year = "Y" in at ? Number(at.Y) : Number(at.y) + (Number(at.y) < 69 ? 2000 : 1900);
-    const month = "m" in at ? Number(at.m) - 1 : "b" in at ? months.indexOf(at.b) : names.indexOf(at.B);
+    const month = "m" in at ? Number(at.m) - 1 : "q" in at ? 3 * Number(at.q) - 3 : "b" in at ? months.indexOf(at.b) : names.indexOf(at.B);
     const hour = "I" in at ? (Number(at.I) % 12) + (at.p === "pm" ? 12 : 0) : Number(at.H || 0);
     const date = new Date(0);
-    date.setUTCFullYear(year, month, Number(at.d));
+    date.setUTCFullYear(year, month, Number(at.d || 1));
     if (year < 1 || month < 0 || date.getUTCMonth() !== month) return NaN;
     const fraction = "f" in at ? Number("0." + at.f) : 0;
     return date.getTime() / 1000 + 3600 * hour + 60 * Number(at.M || 0) + Number(at.S || 0) + fraction + shift;
+  }
+
+  // Hours of a clock time (10:30, 1:15 pm) or a duration (2 days 06:00:00, 1h 30min, PT2H); NaN if it is neither.
+  function hoursOf(cell) {
+    const units = { d: 24, h: 1, m: 1 / 60, s: 1 / 3600 };
+    const amount = /^(\d+(?:\.\d*)?)\s*(d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)[\s,]*/i;
+    let text = stripped(cell), total = 0;
+    if (text[0] === "P") text = text.slice(1).replace(/T/g, "");
+    for (let match = amount.exec(text); match; match = amount.exec(text)) {
+      total += Number(match[1]) * units[match[2][0].toLowerCase()];
+      text = text.slice(match[0].length);
+      if (!text) return total;
+    }
+    const clock = /^(-?)(\d+):(\d{2})(?::(\d{2}(?:[.,]\d*)?))?\s*(?:([ap])\.?m?\.?|\.m?\.?|)$/i.exec(text);
+    if (!clock || Number(clock[3]) > 59) return NaN;
+    let hours = Number(clock[2]);
+    if (clock[5]) {
+      if (hours < 1 || hours > 12) return NaN;
+      hours = (hours % 12) + (clock[5].toLowerCase() === "p" ? 12 : 0);
+    }
+    hours += Number(clock[3]) / 60 + Number((clock[4] || "0").replace(",", ".")) / 3600;
+    return clock[1] ? -total - hours : total + hours;
+  }
+
+  function around(name, value) {
+    const [part, axis] = name.split(" "), angle = (2 * Math.PI * value) / { month: 12, weekday: 7, hour: 24 }[part];
+    return axis === "sine" ? Math.sin(angle) : Math.cos(angle);
   }
 
   const encoders = {
@@ -88,8 +121,25 @@ function kompaktMachine(model) {
     date(column, cell, gap) {
       const read = gap ? NaN : secondsOf(cell, column.form), absent = Number.isNaN(read);
       const seconds = absent ? column.fill : read, days = Math.floor(seconds / 86400), date = new Date(days * 86400000);
-      const features = [(seconds - column.first) / 86400, date.getUTCFullYear(), date.getUTCMonth() + 1, (((days + 3) % 7) + 7) % 7];
-      if (column.hours) features.push(Math.floor((seconds - days * 86400) / 3600));
+      const parts = {
+        days: (seconds - column.first) / 86400, year: date.getUTCFullYear(), month: date.getUTCMonth() + 1,
+        weekday: (((days + 3) % 7) + 7) % 7, hour: Math.floor((seconds - days * 86400) / 3600),
+      };
+      const names = column.parts || ["days", "year", "month", "weekday", ...(column.hours ? ["hour"] : [])];
+      const features = names.map((name) => (name in parts ? parts[name] : around(name, parts[name.split(" ")[0]])));
+      return column.indicator ? [...features, Number(absent)] : features;
+    },
+    levels(column, cell, gap) {
+      const coded = column.decimal !== "", read = gap || !coded ? NaN : numberOf(cell, column.decimal), absent = Number.isNaN(read);
+      const word = gap ? column.fill : stripped(cell), number = absent ? Number(column.fill) : read;
+      const found = coded ? column.levels.findIndex((level) => Number(level) === number) : column.levels.indexOf(word);
+      const place = found < 0 ? column.levels.length : found;
+      const values = column.outputs.length ? column.values[place] : coded ? [] : [place];
+      return coded ? [number, ...values, ...(column.indicator ? [Number(absent)] : [])] : values;
+    },
+    time(column, cell, gap) {
+      const read = gap ? NaN : hoursOf(cell), absent = Number.isNaN(read), hours = absent ? column.fill : read;
+      const features = column.clock ? [hours, around("hour sine", hours), around("hour cosine", hours)] : [hours];
       return column.indicator ? [...features, Number(absent)] : features;
     },
     unused: () => [],
@@ -179,13 +229,29 @@ function kompaktMachine(model) {
     });
   }
 
-  // Decision values: one for two classes, outliers and one regression output, else one for each class or output.
-  function scores(row) {
+  // Outputs with the given weights and intercept, those of the machine or of its noise.
+  function outputsOf(row, weights, intercept) {
     const outputs = Array.from(intercept);
     similarities(row).forEach((value, j) => {
       for (let l = 0; l < n_outputs; l++) outputs[l] += value * weights[j * n_outputs + l];
     });
-    return scoresOf(outputs);
+    return outputs;
+  }
+
+  // Lower and upper bound of each output that hold the promised share of new values; null for a machine without.
+  function intervals(row) {
+    if (!arrays.interval_reach) return null;
+    const values = outputsOf(row, weights, intercept), noise = arrays.interval_weights
+      ? outputsOf(row, arrays.interval_weights, arrays.interval_intercept) : null;
+    return values.map((value, l) => {
+      const reach = arrays.interval_reach[l] * (noise ? Math.max(noise[l], arrays.interval_floor[l]) : 1);
+      return [value - reach, value + reach];
+    });
+  }
+
+  // Decision values: one for two classes, outliers and one regression output, else one for each class or output.
+  function scores(row) {
+    return scoresOf(outputsOf(row, weights, intercept));
   }
 
   const best = (values) => (values.length === 1 ? Number(values[0] > 0) : values.indexOf(Math.max(...values)));
@@ -206,5 +272,5 @@ function kompaktMachine(model) {
     return sigmoids.map((value) => (total > 0 ? value / total : 1 / sigmoids.length));
   }
 
-  return { classes: model.classes, columns: model.columns, features, scores, predict, probabilities, similarities, support, best };
+  return { classes: model.classes, columns: model.columns, features, scores, predict, probabilities, intervals, similarities, support, best };
 }

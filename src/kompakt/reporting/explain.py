@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import mean_squared_error
 
-from kompakt.data.table import Category, Date, Number, TableSchema, Unused, columns_of, is_missing, is_table, number_of
+from kompakt.data.table import Date, Number, TableSchema, Unused, columns_of, is_missing, is_table, number_of
 from kompakt.estimators.compact import CompactSVC, CompactSVR
 from kompakt.export.js_file import js_model
 from kompakt.io.container import UnsupportedModelError
@@ -31,6 +31,8 @@ N_DEPENDENCE, _POINTS, _MOST_LEVELS, _AVERAGED_ROWS = 6, 20, 12, 200
 _CURVE_ROWS, _CURVE_SPLITS, _CURVE_VECTORS = 1500, 3, 200
 #: columns shown of a row; columns with a control, rows to start from, and numbers of these rows, at most
 SHOWN_COLUMNS, _MOST_CONTROLS, _START_ROWS, _MOST_CELLS = 6, 30, 20, 20_000
+#: words of a menu, at most, the most frequent ones
+_MOST_WORDS = 200
 #: vectors with a typical case, and bytes of a model that a page carries, at most
 _MOST_CASES, _MOST_MODEL_BYTES = 300, 600_000
 #: columns of a model that a page carries, at most
@@ -52,7 +54,7 @@ class Column:
 
     @property
     def is_words(self) -> bool:
-        return isinstance(self.schema, Category)
+        return self.schema is not None and self.schema.kind in ("category", "levels")
 
     @property
     def is_number(self) -> bool:
@@ -108,7 +110,7 @@ def _rows_of(table: dict[str, Array], column: Any, subject: Subject) -> Array:
     texts: list[Any] = [
         None if is_missing(value, also)
         else value.strftime(column.form) if isinstance(column, Date) and hasattr(value, "strftime")
-        else str(value).strip()
+        else f"{value:.15g}" if isinstance(value, float) else str(value).strip()  # codes
         for value in values
     ]  # fmt: skip
     return np.array([*texts, None], dtype=object)[:-1]
@@ -417,6 +419,8 @@ def what_if(
     if subject.classes:
         if model.calibration is None:
             panel["seen"] = {"at": reliability.predicted.tolist(), "share": reliability.observed.tolist()}
+    elif (interval := getattr(model, "interval", None)) is not None:
+        panel["level"] = interval.level
     elif subject.n_rows >= 20:
         panel["residuals"] = np.quantile((subject.y - outputs)[:, 0], [0.05, 0.95]).tolist()
     if (typical := typical_rows(subject)) is not None and model.n_basis_ <= _MOST_CASES:
@@ -464,7 +468,7 @@ def _control(column: Column, number: int) -> dict[str, Any] | None:
         return None
     name = text.shortened(column.name, 60)
     if column.is_words:
-        levels, other = list(column.schema.levels), column.schema.other
+        levels, other = list(column.schema.levels[:_MOST_WORDS]), getattr(column.schema, "other", True)
         return {"column": number, "name": name, "kind": "words", "levels": levels, "other": other}
     if not column.is_number:
         return {"column": number, "name": name, "kind": "steps", "levels": [str(cell) for cell in cells]}

@@ -153,7 +153,9 @@
       if (panel.machine.kind === "outlier") return [[String(machine.predict(given)), ""], lines, 0];
       if (!isClassifier) {
         const values = scores.map((value) => written(value));
-        if (panel.residuals) lines.push(`nine of ten: ${written(scores[0] + panel.residuals[0])} to ${written(scores[0] + panel.residuals[1])}, by the errors on the given rows`);
+        const bounds = machine.intervals(given);
+        if (bounds) lines.push(`${percent(panel.level)} of new values: ${bounds.map(([low, high]) => `${written(low)} to ${written(high)}`).join("; ")}`);
+        else if (panel.residuals) lines.push(`nine of ten: ${written(scores[0] + panel.residuals[0])} to ${written(scores[0] + panel.residuals[1])}, by the errors on the given rows`);
         return [[values.join(", "), ""], lines, 0];
       }
       const k = machine.best(scores), chances = machine.probabilities(given), label = panel.labels[k];
