@@ -435,10 +435,13 @@ def facts_and_arrays(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays |= {"classes": model.classes, **model.inputs.arrays()}
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
     facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    facts["log"] = getattr(model, "link", "identity") == "log"
     if (voting := votes(model)) is not None:
         arrays["codes"], facts["votes_base"] = voting
     if model.calibration is not None:
         arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
+    if (interval := getattr(model, "interval", None)) is not None:
+        arrays |= {f"interval_{name}": values for name, values in interval.arrays().items()}
     return facts, {name: values for name, values in arrays.items() if values is not None}
 
 

@@ -135,8 +135,8 @@ class Importance:
 def importance(subject: Subject, columns: list[Column], relevant: Array, seed: int) -> Importance | None:
     """Permutation importance of columns (Breiman 2001, section 10) on the given rows; None without features.
 
-    The rise is a mean over pairs of a row and the row that its new value comes from, so its variance is that of both
-    (Hoeffding 1948, section 5): of the mean rise of each row, and of the mean rise by each giver.
+    The rise is a mean over pairs of a row and the row that gives it a value, and each row takes both parts: the
+    variance is that of a row's mean rise plus the mean rise by its value (Hoeffding 1948, section 5).
     """
     model = subject.model
     if model.kernel.name in ("precomputed", "callable") or not columns:
@@ -161,7 +161,7 @@ def importance(subject: Subject, columns: list[Column], relevant: Array, seed: i
             rises = (_row_errors(subject, shuffled, y) - before) / n_shuffles
             of_row += rises
             by_giver[giver] += rises
-        means[k], deviations[k] = of_row.mean(), np.sqrt((of_row.var() + by_giver.var()) / n)
+        means[k], deviations[k] = of_row.mean(), np.sqrt((of_row + by_giver).var() / n)
     bounds = np.array([means, means - 1.96 * deviations, means + 1.96 * deviations])
     if not subject.classes:  # from mean squared errors to their roots
         bounds = np.sqrt(np.maximum(0.0, before.mean() + bounds)) - np.sqrt(before.mean())
@@ -180,7 +180,7 @@ def _row_errors(subject: Subject, X: Array, y: Array) -> Array:
     if subject.classes:
         guess = predicted_numbers(subject.model, subject.model.scores(outputs))
         return np.asarray(guess != y, dtype=np.float64)
-    return np.asarray(np.mean((outputs - y) ** 2, axis=1))
+    return np.asarray(np.mean((subject.model.scores(outputs).reshape(y.shape) - y) ** 2, axis=1))
 
 
 # -- how the prediction depends on a column --------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _answers(subject: Subject, X: Array) -> tuple[Array, list[str], str]:
     """What rows are answered, (n, S), the names of these S numbers, and their unit."""
     model, outputs = subject.model, subject.model.outputs(X)
     if not subject.classes:
-        return outputs[:, :1], ["prediction"], "prediction"
+        return model.scores(outputs).reshape(len(X), -1)[:, :1], ["prediction"], "prediction"
     scores = model.scores(outputs)
     K = 1 if model.classes is None else len(model.classes)
     shown = [1] if K == 2 else list(np.argsort(-subject.counts[:K], kind="stable")[:4])
@@ -314,6 +314,9 @@ def learning_curves(subject: Subject, seed: int) -> LearningCurves | None:
     if model.kernel.name in ("precomputed", "callable") or model.n_basis_ < 2:
         return None
     X, y = model._transformed(dense(subject.X[known]).astype(np.float64)), subject.y[known]
+    log = getattr(model, "link", "identity") == "log"
+    if log and y.min() <= 0:
+        return None
     n_train, size = 3 * len(y) // 4, min(model.n_basis_, _CURVE_VECTORS, len(y) // 3)
     n_rows = np.unique(np.maximum(20, n_train // 2 ** np.arange(4)))
     n_vectors = np.unique(np.clip(size * 2.0 ** np.arange(-3, 2), 1, n_train // 2).astype(int))
@@ -324,8 +327,10 @@ def learning_curves(subject: Subject, seed: int) -> LearningCurves | None:
 
     def error(train: Array, test: Array, n_basis: int) -> float:
         if not subject.classes:
-            machine = CompactSVR(min(n_basis, len(train)), **settings).fit(X[train], y[train])
-            return float(np.sqrt(mean_squared_error(y[test], machine.predict(X[test]).reshape(len(test), -1))))
+            targets = np.log(y[train]) if log else y[train]
+            machine = CompactSVR(min(n_basis, len(train)), **settings).fit(X[train], targets)
+            values = machine.predict(X[test]).reshape(len(test), -1)
+            return float(np.sqrt(mean_squared_error(y[test], np.exp(np.minimum(values, 700.0)) if log else values)))
         if len(np.unique(y[train])) < 2:
             return float(np.mean(y[test] != y[train[0]]))
         classifier = CompactSVC(min(n_basis, len(train)), **settings).fit(X[train], y[train])

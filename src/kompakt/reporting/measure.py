@@ -298,7 +298,7 @@ class Measurements:
     sizes: list[int]
     seconds: Array  # (S,) per row
     n_bytes: Array  # (S,)
-    outputs: Array  # (n, L) of the given model
+    outputs: Array  # (n, L) of the given model; of a regressor its predictions
     errors: Array  # (S,) share of wrong labels, or root mean squared error
     baseline: float  # error of the best constant answer
     confusion: Array | None = None  # (S, K, K) true by predicted
@@ -324,6 +324,7 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
             counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
             errors.append(np.mean(guess != y))
         else:
+            outputs = model.scores(outputs).reshape(n, -1)
             predictions.append(outputs[drawn, 0])
             errors.append(np.sqrt(mean_squared_error(y, outputs)))
             r2.append(r2_score(y, outputs) if n > 1 else 0.0)
