@@ -24,6 +24,12 @@ NODE = js_file.find_node()
 needs_node = pytest.mark.skipif(NODE is None, reason="the check of JavaScript needs Node.js")
 
 
+def standardising(schema, table):
+    features = schema.encode(table)
+    spread = features.std(axis=0)
+    return Inputs(schema, shift=features.mean(axis=0), scale=np.where(spread > 0, spread, 1.0))
+
+
 def asked(path, given):
     """Labels, scores and probabilities of rows, by `require` in a process of its own."""
     script = (
@@ -70,7 +76,7 @@ def test_codings_labels_and_odd_shapes(name, tmp_path):
 @pytest.mark.parametrize("table", list(tables()), ids=[str(number) for number in range(10)])
 def test_rows_of_tables_are_objects_of_cells(table, tmp_path):
     schema = TableSchema.infer(table)
-    model = make_model(classes=["no", "yes"], d=schema.n_features, inputs=Inputs.of_table(schema, table))
+    model = make_model(classes=["no", "yes"], d=schema.n_features, inputs=standardising(schema, table))
     assert to_js(model, tmp_path / "m.js", check_rows=table).n_rows == 60
     assert to_js(model, tmp_path / "m.js").label_agreement == 1.0  # rows of its own, with blanks and unknown words
     given = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
@@ -101,7 +107,7 @@ def test_dates_are_read_as_predict_does(form, more, tmp_path):
     table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
     schema = TableSchema.infer(table, missing=[texts[5]])  # a date that stands for a gap
     assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
-    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
+    model = make_model("regressor", d=schema.n_features, inputs=standardising(schema, table))
     assert to_js(model, tmp_path / "m.js", check_rows=table).n_rows == len(texts)
 
 
@@ -113,7 +119,7 @@ def test_numbers_are_read_as_predict_does(tmp_path):
     schema = TableSchema(tuple(TableSchema.infer({name: [cell for cell in cells if cell not in ("five", "a", "0,123")]})
                                .columns[0] for name, cells in table.items()))  # fmt: skip
     assert [column.decimal for column in schema.columns] == [".", ","]
-    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
+    model = make_model("regressor", d=schema.n_features, inputs=standardising(schema, table))
     to_js(model, tmp_path / "m.js")
     values, *_ = asked(tmp_path / "m.js", [{"point": p, "comma": c} for p, c in zip(points, commas, strict=True)])
     assert_allclose(values, model.predict({"point": points, "comma": commas}), atol=1e-12)

@@ -37,6 +37,8 @@ from kompakt.model import Model
 
 Array = np.ndarray
 
+#: clock times and durations of the check
+_TIMES = np.array(["10:30", " 1:15 PM", "23:59:59.5", "2 days 06:00:00", "1h 30min", "PT2H", "25:61", ""], object)
 #: what the check adds to the file: rows on standard input, an answer or a refusal for each
 _CHECK = """
 const answer = (row) => {
@@ -109,7 +111,8 @@ def to_js(
     given: list[Any] = [[None if value != value else value for value in row] for row in rows.tolist()]
     if schema is not None:  # cells, as a page gives them
         made = rows[n_usual:] if is_table(check_rows) else rows
-        tables = [*([check_rows] if is_table(check_rows) else ()), table_like(schema, made)]
+        times = {column.name: np.resize(_TIMES, len(made)) for column in schema.columns if column.kind == "time"}
+        tables = [*([check_rows] if is_table(check_rows) else ()), table_like(schema, made) | times]
         given = [record for table in tables for record in records_of(table, schema)]
         rows = schema.encode({key: [record[key] for record in given] for key in given[0]})
     limit, command = TOLERANCE["float64"] if tolerance is None else tolerance, node or find_node()
