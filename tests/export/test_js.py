@@ -203,4 +203,4 @@ def test_times_and_many_levels_are_read_as_predict_does(tmp_path):
     assert to_js(machine, tmp_path / "m.js").n_rows > 0  # unknown words, gaps and far numbers of its own
     frame.loc[::9] = ["", "Feb 1999", "2009-W53", "25:61", "P1DT2H", "soon", "nowhere", "7"]
     values, *_ = asked(tmp_path / "m.js", frame.to_dict("records"))
-    assert_allclose(values, machine.predict(frame), atol=1e-9)
+    assert_allclose(values, machine.model_.predict(frame), atol=1e-9)
