@@ -235,6 +235,10 @@ def test_the_page_predicts_as_the_model_does(open_report, models, name):
         np.testing.assert_allclose(chances, machine.predict_proba(frame), atol=1e-6)
 
 
+STEPS = """() => JSON.parse(document.getElementById('path-data').textContent).panel.controls
+    .find((control) => control.kind === 'steps').levels"""
+
+
 def test_the_panel_answers_what_is_set(open_report, models):
     page, machine = open_report("price"), models["price"][0]
     frame, price = table_of(300)
@@ -256,6 +260,10 @@ def test_the_panel_answers_what_is_set(open_report, models):
     interval = page.locator("#what-if-lines").inner_text()
     assert interval.startswith(f"nine of ten: {low:.4g} to {high:.4g}")
     dates = page.get_by_role("slider", name="day")
+    # the slider stands where the row's own date is among the steps
+    steps = page.evaluate(STEPS)
+    assert steps[int(dates.input_value())] == f"{frame['day'][number]:%Y-%m-%d}"
+    assert steps == sorted(steps)
     dates.focus()
     page.keyboard.press("Home")
     day = page.locator(".steps output").inner_text()

@@ -402,11 +402,11 @@ def what_if(
     if sum(map(len, machine["arrays"].values())) > _MOST_MODEL_BYTES or not 0 < len(columns) <= _MOST_COLUMNS:
         return None
     ranked = order + [k for k in range(len(columns)) if k not in set(order)]
-    controls = [_control(columns[k], k) for k in ranked[:_MOST_CONTROLS]]
     n_start = max(1, min(_START_ROWS, _MOST_CELLS // len(columns)))
     worst = [number for number, *_ in worst_rows(subject, outputs, 5)]
     place = {number: k for k, number in enumerate(subject.numbers.tolist())}
     starts = list(dict.fromkeys([*_drawn(subject, n_start, rng).tolist(), *(place[number] for number in worst)]))
+    controls = [_control(columns[k], k, starts) for k in ranked[:_MOST_CONTROLS]]
     panel: dict[str, Any] = {
         "machine": machine,
         "labels": [text.shortened(name, 60) for name in subject.classes],
@@ -466,9 +466,12 @@ def _plain(cell: Any) -> Any:
     return cell if isinstance(cell, int | float) else text.printable(cell)
 
 
-def _control(column: Column, number: int) -> dict[str, Any] | None:
-    """How a column is set: a slider over its numbers, a menu of its words, or steps over its other cells."""
-    cells, _ = _grid(column)
+def _control(column: Column, number: int, starts: list[int]) -> dict[str, Any] | None:
+    """How a column is set: a slider over its numbers, a menu of its words, or steps over its other cells.
+
+    Steps are those of the figures, and the cells of the rows to start from.
+    """
+    cells, at = _grid(column)
     if not len(cells):
         return None
     name = text.shortened(column.name, 60)
@@ -476,7 +479,11 @@ def _control(column: Column, number: int) -> dict[str, Any] | None:
         levels, other = list(column.schema.levels[:_MOST_WORDS]), getattr(column.schema, "other", True)
         return {"column": number, "name": name, "kind": "words", "levels": levels, "other": other}
     if not column.is_number:
-        return {"column": number, "name": name, "kind": "steps", "levels": [str(cell) for cell in cells]}
+        places = dict(zip(map(str, cells), at.tolist(), strict=True))
+        numbers = column.numbers()
+        places |= {str(column.cells[k]): float(numbers[k]) for k in starts if not is_missing(column.cells[k])}
+        levels = sorted(places, key=lambda cell: places[cell])
+        return {"column": number, "name": name, "kind": "steps", "levels": levels}
     known = column.numbers()
     known = known[np.isfinite(known)]
     low, high = (float(f"{value:.4g}") for value in np.quantile(known, [0.0, 1.0]))
