@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from tests import bent
 from tests.export.machines import CASES, IDS, data, decisions, fitted
+from tests.export.test_bends import unusual_models
 from tests.export.test_numpy import MODELS
 from tests.export.test_tables import tables
 from tests.io.samples import make_model, rows
@@ -70,6 +72,25 @@ def test_codings_labels_and_odd_shapes(name, tmp_path):
         assert labels == model.predict(X).tolist()
     if model.calibration is not None:
         assert_allclose(probabilities, model.predict_proba(X), atol=1e-12)
+
+
+@needs_node
+@pytest.mark.parametrize("name", unusual_models())
+def test_features_that_bend(name, tmp_path):
+    model, X = unusual_models()[name], np.random.default_rng(0).normal(size=(50, 2))
+    assert to_js(model, tmp_path / "m.js", check_rows=X).relative_difference < 1e-12
+    assert_allclose(asked(tmp_path / "m.js", X.tolist())[0], model.predict(X), atol=1e-12)
+
+
+@needs_node
+def test_a_fitted_machine_with_bends_and_a_map(tmp_path):
+    (X, _), machine = bent.data("two classes"), bent.fitted("map", "two classes")
+    assert machine.model_.inputs.bends is not None
+    assert machine.model_.inputs.map is not None
+    to_js(machine, tmp_path / "m.js", check_rows=X)
+    labels, scores, _ = asked(tmp_path / "m.js", X.tolist())
+    assert labels == machine.predict(X).tolist()
+    assert_allclose(np.ravel(scores), machine.decision_function(X), atol=1e-9)
 
 
 @needs_node

@@ -56,8 +56,8 @@ _KINDS = {
 }
 #: features of a heat map, rows behind the points
 _MOST_AXES, _MOST_ROWS = 24, 600
-#: features that are drawn as the model sees them, beside each other in rows of so many
-_MOST_CURVES, _CURVES_BESIDE = 12, 3
+#: features that are drawn as the model sees them
+_MOST_CURVES = 12
 
 
 def draw_figures(
@@ -146,8 +146,7 @@ def draw_explanations(
 
 def _dependence_plot(place: int, curve: Dependence) -> Markup:
     """A curve with its band over numbers and dates, points with their ranges beside words."""
-    figure = Figure(figsize=(4.2, 2.8), dpi=72, layout="constrained")
-    ax = figure.subplots()
+    figure, ax = _small_figure()
     several = len(curve.series) > 1
     unit = curve.unit if several or curve.unit == "prediction" else f"{shortened(curve.series[0], 16)} ({curve.unit})"
     if curve.column.is_words:
@@ -246,6 +245,12 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
 def _new_figure(height: float = 3.5) -> tuple[Figure, Any]:
     """A figure in whose units (points) the places on it are too."""
     figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
+    return figure, figure.subplots()
+
+
+def _small_figure() -> tuple[Figure, Any]:
+    """A figure of a tile, of which several stand beside each other on a wide page."""
+    figure = Figure(figsize=(4.2, 2.8), dpi=72, layout="constrained")
     return figure, figure.subplots()
 
 
@@ -380,17 +385,20 @@ def _calibration_plot(reliability: Reliability, subject: Subject) -> Markup:
     return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
 
 
-def _feature_curves(subject: Subject, shown: Array) -> Markup:
-    """How the model sees the features, the most relevant first."""
-    names = [shortened(subject.feature_names[number], 24) for number in shown]
-    rows = -(-len(shown) // _CURVES_BESIDE)
-    figure = Figure(figsize=(11.2, 2.6 * rows), dpi=72, layout="constrained")
-    grid = figure.subplots(rows, min(len(shown), _CURVES_BESIDE), squeeze=False, sharey=True).ravel()
-    for spare in grid[len(shown) :]:
-        spare.set_axis_off()
+def _feature_curves(subject: Subject, shown: Array) -> list[tuple[str, Markup]]:
+    """How the model sees the features, the most relevant first: their names and figures, all of one height."""
     curves = feature_curves(subject.model, subject.X)
-    FeatureCurvesDisplay([curves[number] for number in shown], names).plot(grid[: len(shown)])
-    return inline_svg(figure, "features-figure", f"How the model sees {', '.join(names)}")
+    seen = np.concatenate([curves[number_][1] for number_ in shown])
+    low, high = float(seen.min()), float(seen.max())
+    pad = 0.05 * (high - low) or 0.5
+    drawn = []
+    for number_ in shown:
+        figure, ax = _small_figure()
+        FeatureCurvesDisplay([curves[number_]], [""]).plot([ax])
+        ax.set(ylabel="", ylim=(low - pad, high + pad))
+        name = subject.feature_names[number_]
+        drawn.append((name, inline_svg(figure, f"feature-{number_}", f"How the model sees {name}")))
+    return drawn
 
 
 def _vector_plot(
