@@ -184,7 +184,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     about = "Export a model to another format, and check that its predictions agree."
     add = command("export", "models:export", about, "model", "out", options=[data])
-    add("--to", choices=["onnx", "c", "arduino", "libsvm", "numpy"], help="default: by the ending of OUT")
+    add("--to", choices=["onnx", "c", "arduino", "js", "libsvm", "numpy"], help="default: by the ending of OUT")
     add("--dtype", help="float32 or float64 (onnx); float, double or int8 (c, arduino)")
     add("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
     add("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
@@ -201,7 +201,8 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     about = "Write a page about a model, measured on a file of rows."
     add = command("report", "models:report", about, "data", "model", options=[data])
     add("-o", "--out", metavar="PAGE", required=True)
-    add("--title")
+    add("--title", help="default: target and file")
+    add("--no-curves", action="store_true", help="without learning curves, which take most of the time")
 
     about = "Compare models of several sizes with the exact SVM on a file of rows."
     add = command("bench", "demo:bench", about, options=[data, task, seed, preparation])

@@ -337,6 +337,13 @@ class Table:
             self._n_read += len(X)
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
+    def cells(self) -> dict[str, Array]:
+        """The columns that the reader uses, as they are stored."""
+        assert self.reader is not None
+        blocks = [block.cells_for(self.reader) if isinstance(block, Block) else block for block in self.file.blocks()]
+        names = [column.name for column in self.reader.columns if not isinstance(column, Unused)]
+        return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
     def _targets(self, cells: Array) -> Array:
         return self._labels(target_values(cells, missing=self.missing, decimal=self.decimal))
 

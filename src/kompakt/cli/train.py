@@ -345,9 +345,8 @@ def _save_and_report(
         for number, row in enumerate(board, start=1):
             settings = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
-            lines.append(
-                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
-            )
+            kind = _MODELS.get(row["model"], row["model"])
+            lines.append((f"  {number}. {kind}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip()))
         lines += [("", remark) for remark in facts["remarks"]]
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))
     if test is not None:

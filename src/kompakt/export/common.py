@@ -55,7 +55,7 @@ class ExportReport:
     ----------
     path : Path
         The file that was asked for.
-    format : {"onnx", "c", "libsvm", "numpy"}
+    format : {"onnx", "c", "js", "libsvm", "numpy"}
     n_bytes : int
         Size of that file.
     n_rows : int
@@ -433,6 +433,22 @@ def votes(model: Model) -> tuple[Array, float] | None:
     k, coding = 0 if model.classes is None else len(model.classes), get_coding(model.coding or "one_vs_rest")
     base = coding.first_votes(k) if k > 2 else None
     return None if base is None else (coding.codes(k), base)
+
+
+def facts_and_arrays(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a runtime must know of a folded model: kind, kernel and such facts, and the arrays that there are."""
+    arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
+    arrays |= {"classes": model.classes, **model.inputs.arrays()}
+    kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    facts["log"] = getattr(model, "link", "identity") == "log"
+    if (voting := votes(model)) is not None:
+        arrays["codes"], facts["votes_base"] = voting
+    if model.calibration is not None:
+        arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
+    if (interval := getattr(model, "interval", None)) is not None:
+        arrays |= {f"interval_{name}": values for name, values in interval.arrays().items()}
+    return facts, {name: values for name, values in arrays.items() if values is not None}
 
 
 def decomposed(kernel: Kernel) -> tuple[Kernel, float, float]:

@@ -147,8 +147,8 @@ def to_onnx(
     rows, n_usual = check_rows_for(model, check_rows, kind)
     feeds = {"X": rows}
     if schema is not None:
-        tables = [check_rows, _table_like(schema, rows[n_usual:])] if is_table(check_rows) else [
-            _table_like(schema, rows)
+        tables = [check_rows, table_like(schema, rows[n_usual:])] if is_table(check_rows) else [
+            table_like(schema, rows)
         ]
         inputs = [_feeds(schema, table, kind) for table in tables]
         feeds = {name: np.concatenate([given[name] for given in inputs]) for name in inputs[0]}
@@ -188,7 +188,7 @@ def _written(column: Date, seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime(column.form)
 
 
-def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
+def table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
     """A table to check on: numbers and dates as in some encoded rows, words at random; some unknown or missing.
 
     Blanks are around some words and dates.
