@@ -7,11 +7,12 @@ import re
 import shlex
 import shutil
 import tempfile
+import warnings
 import weakref
 import zipfile
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -358,33 +359,54 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def encode_to_file(self, scale: bool, *, impute: bool) -> int:
+    def learn(self, coded: Any, y: Array, *, classes: bool) -> tuple[TableSchema | None, dict[str, Array]]:
+        """The schema with what it learns from targets, and the means of the training rows, as `TableSchema.learn`.
+
+        None where columns are plain numbers, and none of them codes.
+        """
+        schema = self.schema
+        if schema is None:
+            if self.names is None or sparse.issparse(coded):
+                return None, {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of columns without a number
+                medians = np.nan_to_num(np.nanmedian(coded, axis=0))
+            schema = TableSchema(tuple(map(Number, self.names, medians.tolist())), self.missing)
+        schema, means = schema.learn(coded, y, classes=classes)
+        return (None, {}) if self.schema is None and schema.is_plain else (schema, means)
+
+    def encode_to_file(self, chosen_task: str | None, scale: bool, *, impute: bool) -> int:
         """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
 
         Rows without a target are left out; their number is returned.
         """
         folder = tempfile.mkdtemp(prefix="kompakt-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        path = os.path.join(folder, "X.npy")
-        targets, n_kept = [], 0
-        with open(path, "wb") as file:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, self.n_features)}
-            np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
-            length = file.tell()
+        targets: list[Array] = []
+
+        def coded_blocks() -> Iterator[Array]:
             for raw in self._encoded():
                 self.check(raw.X, impute=impute, start=self._n_read - len(raw))
                 assert raw.y is not None
                 kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
-                file.write(np.ascontiguousarray(raw.X[kept], dtype="<f8").tobytes())
                 targets.append(raw.y[kept])
-                n_kept += int(kept.sum())
-            file.seek(0)
-            np.lib.format.write_array_header_2_0(file, header | {"shape": (n_kept, self.n_features)})
-            assert file.tell() == length
+                yield raw.X[kept]
+
+        path = os.path.join(folder, "coded.npy")
+        _write_rows(path, coded_blocks(), self.n_features)
         y = self._targets(np.concatenate(targets))
-        n_lacking = self._n_read - n_kept
+        if self.schema is not None:
+            coded = np.load(path, mmap_mode="r")
+            schema, means = self.schema.learn(coded, y, classes=task_of(y, chosen_task) == "classify")
+            self.schema, self.reader, self.names = schema, schema, tuple(schema.feature_names)
+            parts = (slice(start, start + PART_ROWS) for start in range(0, len(coded), PART_ROWS))
+            features = (
+                schema.finish(coded[part], {name: values[part] for name, values in means.items()}) for part in parts
+            )
+            path = os.path.join(folder, "X.npy")
+            _write_rows(path, features, self.n_features)
         self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
-        return n_lacking
+        return self._n_read - len(y)
 
     def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
@@ -408,9 +430,6 @@ class Table:
             raise DataError(f"{self.path}, {strange[0]}. Correct them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
-        if self.reader is not None:
-            for text in self.reader.mostly_other(self.counts, self._n_read):
-                console.warn(text)
         return X, y
 
     def check(self, X: Any, *, impute: bool, start: int = 0) -> None:
@@ -449,6 +468,21 @@ class Table:
         """Tell what the rows contained that training did not."""
         for text, count in self.counts.items():
             console.warn(f"column {text}: {count:,} cell(s)")
+
+
+def _write_rows(path: str, blocks: Iterable[Array], n_features: int) -> None:
+    """Write rows to a file of npy, block by block."""
+    n_rows = 0
+    with open(path, "wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, n_features)}
+        np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
+        length = file.tell()
+        for block in blocks:
+            file.write(np.ascontiguousarray(block, dtype="<f8").tobytes())
+            n_rows += len(block)
+        file.seek(0)
+        np.lib.format.write_array_header_2_0(file, header | {"shape": (n_rows, n_features)})
+        assert file.tell() == length
 
 
 def open_table(

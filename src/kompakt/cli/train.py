@@ -23,6 +23,7 @@ from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataErr
 from kompakt.cli.predict import Measures, write_predictions
 from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
+from kompakt.data.table import TableSchema
 from kompakt.heldout import holdout
 from kompakt.io import save
 from kompakt.io.fitted import model_of
@@ -52,6 +53,11 @@ class Training:
     seconds: float
     code: int
 
+    def features(self, coded: Any) -> Any:
+        """Features of rows as their file gives them: what was learned of levels comes from the training rows."""
+        schema = self.model.inputs.schema
+        return coded if schema is None else schema.finish(coded)
+
 
 # -- commands ----------------------------------------------------------------------------------------------
 
@@ -75,7 +81,7 @@ def train(options: Namespace, console: Console) -> int:
     training = _train(options, console, table, task, X, y)
     if task == "classify":
         measures, sample = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
-        measures.add(y[sample], training.model.predict(X[sample]))
+        measures.add(y[sample], training.model.predict(training.features(X[sample])))
         measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
     return _save_and_report(options, console, training)
 
@@ -103,7 +109,7 @@ def auto(options: Namespace, console: Console) -> int:
         if options.max_time is not None:
             options.max_time /= 2  # of two fits, each has half of the time
         tested = _train(options, console, table, task, X[index], y[index])
-        rows, where = Raw(X[test], y[test]), "a fifth, held out"
+        rows, where = Raw(tested.features(X[test]), y[test]), "a fifth, held out"
         measures = write_predictions(tested.model, [rows], options.predictions)
         training = _train(options, Console(quiet=True), table, task, X, y)  # what is saved has seen every row
         training = replace(training, seconds=tested.seconds + training.seconds, code=training.code or tested.code)
@@ -170,16 +176,21 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
 
 def _train(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> Training:
     """A model of rows in memory, with their preparation stored inside."""
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
-    prepare = preparation(options, X)
-    prepared, target = prepare.fit_transform(X), y.astype(np.float64) if task == "regress" else y
-    return _fit(options, console, table, _estimator(options, task, y), prepare.steps, X.shape[0], prepared, target)
+    target = y.astype(np.float64) if task == "regress" else y
+    schema, means = table.learn(X, target, classes=task == "classify")
+    features = X if schema is None else schema.finish(X, means)
+    console.remark(f"{X.shape[0]:,} rows, {features.shape[1]:,} features, {describe_task(task, y, options.task)}")
+    prepare = preparation(options, features)
+    prepared, estimator = prepare.fit_transform(features), _estimator(options, task, y)
+    return _fit(options, console, table, schema, estimator, prepare.steps, X.shape[0], prepared, target)
 
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None and (n_lacking := table.encode_to_file(options.scale, impute=options.impute is not None)):
-        console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
+    if table.source is None:
+        n_lacking = table.encode_to_file(options.task, options.scale, impute=options.impute is not None)
+        if n_lacking:
+            console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None
     _, y = table.training_rows(options, console, _FIRST_ROWS)
@@ -194,7 +205,7 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
         f"{table.n_rows:,} rows, {source.n_features:,} features, {describe_task(task, y, options.task)}; the file is "
         "larger than --memory, so it is streamed"
     )
-    return _fit(options, console, table, _estimator(options, task, y), steps, table.n_rows, source)
+    return _fit(options, console, table, table.schema, _estimator(options, task, y), steps, table.n_rows, source)
 
 
 class ImputedSource(Source):
@@ -241,8 +252,9 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
 
 
 def _fit(
-    options: Namespace, console: Console, table: Table, estimator: Compact, steps: Steps, n_rows: int, *rows: Any
-) -> Training:
+    options: Namespace, console: Console, table: Table, schema: TableSchema | None, estimator: Compact, steps: Steps,
+    n_rows: int, *rows: Any,
+) -> Training:  # fmt: skip
     """Fit to rows that `steps` have prepared, show warnings as remarks, and say in the model how it was made."""
     began, code = time.monotonic(), OK
     with warnings.catch_warnings(record=True) as caught:
@@ -271,8 +283,9 @@ def _fit(
         meta["target"] = table.target
     if table.file.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
-    names = None if table.names is None else np.array(table.names)
-    model = replace(model, meta=meta, feature_names=names, inputs=replace(model.inputs, schema=table.schema))
+    names = table.names if schema is None else schema.feature_names
+    inputs = replace(model.inputs, schema=schema)
+    model = replace(model, meta=meta, feature_names=None if names is None else np.array(names), inputs=inputs)
     return Training(model, estimator, seconds, code)
 
 
@@ -280,13 +293,13 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
     """LIBSVM's ``-v``: every row is predicted by a model that has not seen it; no model is written."""
     if not 2 <= options.folds <= len(y):
         raise UsageError(f"-v takes from 2 folds to the number of rows; got {options.folds}.")
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
+    console.remark(f"{X.shape[0]:,} rows, {describe_task(task, y, options.task)}")
     splitter: Any = StratifiedKFold if task == "classify" else KFold
     predicted = np.empty(len(y), dtype=y.dtype if task == "classify" else np.float64)
     code = OK
     for index, test in splitter(options.folds, shuffle=True, random_state=options.seed).split(X, y):
         training = _train(options, Console(quiet=True), table, task, X[index], y[index])
-        predicted[test] = training.model.predict(X[test])
+        predicted[test] = training.model.predict(training.features(X[test]))
         code = code or training.code
         if code == INTERRUPTED:
             raise KeyboardInterrupt

@@ -26,7 +26,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from kompakt.data.table import MISSING, Number, TableError, TableSchema, Unused, is_date, is_missing, number_of
+from kompakt.data.table import MISSING, Number, TableError, TableSchema, Unused, is_missing, number_of
+from kompakt.data.times import is_date
 
 Array = np.ndarray
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.data.checks import RowError
-from kompakt.data.table import Category, Number, Unused
+from kompakt.data.table import Category, Date, Levels, Number, Unused
+from kompakt.data.times import written
 from kompakt.inputs import Inputs
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
@@ -282,10 +283,13 @@ def feature_lines(model: Model) -> list[str]:
                 what = "1 if so, else 0"
             elif isinstance(column, Category):
                 what = f"1 if so, else 0; a gap counts as {column.fill}"
-            elif isinstance(column, Number):
-                what = f"number; a gap becomes {column.fill:.9g}"
+            elif isinstance(column, Number) or name == column.name:
+                what = f"number; a gap becomes {float(column.fill):.9g}"
+            elif isinstance(column, Levels):
+                what = "by the table of levels in the .schema.json file"
             elif name == column.features[0]:
-                what = column.describe()
+                gap = written(column.fill, "%Y-%m-%d") if isinstance(column, Date) else f"{column.fill:.9g}"
+                what = f"{column.describe()}; a gap becomes {gap}"
             lines.append(f"  {place}: {name} ({what})")
             place += 1
     ascii_lines = [line.encode("ascii", "replace").decode().replace("\\", "/") for line in lines]

@@ -239,22 +239,25 @@ def test_numbers_of_a_new_file_may_have_the_other_decimal_sign(run, tmp_path, si
     assert (done.code, "column 'a'" in done.err, "'1 m'" in done.err) == (3, True, True)
 
 
-def test_levels_that_are_folded_into_other_are_told_of(run, tmp_path):
-    """Cells of training itself are no levels that training did not have."""
-    x = np.random.default_rng(0).normal(size=100)
-    words = [f"text {n // 2}" if n < 80 else "text 0" for n in range(100)]
-    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
-    done = run("train", "t.csv", "m.kompakt", "-n", 5)
-    assert "comment" in done.err.split("columns:")[1]
-    assert "TfidfVectorizer" not in done.err  # a fifth of the rows
-    done = run("predict", "t.csv", "m.kompakt")
-    assert """column comment: rare in training or new, taken as "other" (such as 'text 30'): 20 cell(s)""" in done.err
-    assert "other levels" not in done.err
-    words = [f"text {max(n, 20)}" for n in range(100)]
-    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
+def test_words_of_many_levels_are_used_and_free_text_is_left_out(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x, shop = rng.normal(size=300), rng.integers(0, 40, 300)
+    y = rng.normal(size=40)[shop] + 0.1 * x
+    comments = [f"text {max(n, 20)}" for n in range(300)]
+    rows = zip(x, shop, comments, y, strict=True)
+    lines = [f"{a:.3f},shop {k},{comment},{value:.4f}" for a, k, comment, value in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["x,shop,comment,y", *lines]))
     for memory in ("512", "0.0001"):
         done = run("train", "t.csv", "m.kompakt", "-n", 5, "--memory", memory)
-        assert done.err.count("column 'comment': 79% of the rows") == 1
-        assert "TfidfVectorizer" in done.err
+        assert "shop  40 levels" in done.err
+        assert done.err.count("comment") == 2  # the column, and the flag that keeps it
+        assert "more than half of its texts come once" in done.err
+        done = run("predict", "t.csv", "m.kompakt", "out.csv")
+        assert float(done.out.split("R2 ")[1].split()[0]) > 0.8
+        assert "other" not in done.err
+        assert "shop: 40 levels (" in run("inspect", "m.kompakt").out
+    assert run("train", "t.csv", "-v", 3, "-n", 5, "--json").json["r2"] > 0.6
+    assert run("bench", "t.csv", "--sizes", 5, "--json").json["results"][0]["error"] < 0.5
+    done = run("train", "t.csv", "m.kompakt", "-n", 5, "--keep", "comment")
+    assert "comment  1 levels and other (text 20)" in done.err
+
