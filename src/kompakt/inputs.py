@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.table import TableSchema, is_table
+from kompakt.imports import sparse
 from kompakt.piecewise import PiecewiseLinear
 
 Array = np.ndarray

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import RowError, canonical, refuse_non_finite
+from kompakt.imports import sparse
 from kompakt.inputs import FLOATS, Inputs, in_one_layout
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import block_threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -37,13 +38,16 @@ class _BlasLimiter:
         self._lock = threading.Lock()
         self._entered = 0
         self._libraries: list[Any] | None = None
+        self._looked_with_scipy = False
         self._found: list[int] = []  # threads of each library before kompakt came in
 
     def _find(self) -> list[Any]:
-        if self._libraries is None:
-            import scipy.linalg  # noqa: F401  SciPy ships a BLAS of its own: load it before looking
+        # SciPy ships a BLAS of its own, which is there to be limited once it is imported
+        with_scipy = "scipy.linalg" in sys.modules
+        if self._libraries is None or (self._entered == 0 and with_scipy and not self._looked_with_scipy):
             from threadpoolctl import ThreadpoolController
 
+            self._looked_with_scipy = with_scipy
             libraries = ThreadpoolController().select(user_api="blas").lib_controllers
             self._libraries = [library for library in libraries if library.num_threads is not None]
         return self._libraries
@@ -267,10 +271,3 @@ def _first_result(waiting: list[Future[R]]) -> R:
     result = waiting[0].result()
     del waiting[0]
     return result
-
-
-def numba_available() -> bool:
-    """Whether the extra `fast` is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("numba") is not None

@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
@@ -38,6 +37,7 @@ from kompakt.data.table import (
     target_values,
 )
 from kompakt.data.text import Block, TextTable, beginning, first_bytes_of, packing
+from kompakt.imports import sparse
 from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import Run
@@ -642,7 +642,10 @@ def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, mi
     sign: str | None = options.decimal
     if sign is not None or target is None:
         return sign
-    return _decimal_of(TableSchema.with_identifiers(file.head(PART_ROWS), missing=missing), target)
+    first = file.head(PART_ROWS)
+    if not any("," in cell for cells in first.values() for cell in cells if isinstance(cell, str)):
+        return None  # a point, if there is a sign
+    return _decimal_of(TableSchema.with_identifiers(first, missing=missing), target)
 
 
 def _decimal_of(schema: TableSchema, name: str) -> str | None:

@@ -16,7 +16,6 @@ from itertools import takewhile
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from kompakt.data.checks import missing as lacks_target
 from kompakt.data.levels import MOST_STORED, Targets, are_codes, frequencies, held_out_means, level_means, targets_of
@@ -1014,6 +1013,8 @@ def _fall_from_mode(counts: Array) -> bool:
     The test is the share of the variance of their logarithms that the best fit of this shape leaves. One of 20 sets of
     7, 10, 20 and 50 log-normal frequencies in random order leaves less than 0.02, 0.11, 0.35 and 0.64.
     """
+    from sklearn.isotonic import isotonic_regression  # slow to import, and prediction goes without
+
     logarithms, mode = np.log(counts), int(np.argmax(counts))
     rising = isotonic_regression(logarithms[: mode + 1])
     falling = isotonic_regression(logarithms[mode:], increasing=False)

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -118,13 +119,31 @@ def _each(cells: Array, parse: Callable[[Any], float | None]) -> Array:
     return np.array([by_cell[cell] for cell in cells], dtype=np.float64)
 
 
+def forms_of_shape(text: str) -> list[str]:
+    """The forms that a text may have, by where it has digits, letters and signs: few, as `strptime` is slow."""
+    text = text.strip()
+    return _forms_by_shape().get(_shape(_ZONE.sub("", text) if ":" in text else text), [])
+
+
+@cache
+def _forms_by_shape() -> dict[str, list[str]]:
+    shapes: dict[str, list[str]] = {}
+    for form in FORMS:
+        shapes.setdefault(_shape(re.sub("%[bBp]", "a", re.sub("%[^bBp]", "0", form))), []).append(form)
+    return shapes
+
+
+def _shape(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub("[A-Za-z]+", "a", re.sub(r"\d+", "0", text))).strip()
+
+
 def date_form(texts: Sequence[str], least: float) -> str | None:
     """The form under which most texts, at least such a share, are dates; None where there is none."""
     looks = [text for text in texts if _LOOKS_LIKE_DATE.match(text)]
     if not looks or len(looks) < least * len(texts):
         return None
     best_form, best_share = None, least
-    for form in FORMS:
+    for form in dict.fromkeys([*forms_of_shape(looks[0]), *forms_of_shape(looks[-1])]):
         if seconds_of_text(looks[0], form) is not None or seconds_of_text(looks[-1], form) is not None:
             share = sum(seconds_of_text(text, form) is not None for text in looks) / len(texts)
             if share > best_share or (best_form is None and share >= least):
@@ -135,7 +154,7 @@ def date_form(texts: Sequence[str], least: float) -> str | None:
 def is_date(text: str) -> bool:
     """Whether a text is a date in one of the known forms."""
     looks = _LOOKS_LIKE_DATE.match(text.strip()) is not None
-    return looks and any(seconds_of_text(text, form) is not None for form in FORMS)
+    return looks and any(seconds_of_text(text, form) is not None for form in forms_of_shape(text))
 
 
 def epoch_form(name: str, values: Array) -> str | None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
 
+from kompakt.imports import sparse
 from kompakt.inputs import Inputs
 from kompakt.io.libsvm import CLASSIFIERS, LibsvmModel, read_libsvm, to_model
 from kompakt.model import Model
@@ -66,6 +65,8 @@ def model_of(fitted: Any, *, svm: bool = False) -> Model:
             start = file.read(8)
         return to_model(read_libsvm(fitted)) if start == b"svm_type" else load(fitted)
     if hasattr(fitted, "fit") and not isinstance(fitted, type):
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(fitted)
     name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in _SVM_TYPES), None)
     if svm and name is not None:
