@@ -12,7 +12,7 @@ import weakref
 import zipfile
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -50,8 +50,8 @@ SCHEMA_ROWS = 100_000
 PART_ROWS = 20_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
 _DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
-#: columns that are told of one by one
-_SHOWN = 40
+#: columns that are told of one by one, so that all fits on a screen
+_SHOWN = 12
 
 
 # -- formats -----------------------------------------------------------------------------------------------
@@ -263,6 +263,8 @@ class Table:
         The decimal sign, where it is known.
     float_labels : bool
         Whether labels are written as 1.0: they are predicted so too.
+    order : tuple of str
+        Words of the target in their order, where it is modelled by their ranks.
     """
 
     file: RowFile
@@ -274,6 +276,7 @@ class Table:
     missing: tuple[str, ...] = ()
     decimal: str | None = None
     float_labels: bool = False
+    order: tuple[str, ...] = ()
     #: what was found in cells that the schema does not know, by description
     counts: Counter[str] = field(default_factory=Counter)
     _n_read: int = 0
@@ -339,6 +342,9 @@ class Table:
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
     def _targets(self, cells: Array) -> Array:
+        if self.order:
+            ranks = {word: float(rank) for rank, word in enumerate(self.order)}
+            return np.array([ranks.get(str(cell).strip(), np.nan) for cell in cells])
         return self._labels(target_values(cells, missing=self.missing, decimal=self.decimal))
 
     def _labels(self, y: Array) -> Array:
@@ -466,8 +472,10 @@ class Table:
 
     def warn_of_unseen_cells(self, console: Console) -> None:
         """Tell what the rows contained that training did not."""
-        for text, count in self.counts.items():
+        for text, count in list(self.counts.items())[:_SHOWN]:
             console.warn(f"column {text}: {count:,} cell(s)")
+        if len(self.counts) > _SHOWN:
+            console.warn(f"... and {len(self.counts) - _SHOWN} more columns have cells that training did not have")
 
 
 def _write_rows(path: str, blocks: Iterable[Array], n_features: int) -> None:
@@ -537,13 +545,33 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
     coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
     impute = options.impute is not None
     to_table: dict[str, Any] = {"scale": scale, "float_labels": _written_with_point(first[target]), "decimal": decimal}
-    if numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features)):
+    plain = numeric and not options.order and not coded and all(_is_plain(first[name], impute) for name in features)
+    if numbers or plain:
         reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
         return _table_of(file, target, reader, None, **to_table)
     if impute:
         schema = schema.without_indicators()
+    orders = _orders(options, file)
+    for name, words in orders.items():
+        schema = schema.with_order(name, words)
     _report_columns(options, console, file.path, schema)
-    return _table_of(file, target, schema, schema, **to_table)
+    table = _table_of(file, target, schema, schema, **to_table)
+    table.order = orders.get(target, ())
+    if table.order:
+        options.task = options.task or "regress"
+    return table
+
+
+def _orders(options: Namespace, file: RowFile) -> dict[str, tuple[str, ...]]:
+    """Columns whose words ``--order`` names in their order, as NAME=low,medium,high."""
+    orders = {}
+    for text in options.order:
+        name, _, words = text.partition("=")
+        levels = tuple(word.strip() for word in words.split(","))
+        if len(set(levels)) != len(levels) or len(levels) < 2:
+            raise UsageError(f"--order takes COLUMN=low,medium,high, each word once; got {text!r}.")
+        orders[_column(file, name, "--order")] = levels
+    return orders
 
 
 def _table_of(
@@ -610,7 +638,10 @@ def _table_for_schema(options: Namespace, console: Console, file: RowFile, model
     _require_columns(file, used)
     missing = (*schema.missing, *options.na)
     reader = _with_decimal(options, console, file, replace(schema, missing=missing))
-    return _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
+    table = _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
+    order = model.meta.get("target_order")
+    table.order = tuple(map(str, order)) if isinstance(order, list | tuple) else ()
+    return table
 
 
 def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
@@ -729,9 +760,18 @@ def _report_columns(options: Namespace, console: Console, path: str, schema: Tab
     lines = used.describe().splitlines()
     ellipsis = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
     console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + ellipsis)
-    for column in unused[:_SHOWN]:
-        flag = f" (--keep {shlex.quote(column.name)} keeps it)" if column.is_identifier else ""
-        console.warn(f"column {column.name!r} is left out: {column.why}{flag}")
+    reasons: dict[tuple[str, bool], list[str]] = {}
+    for column in unused:
+        reasons.setdefault((column.why, column.is_identifier), []).append(column.name)
+    for (why, is_identifier), names in reasons.items():
+        is_one = len(names) == 1
+        flag = f" (--keep {shlex.quote(','.join(names))} keeps {'it' if is_one else 'them'})" if is_identifier else ""
+        what = f"column {names[0]!r} is" if is_one else f"columns {_shortened(names)} are"
+        console.warn(f"{what} left out: {why}{flag if len(names) <= _SHOWN else ''}")
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (f", ... ({len(names)} in all)" if len(names) > _SHOWN else "")
 
 
 def _feature_columns(options: Namespace, file: RowFile, target: str | None, model: Model | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 import warnings
 from argparse import Namespace
@@ -40,6 +41,8 @@ Steps = list[tuple[str, Any]]
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
 #: rows of a class without which it cannot be split into rows to train on and rows held out
 _LEAST_OF_A_CLASS = 2
+#: rows without which logarithms of targets are not compared with the targets themselves, and rows for it at most
+_LEAST_ROWS_FOR_LINKS, _MOST_ROWS_FOR_LINKS = 60, 3000
 #: training rows, at most, whose predictions are compared with a constant
 _CHECKED_ROWS = 10_000
 
@@ -176,13 +179,79 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
 
 def _train(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> Training:
     """A model of rows in memory, with their preparation stored inside."""
-    target = y.astype(np.float64) if task == "regress" else y
+    target, choice = y.astype(np.float64) if task == "regress" else y, None
+    if task == "regress" and options.log_target is None:
+        choice = choose_link(options, table, X, target)
+    is_log = bool(options.log_target) if choice is None else choice.is_log
+    if is_log:
+        if task != "regress" or target.min() <= 0:
+            raise UsageError("--log-target is for a regression on positive numbers; some targets are none.")
+        target = np.log(target)
     schema, means = table.learn(X, target, classes=task == "classify")
     features = X if schema is None else schema.finish(X, means)
     console.remark(f"{X.shape[0]:,} rows, {features.shape[1]:,} features, {describe_task(task, y, options.task)}")
     prepare = preparation(options, features)
     prepared, estimator = prepare.fit_transform(features), _estimator(options, task, y)
-    return _fit(options, console, table, schema, estimator, prepare.steps, X.shape[0], prepared, target)
+    training = _fit(options, console, table, schema, estimator, prepare.steps, X.shape[0], prepared, target)
+    if is_log:
+        meta = {**training.model.meta, "logarithms": "as asked" if choice is None else choice.why}
+        model = replace(of_logarithms(training.model, features, y), meta=meta)
+        training = replace(training, model=model)
+    return training
+
+
+@dataclass(frozen=True)
+class LinkChoice:
+    """Whether a target is modelled in logarithms, and the held-out errors that decided it."""
+
+    is_log: bool
+    why: str
+
+
+def choose_link(options: Namespace, table: Table, X: Any, y: Array) -> LinkChoice | None:
+    """Compare models of positive, skewed targets and of their logarithms on held-out rows, in the unit of the targets.
+
+    Small models that are not refined are compared, on the same folds. None where the targets are not skewed.
+    """
+    if len(y) < _LEAST_ROWS_FOR_LINKS or y.min() <= 0 or not abs(_skewness(np.log(y))) < _skewness(y) > 1:
+        return None
+    rows = np.random.default_rng(options.seed).permutation(len(y))[:_MOST_ROWS_FOR_LINKS]
+    errors: dict[bool, list[Array]] = {False: [], True: []}
+    for train, held_out in KFold(3).split(rows):
+        train, held_out = rows[train], rows[held_out]
+        for is_log, fold_errors in errors.items():
+            target = np.log(y[train]) if is_log else y[train]
+            schema, means = table.learn(X[train], target, classes=False)
+            features, new = X[train], X[held_out]
+            if schema is not None:
+                features, new = schema.finish(features, means), schema.finish(new)
+            prepare = preparation(options, features)
+            gamma = None if isinstance(options.gamma, str) else options.gamma
+            machine = _estimator(options, "regress", target).set_params(
+                n_basis=min(50, len(train) // 4), gamma=gamma, refine=False, tune=False, verbose=0
+            )
+            model = model_of(Pipeline([*prepare.steps, ("estimator", machine)]).fit(features, target))
+            model = of_logarithms(model, features, y[train]) if is_log else model
+            fold_errors.append((model.predict(new) - y[held_out]) ** 2)
+    plain, of_logs = (np.concatenate(errors[is_log]) for is_log in (False, True))
+    gain = plain - of_logs
+    is_better = bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+    return LinkChoice(is_better, f"held-out squared error {of_logs.mean():.4g}, against {plain.mean():.4g} without")
+
+
+def of_logarithms(model: Model, features: Any, y: Array) -> Model:
+    """The model whose outputs are logarithms of values, with the factor that gives the values the mean of the targets.
+
+    The exponential of a mean of logarithms is too low for a mean of values (Duan 1983).
+    """
+    model = replace(model, link="log")
+    factor = float(np.sum(y) / np.sum(model.predict(features)))
+    return replace(model, intercept=model.intercept + np.log(factor))
+
+
+def _skewness(values: Array) -> float:
+    spread = float(values.std())
+    return float(np.mean((values - values.mean()) ** 3)) / spread**3 if spread > 0 else 0.0
 
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
@@ -281,6 +350,8 @@ def _fit(
     meta: dict[str, Any] = {**model.meta, "command": options.command_line, "rows": int(n_rows)}
     if table.target:
         meta["target"] = table.target
+    if table.order:
+        meta["target_order"] = list(table.order)
     if table.file.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
     names = table.names if schema is None else schema.feature_names
@@ -362,6 +433,9 @@ def _save_and_report(
                 (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
             )
         lines += [("", remark) for remark in facts["remarks"]]
+    facts["link"] = model.link
+    if model.link == "log":
+        lines.append(("logarithms", f"of the target are modelled: {model.meta['logarithms']} (--no-log-target)"))
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))
     if test is not None:
         facts["test"] = test[1].facts
@@ -370,8 +444,19 @@ def _save_and_report(
         save(model, options.model)
         facts["model"] = options.model
         lines.append(("model", f"{options.model} ({os.path.getsize(options.model):,} bytes)"))
+    lines.append(("next", _next_command(options)))
     console.result(facts, two_columns(lines))
     return training.code
+
+
+def _next_command(options: Namespace) -> str:
+    """What a user types after this command."""
+    data, model = (None if path is None else shlex.quote(path) for path in (options.data, options.model))
+    if model is None:
+        return f"kompakt train {data} {shlex.quote(os.path.splitext(options.data)[0] + '.kompakt')} --tune"
+    if options.command == "auto":
+        return f"kompakt report {data} {model} -o {shlex.quote(os.path.splitext(options.model)[0] + '.html')}"
+    return f"kompakt predict NEW.csv {model} predictions.csv"
 
 
 def _shown(value: Any) -> str:

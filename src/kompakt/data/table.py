@@ -283,6 +283,14 @@ class Levels:
             blocks[:, : means.shape[1]] = means
         return np.column_stack([coded[:, :1], blocks, coded[:, 1:]] if self.decimal else [blocks])
 
+    @classmethod
+    def ordered(cls, name: str, levels: Sequence[str]) -> Levels:
+        """Words whose order is known: each is its rank, from 0, and other words and gaps are the middle."""
+        middle = len(levels) // 2
+        ranks = [*range(len(levels)), middle]  # as the number of the level is, so that `finish` may be called twice
+        values = tuple((float(rank),) for rank in ranks)
+        return cls(name, tuple(levels), levels[middle], outputs=("rank",), values=values)
+
     def learn(self, coded: Array, targets: Targets) -> tuple[Levels, Array]:
         """The column with the means of the targets, and the means of the training rows, from other rows than each."""
         codes, n_levels = self.codes(coded), len(self.levels)
@@ -291,6 +299,8 @@ class Levels:
         return learned, held_out_means(codes, targets.values, n_levels)
 
     def describe(self) -> str:
+        if self.outputs == ("rank",):
+            return "ordered words: " + " < ".join(self.levels)
         shown = ", ".join(self.levels[:3]) + (", ..." if len(self.levels) > 3 else "")
         what = "codes" if self.decimal else "levels"
         by = " and ".join(self.outputs) if len(self.outputs) <= 3 else "shares of classes"
@@ -649,6 +659,20 @@ class TableSchema:
         if signs - {None} == {","}:  # none speaks for the point: 1.234 is then a number of thousands in all columns
             inferred = [_infer_column(name, *column, ",.") for name, column in columns.items()]
         return cls(tuple(inferred), tuple(missing))
+
+    def with_order(self, name: str, levels: Sequence[str]) -> TableSchema:
+        """The schema in which a column of words is their rank in a given order.
+
+        Examples
+        --------
+        >>> from kompakt.data.table import TableSchema
+        >>> table = {"size": ["small", "large", "small", "medium"]}
+        >>> schema = TableSchema.infer(table).with_order("size", ["small", "medium", "large"])
+        >>> schema.encode(table).ravel().tolist()
+        [0.0, 2.0, 0.0, 1.0]
+        """
+        columns = (Levels.ordered(name, levels) if column.name == name else column for column in self.columns)
+        return replace(self, columns=tuple(columns))
 
     def without_identifiers(self, table: Any, keep: Iterable[str] = ()) -> TableSchema:
         """The schema that leaves out identifiers: columns which tell the rows of the training table apart.

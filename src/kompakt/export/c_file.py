@@ -250,6 +250,8 @@ def c_source(
     arrays: dict[str, tuple[str, Array]] = {"basis": (real, model.basis)}
     defined = {"REAL": real, "KERNEL": kernel, "FEATURES": d, "INPUTS": r, "VECTORS": m, "OUTPUTS": L, "SCORES": k}
     defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
+    if model.link == "log":
+        defined["VALUE_OF_LOG"] = "expf" if single else "exp"
     if levels is not None:
         small, zero, step = levels
         arrays, defined["BYTES"] = {"basis": ("int8_t", small)}, 1

@@ -213,7 +213,7 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
     rows = rows.astype(np.float64)
     sizes = replace(
         model, weights=np.abs(model.weights), intercept=np.abs(model.intercept), kind="regressor", classes=None,
-        coding=None, calibration=None, squeeze=False,
+        coding=None, calibration=None, squeeze=False, link="identity",
     )  # fmt: skip
     outputs, terms = (
         np.concatenate([machine.outputs(rows[:n_usual]), outputs_or_nan(machine, rows[n_usual:])])
@@ -223,6 +223,10 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
     usual = terms[:n_usual].max()
     limit = tolerance * np.fmax(terms, usual if usual > 0 else 1.0)
     scores = model.scores(outputs)
+    if model.link == "log":  # values differ by their share of what logarithms differ by
+        sizes_of_values = np.abs(scores.reshape(len(rows), -1)).max(axis=1)
+        with np.errstate(over="ignore"):
+            limit = limit * np.fmax(sizes_of_values, sizes_of_values[:n_usual].max(initial=0.0))
     labels = None if model.kind == "regressor" else model.labels(scores)
     decided = np.ones(len(rows), dtype=bool) if votes(model) is None else ~(np.abs(outputs).min(axis=1) <= limit)
     return Expected(scores.reshape(len(rows), -1), labels, decided, limit, n_usual)

@@ -103,7 +103,7 @@ def numpy_source(model: Model, module: str) -> str:
     arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
     arrays |= {"classes": model.classes, **model.inputs.arrays()}
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
-    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel, "log": model.link == "log"}
     if (voting := votes(model)) is not None:
         arrays["codes"], facts["votes_base"] = voting
     if model.calibration is not None:

@@ -552,6 +552,8 @@ class Graph:
     def scores(self, outputs: str) -> str:
         """Decision values, (n, n_scores)."""
         add, model = self.add, self.model
+        if model.link == "log":
+            return add("Exp", outputs)
         if (voting := votes(model)) is None:
             return outputs
         codes = self.constant(voting[0].T)

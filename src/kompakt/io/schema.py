@@ -26,7 +26,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, LARGEST_IN_MAP, LARGEST_LEVEL, STORAGES, Model, Storage
+from kompakt.model import KINDS, LARGEST_IN_MAP, LARGEST_LEVEL, LINKS, STORAGES, Model, Storage
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -82,6 +82,7 @@ _OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "schema": lambda value: isinstance(value, dict),
     "record": lambda value: isinstance(value, dict),
     "storage": lambda value: isinstance(value, str) and value in STORAGES,
+    "link": lambda value: isinstance(value, str) and value in LINKS,
 }
 
 
@@ -137,6 +138,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         header["record"] = model.record.to_json()
     if storage is not None:
         header["storage"] = storage.dtype
+    if model.link != "identity":
+        header["link"] = model.link
     _check_model(model)
     return header, arrays
 
@@ -273,7 +276,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     require(not unread, f"the file has arrays that belong to nothing: {', '.join(sorted(unread))[:200]}.")
     shapes = tuple(fields[name].ndim for name in _NEEDED)
     require(shapes == (2, 2, 1), f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
-    fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
+    fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding", "link") if name in header}
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
