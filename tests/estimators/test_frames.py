@@ -7,9 +7,11 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, PowerTransformer, StandardScaler
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GreedyProjection, LocalSamplingSVC
@@ -209,3 +211,55 @@ def test_the_index_of_a_frame_of_numbers_is_left_out(tmp_path):
     assert machine.schema_.feature_names == ["a", "b", "c"]
     numbers = X.rename(columns={"Unnamed: 0": "key"})
     assert CompactSVC(5, refine=False, gamma=0.1).fit(numbers / [1000, 1, 1, 1], y).model_.inputs.schema is None
+
+
+def customers(n: int = 160):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(size=n), "income": np.where(rng.random(n) < 0.1, np.nan, 9 * rng.normal(size=n)),
+            "city": rng.choice(["Rome", "Oslo", "?"], n), "size": rng.choice(["low", "mid", "high"], n),
+            "key": range(n), "code": rng.integers(1, 4, n),
+        }
+    )  # fmt: skip
+    return frame, ((frame["age"] > 0) ^ (frame["city"] == "Rome")).to_numpy()
+
+
+NUMBERS = ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), ["age", "income"])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [NUMBERS, ("words", OneHotEncoder(handle_unknown="ignore"), ["city", "size", "code"])],
+        [("words", OneHotEncoder(drop="first"), ["city"]), NUMBERS],
+        [NUMBERS, ("words", make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["size"])],
+        [("ranks", make_pipeline(OrdinalEncoder(), MinMaxScaler()), ["size", "city"]), ("is", "passthrough", ["age"])],
+    ],
+)
+def test_a_column_transformer_before_a_machine_is_saved_with_it(steps, tmp_path):
+    frame, y = customers()
+    pipeline = make_pipeline(ColumnTransformer(steps), CompactSVC(15, random_state=0, refine=False)).fit(frame, y)
+    kompakt.save(pipeline, tmp_path / "m")
+    model = kompakt.load(tmp_path / "m")
+    shuffled = frame.sample(frac=1, random_state=0)[frame.columns[::-1]]
+    expected = pipeline.decision_function(shuffled[frame.columns])
+    np.testing.assert_allclose(model.decision_function(shuffled), expected, atol=1e-12)
+    if steps[-1][1] == "passthrough":  # no imputer: a gap stays one, and is refused
+        with pytest.raises(ValueError, match=r"missing|NaN"):
+            model.predict(frame.assign(age=np.nan))
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([("words", OneHotEncoder(min_frequency=9), ["city"])], "joins rare categories"),
+        ([("a", StandardScaler(), ["age"]), ("b", "passthrough", ["age"])], "goes through two steps"),
+        ([("a", PowerTransformer(), ["age"])], "PowerTransformer cannot be put into a model"),
+    ],
+)
+def test_a_column_transformer_that_a_model_cannot_hold_is_refused(steps, said, tmp_path):
+    frame, y = customers()
+    pipeline = make_pipeline(ColumnTransformer(steps), CompactSVC(5, refine=False)).fit(frame, y)
+    with pytest.raises(TypeError, match=said):
+        kompakt.save(pipeline, tmp_path / "m")

@@ -202,7 +202,7 @@ class Category:
     kind: ClassVar[str] = "category"
     name: str
     levels: tuple[str, ...]
-    fill: str
+    fill: str  # the level of gaps; "" where they are none
     other: bool = False
     indicator: bool = False
 
@@ -901,6 +901,9 @@ class TableSchema:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
         columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        for column in columns:
+            if column.get("fill") != column.get("fill"):  # gaps that nothing fills: JSON has no NaN
+                column["fill"] = "nan"
         return {"missing": list(self.missing), "columns": columns}
 
     @classmethod
@@ -930,6 +933,7 @@ def _column_from(values: Any) -> Column:
         if not isinstance(hours, bool):
             raise ValueError(f"hours={hours!r} of a column of kind date")
         values["parts"] = list(PARTS[: 4 + hours])
+    is_unfilled = kind is Number and values.get("fill") == "nan"
     checks: dict[str, Callable[[Any], bool]] = {
         "name": lambda v: isinstance(v, str),
         "why": lambda v: isinstance(v, str),
@@ -947,6 +951,9 @@ def _column_from(values: Any) -> Column:
     }
     if kind is Date:
         checks["fill"] = checks["first"]
+    if is_unfilled:
+        values["fill"] = np.nan
+        checks["fill"] = lambda v: True
     names = {item.name for item in fields(kind)}
     if set(values) != names:
         raise ValueError(f"a column of kind {kind.kind} has {sorted(names)}; got {sorted(values)}")
@@ -958,7 +965,7 @@ def _column_from(values: Any) -> Column:
     for name in ("levels", "outputs", "parts"):
         if len(set(values.get(name, ()))) != len(values.get(name, ())):
             raise ValueError(f"two {name} of a column are equal")
-    if kind is Category and values["fill"] not in values["levels"]:
+    if kind is Category and values["fill"] not in (*values["levels"], ""):
         raise ValueError("the fill of a column is none of its levels")
     if kind is Levels:
         table, n_outputs = values["values"], len(values["outputs"])

@@ -340,7 +340,8 @@ class Graph:
             elif isinstance(column, Category):
                 gap = self._matches(names[column.name], missing)
                 levels = {level: self._matches(names[column.name], re.escape(level)) for level in column.levels}
-                levels[column.fill] = add("Or", levels[column.fill], gap)
+                if column.fill in levels:
+                    levels[column.fill] = add("Or", levels[column.fill], gap)
                 level_columns = [add("Cast", level, to=_FLOAT64) for level in levels.values()]
                 parts += level_columns
                 if column.other:
