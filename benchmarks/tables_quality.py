@@ -116,7 +116,7 @@ def trips(n: int = 2000) -> pd.DataFrame:
     rng = np.random.default_rng(11)
     minute, day = rng.integers(0, 1440, n), rng.integers(0, 700, n)
     when = pd.Timestamp("2021-03-01") + pd.to_timedelta(day, "D")
-    y = 3 * np.cos(2 * np.pi * (minute - 30) / 1440) + 2 * (when.dayofweek >= 5) + 0.5 * rng.normal(size=n)
+    y = 3 * np.cos(2 * np.pi * (minute - 30) / 1440) + 2 * (when.day_of_week >= 5) + 0.5 * rng.normal(size=n)
     clock = [f"{m // 60}:{m % 60:02d}" for m in minute]
     return pd.DataFrame({"clock": clock, "day": when.strftime("%d.%m.%Y"), "noise": rng.normal(size=n), "target": y})
 

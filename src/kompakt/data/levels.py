@@ -149,8 +149,8 @@ def are_codes(values: Array, targets: Array) -> bool:
             near[step:] += total[:-step]
             near[:-step] += total[step:]
     by_order = np.sum((targets - (near_sums / near_counts)[codes]) ** 2, axis=1)
-    total = float(np.sum(targets**2))
-    share, of_order = 1 - by_level.sum() / max(total, 1e-300), 1 - by_order.sum() / max(total, 1e-300)
+    variation = max(float(np.sum(targets**2)), 1e-300)
+    share, of_order = 1 - by_level.sum() / variation, 1 - by_order.sum() / variation
     gains = np.bincount(codes, by_order - by_level, n_levels)  # rows of one number are no independent witnesses
     error = np.sqrt(n_levels) * gains.std(ddof=1)
     return bool(share > _LEAST_SHARE and of_order < 0.5 * share and gains.sum() > _SURELY * error)
