@@ -28,8 +28,8 @@ def shared_data():
 @pytest.fixture(params=["numba", "numpy"], scope="module")
 def engine(request):
     """Run a test on the compiled inner loops and again on the NumPy ones, as without the extra `fast`."""
-    from kompakt.imports import without_numba
     from kompakt.kernels import _exp
+    from kompakt.parallel import without_numba
 
     if request.param == "numba":
         pytest.importorskip("numba")

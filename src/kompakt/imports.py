@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,24 +21,3 @@ else:
             return getattr(import_module("scipy.sparse"), name)
 
     sparse = _Sparse()
-
-_uses_numba = True
-
-
-def numba_available() -> bool:
-    """Whether the extra `fast` is installed, and wanted."""
-    return _uses_numba and find_spec("numba") is not None
-
-
-@contextmanager
-def without_numba() -> Iterator[None]:
-    """Compute with NumPy alone: for work that is done before Numba is imported.
-
-    Values agree to the errors told in `kompakt.kernels._exp`.
-    """
-    global _uses_numba
-    before, _uses_numba = _uses_numba, False
-    try:
-        yield
-    finally:
-        _uses_numba = before

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from importlib.util import find_spec
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -271,3 +272,25 @@ def _first_result(waiting: list[Future[R]]) -> R:
     result = waiting[0].result()
     del waiting[0]
     return result
+
+
+_uses_numba = True
+
+
+def numba_available() -> bool:
+    """Whether the extra `fast` is installed, and wanted."""
+    return _uses_numba and find_spec("numba") is not None
+
+
+@contextmanager
+def without_numba() -> Iterator[None]:
+    """Compute with NumPy alone: for work that is done before Numba is imported.
+
+    Values agree to the errors told in `kompakt.kernels._exp`.
+    """
+    global _uses_numba
+    before, _uses_numba = _uses_numba, False
+    try:
+        yield
+    finally:
+        _uses_numba = before

@@ -54,7 +54,7 @@ def test_predictions_without_numba_are_those_of_python(folder):
 
 def test_numba_is_used_again_after_a_small_file(folder):
     pytest.importorskip("numba")
-    from kompakt.imports import numba_available
+    from kompakt.parallel import numba_available
 
     kompakt.cli.main(["predict", *(str(folder / name) for name in ("people.csv", "m.kompakt", "o")), "-q"])
     assert numba_available()

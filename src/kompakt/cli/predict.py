@@ -19,12 +19,12 @@ from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_ta
 from kompakt.data.checks import naming_rows
 from kompakt.data.streamed import Raw
 from kompakt.data.table import missing_targets, number_of
-from kompakt.imports import sparse, without_numba
+from kompakt.imports import sparse
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
 from kompakt.io.libsvm import format_range
 from kompakt.model import Model
-from kompakt.parallel import block_threads
+from kompakt.parallel import block_threads, without_numba
 from kompakt.run import Run
 from kompakt.run.bar import showing
 

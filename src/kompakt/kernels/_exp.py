@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.imports import numba_available
+from kompakt.parallel import numba_available
 
 
 def gaussian_finisher() -> Callable[..., None]:

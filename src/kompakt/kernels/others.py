@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kompakt.imports import numba_available, sparse
+from kompakt.imports import sparse
 from kompakt.kernels._exp import gaussian_finisher
 
 if TYPE_CHECKING:
     from kompakt.data import Rows
 from kompakt.kernels.base import Array, Kernel, Matrix, dense, dense_rows, dot, square_norms, tdot
+from kompakt.parallel import numba_available
 
 
 @dataclass(frozen=True)

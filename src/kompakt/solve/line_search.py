@@ -8,8 +8,8 @@ from types import ModuleType
 
 import numpy as np
 
-from kompakt.imports import numba_available
 from kompakt.losses import Loss
+from kompakt.parallel import numba_available
 
 Array = np.ndarray
 
