@@ -760,10 +760,10 @@ def _report_columns(options: Namespace, console: Console, path: str, schema: Tab
     lines = used.describe().splitlines()
     ellipsis = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
     console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + ellipsis)
-    reasons: dict[tuple[str, bool], list[str]] = {}
+    by_reason: dict[tuple[str, bool], list[str]] = {}
     for column in unused:
-        reasons.setdefault((column.why, column.is_identifier), []).append(column.name)
-    for (why, is_identifier), names in reasons.items():
+        by_reason.setdefault((column.why, column.is_identifier), []).append(column.name)
+    for (why, is_identifier), names in by_reason.items():
         is_one = len(names) == 1
         flag = f" (--keep {shlex.quote(','.join(names))} keeps {'it' if is_one else 'them'})" if is_identifier else ""
         what = f"column {names[0]!r} is" if is_one else f"columns {_shortened(names)} are"

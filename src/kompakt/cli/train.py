@@ -430,7 +430,7 @@ def _save_and_report(
             settings = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
             lines.append(
-                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
+                (f"  {number}. {_MODELS.get(row['model'], row['model'])}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
             )
         lines += [("", remark) for remark in facts["remarks"]]
     facts["link"] = model.link

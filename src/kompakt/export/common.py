@@ -281,6 +281,8 @@ def feature_lines(model: Model) -> list[str]:
         lines = ["A row holds these features, in this order:"] if len(names) else []
         lines += [f"  {number}: {name}" for number, name in enumerate(names)]
     for column in () if schema is None else schema.columns:
+        if isinstance(column, Unused):
+            continue
         for name in column.features:
             what = column.kind
             if name == f"{column.name} is missing":

@@ -327,10 +327,10 @@ class Graph:
                 gap = add("IsNaN", given)
                 parts.append(add("Where", gap, self.constant(float(column.fill), np.float64), given))
                 if isinstance(column, Levels):
-                    number, n_levels = parts[-1], self.constant(len(column.levels), np.int64)
+                    number, other = parts[-1], self.constant(len(column.levels), np.int64)
                     code = self._looked_up(add("Cast", number, to=_INT64), [int(level) for level in column.levels])
                     is_whole = add("Equal", add("Floor", number), number)
-                    parts.append(self._of_levels(column, add("Where", is_whole, code, n_levels)))
+                    parts.append(self._of_levels(column, add("Where", is_whole, code, other)))
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
             elif isinstance(column, Levels):
                 gap, n_levels = self._matches(names[column.name], missing), len(column.levels)
@@ -479,10 +479,10 @@ class Graph:
         }  # fmt: skip
         features = []
         for part in column.parts:
-            name, *around = part.split()
-            values = parts[name]
-            if around:  # whole numbers, so that a table has their places on the circle
-                places = self.constant(circle(name, np.arange(25.0))[part], np.float64)
+            number = part.split()[0]
+            values = parts[number]
+            if number != part:  # whole numbers, so that a table has their places on the circle
+                places = self.constant(circle(number, np.arange(25.0))[part], np.float64)
                 values = _Number(self, add("Gather", places, add("Cast", values.name, to=_INT64)))
             features.append(values)
         names_of_features = [feature.name for feature in features]
