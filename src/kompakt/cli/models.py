@@ -90,7 +90,8 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, arduino, js, libsvm or numpy.")
+        formats = "onnx, c, arduino, js, libsvm or numpy"
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to {formats}.")
     if options.dtype is not None and to not in ("onnx", "c", "arduino"):
         raise UsageError(f"--dtype is for onnx, c and arduino; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":

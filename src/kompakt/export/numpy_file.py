@@ -77,10 +77,12 @@ def to_numpy(
     rows, n_usual = check_rows_for(model, check_rows)
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, str(path), "exec"), names)  # what was just made from arrays and our own runtime.py
-    refused = np.array([not _answers(names, row) for row in rows[n_usual:]], dtype=bool)
-    rows = np.delete(rows, n_usual + np.flatnonzero(refused), axis=0)
-    labels = None if model.kind == "regressor" else names["predict"](rows)
-    limit, scores = TOLERANCE["float64"] if tolerance is None else tolerance, names["decision_function"](rows)
+    # far rows one by one: sums that nearly overflow may do so or not by the number of rows beside them
+    answered = [row[None] for row in rows[n_usual:] if _answers(names, row)]
+    groups = [rows[:n_usual], *answered]
+    rows, scores = np.concatenate(groups), np.concatenate([names["decision_function"](group) for group in groups])
+    labels = None if model.kind == "regressor" else np.concatenate([names["predict"](group) for group in groups])
+    limit = TOLERANCE["float64"] if tolerance is None else tolerance
     raw, what, notes = text.encode("utf-8"), "the NumPy file", left_out_notes(model)
     return write_checked(model, path, "numpy", raw, (rows, n_usual), limit, scores, labels, what, notes)
 
