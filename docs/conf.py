@@ -56,7 +56,18 @@ html_theme_options = {
 }
 html_sidebars = {"index": []}
 
+
+def _use_style(gallery_conf: Any, name: str) -> None:
+    """The settings of every picture of the project, before each example."""
+    import matplotlib.pyplot as plt
+
+    from kompakt.plots.style import STYLE
+
+    plt.rcParams.update(STYLE)
+
+
 sphinx_gallery_conf = {
+    "reset_modules": ("matplotlib", _use_style),
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",

@@ -476,7 +476,10 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
 def main() -> None:
     import matplotlib
 
+    from kompakt.plots.style import STYLE
+
     matplotlib.use("Agg")
+    matplotlib.rcParams.update(STYLE)
     for name, (page, make) in TABLES.items():
         path = DOCS / "papers" / page
         made = make()

@@ -28,19 +28,13 @@ def shared_data():
 @pytest.fixture(params=["numba", "numpy"], scope="module")
 def engine(request):
     """Run a test on the compiled inner loops and again on the NumPy ones, as without the extra `fast`."""
-    from kompakt.kernels import _exp, others
+    from kompakt.kernels import _exp
+    from kompakt.parallel import without_numba
 
-    chosen = [_exp.gaussian_finisher, others._city_block]
     if request.param == "numba":
         pytest.importorskip("numba")
         yield request.param
         return
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (_exp, others):
-            patch.setattr(module, "numba_available", lambda: False)
-        for choice in chosen:
-            choice.cache_clear()
+    with without_numba():
         assert _exp.gaussian_finisher() is _exp._finish_numpy
         yield request.param
-    for choice in chosen:
-        choice.cache_clear()

@@ -3,6 +3,7 @@
 import decimal
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -329,3 +330,17 @@ def test_one_row_among_streamed_and_dask_rows_is_named(tmp_path):
     projection = kompakt.GreedyProjection(5, kernel="poly", gamma=1.0).fit(X)
     with pytest.raises(ValueError, match="outputs of row 70001 are not finite"):
         projection.transform(rows)
+
+
+def test_values_of_logarithms(tmp_path):
+    model = Model(Linear(), np.eye(2), np.array([[1.0], [-1.0]]), np.array([0.5]), "regressor", 2, link="log")
+    X = np.array([[1.0, 0.0], [0.0, 2.0], [1e4, 0.0]])
+    assert model.predict(X)[:2] == pytest.approx(np.exp([1.5, -1.5]))
+    assert np.isfinite(model.predict(X)).all()
+    kompakt.save(model, tmp_path / "m")
+    loaded = kompakt.load(tmp_path / "m")
+    assert (loaded.link, loaded.predict(X).tolist()) == ("log", model.predict(X).tolist())
+    with pytest.raises(ValueError, match="link must be one of"):
+        replace(model, link="logit")
+    with pytest.raises(ValueError, match="the first unless for a regressor"):
+        replace(model, kind="outlier")

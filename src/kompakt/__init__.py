@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.spsvc import SpSVC as SpSVC
     from kompakt.export import to_arduino as to_arduino
     from kompakt.export import to_c as to_c
+    from kompakt.export import to_js as to_js
     from kompakt.export import to_libsvm as to_libsvm
     from kompakt.export import to_numpy as to_numpy
     from kompakt.export import to_onnx as to_onnx
@@ -90,6 +91,7 @@ _HOME = {
     "save": "kompakt.io",
     "to_arduino": "kompakt.export",
     "to_c": "kompakt.export",
+    "to_js": "kompakt.export",
     "to_libsvm": "kompakt.export",
     "to_numpy": "kompakt.export",
     "to_onnx": "kompakt.export",

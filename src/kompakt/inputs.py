@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.table import TableSchema, is_table
+from kompakt.imports import sparse
 from kompakt.piecewise import PiecewiseLinear
 
 Array = np.ndarray
@@ -73,19 +73,18 @@ class Inputs:
         return cls(schema, **plain, bends=PiecewiseLinear.of_arrays(**bent) if bent else None)
 
     @classmethod
-    def of_table(cls, schema: TableSchema, table: Any) -> Inputs:
-        """Features of mean 0 and variance 1 over a table; one that does not vary is shifted only.
+    def standardising(cls, features: Array, schema: TableSchema | None = None) -> Inputs:
+        """Inputs that give features mean 0 and variance 1; one that does not vary is shifted only.
 
         Examples
         --------
-        >>> from kompakt.data.table import TableSchema
+        >>> import numpy as np
         >>> from kompakt.inputs import Inputs
-        >>> table = {"x": [1.0, 3.0], "y": [7.0, 7.0]}
-        >>> inputs = Inputs.of_table(TableSchema.infer(table), table)
-        >>> inputs.transform(inputs.encoded(table)).tolist()
-        [[-1.0], [1.0]]
+        >>> features = np.array([[1.0, 7.0], [3.0, 7.0]])
+        >>> Inputs.standardising(features).transform(features).tolist()
+        [[-1.0, 0.0], [1.0, 0.0]]
         """
-        features = schema.encode(table)
+        features = np.asarray(features, dtype=np.float64)
         spread = features.std(axis=0)
         spread[spread <= np.maximum(1e-12 * np.abs(features).max(axis=0, initial=0.0), _LEAST_SCALE)] = 1.0
         return cls(schema, shift=features.mean(axis=0), scale=spread)

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import RowError, canonical, refuse_non_finite
+from kompakt.imports import sparse
 from kompakt.inputs import FLOATS, Inputs, in_one_layout
 from kompakt.kernels import Kernel, Precomputed
 from kompakt.parallel import block_threads
@@ -25,6 +25,10 @@ from kompakt.record import TrainingRecord
 Array = np.ndarray
 
 KINDS = ("classifier", "regressor", "outlier")
+#: what the outputs of a regressor are of its values
+LINKS = ("identity", "log")
+#: the largest logarithm of a value
+_LARGEST_LOG = 709.0
 #: types of the small numbers of a rounded model, the smaller one first; the largest of each
 STORAGES = ("int8", "float16")
 LARGEST_LEVEL, _LARGEST_HALF = 127, 65504.0
@@ -193,6 +197,8 @@ class Model:
         Arrays ``a`` and ``b`` (L,): probability = 1 / (1 + exp(a f + b)).
     squeeze : bool
         Whether a single regression output is returned as (n,).
+    link : {"identity", "log"}
+        What the outputs of a regressor are: its values, or their logarithms.
     meta : dict
         Plain facts about the training (strings and numbers).
     record : TrainingRecord, optional
@@ -222,6 +228,7 @@ class Model:
     feature_names: Array | None = None
     calibration: dict[str, Array] | None = None
     squeeze: bool = True
+    link: str = "identity"
     meta: dict[str, Any] = field(default_factory=dict)
     record: TrainingRecord | None = None
     storage: Storage | None = None
@@ -232,6 +239,8 @@ class Model:
         m, L = self.weights.shape
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {KINDS}; got {self.kind!r}.")
+        if self.link not in LINKS or (self.link != "identity" and self.kind != "regressor"):
+            raise ValueError(f"link must be one of {LINKS}, the first unless for a regressor; got {self.link!r}.")
         if len(self.basis) != m or self.intercept.shape != (L,):
             raise ValueError(
                 f"basis, weights and intercept do not fit: {len(self.basis)} vectors, weights {self.weights.shape}, "
@@ -283,6 +292,8 @@ class Model:
             facts.append(f"{len(self.classes):,} classes ({', '.join(labels)}{more})")
         elif self.weights.shape[1] != 1:
             facts.append(f"{self.weights.shape[1]:,} outputs")
+        if self.link != "identity":
+            facts.append("of logarithms")
         facts += self.inputs.describe()
         if self.calibration is not None:
             facts.append("calibrated")
@@ -447,7 +458,8 @@ class Model:
             if len(self.classes) == 1:
                 return np.zeros(len(F))
             return get_coding(self.coding or "one_vs_rest").scores(F, len(self.classes))
-        return F[:, 0] if self.squeeze and F.shape[1] == 1 else F
+        values = np.exp(np.minimum(F, _LARGEST_LOG)) if self.link == "log" else F
+        return values[:, 0] if self.squeeze and F.shape[1] == 1 else values
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from importlib.util import find_spec
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -37,13 +39,16 @@ class _BlasLimiter:
         self._lock = threading.Lock()
         self._entered = 0
         self._libraries: list[Any] | None = None
+        self._looked_with_scipy = False
         self._found: list[int] = []  # threads of each library before kompakt came in
 
     def _find(self) -> list[Any]:
-        if self._libraries is None:
-            import scipy.linalg  # noqa: F401  SciPy ships a BLAS of its own: load it before looking
+        # SciPy ships a BLAS of its own, which is there to be limited once it is imported
+        with_scipy = "scipy.linalg" in sys.modules
+        if self._libraries is None or (self._entered == 0 and with_scipy and not self._looked_with_scipy):
             from threadpoolctl import ThreadpoolController
 
+            self._looked_with_scipy = with_scipy
             libraries = ThreadpoolController().select(user_api="blas").lib_controllers
             self._libraries = [library for library in libraries if library.num_threads is not None]
         return self._libraries
@@ -269,8 +274,23 @@ def _first_result(waiting: list[Future[R]]) -> R:
     return result
 
 
-def numba_available() -> bool:
-    """Whether the extra `fast` is installed."""
-    from importlib.util import find_spec
+_uses_numba = True
 
-    return find_spec("numba") is not None
+
+def numba_available() -> bool:
+    """Whether the extra `fast` is installed, and wanted."""
+    return _uses_numba and find_spec("numba") is not None
+
+
+@contextmanager
+def without_numba() -> Iterator[None]:
+    """Compute with NumPy alone: for work that is done before Numba is imported.
+
+    Values agree to the errors told in `kompakt.kernels._exp`.
+    """
+    global _uses_numba
+    before, _uses_numba = _uses_numba, False
+    try:
+        yield
+    finally:
+        _uses_numba = before

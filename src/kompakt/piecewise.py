@@ -89,14 +89,14 @@ class PiecewiseLinear:
         """The features phi(x), (n, d), in the type of the rows."""
         columns = _columns(X)
         bent = np.empty_like(columns)
-        _compiled()[0](columns, *self.bounds(bent.dtype), self.slopes.T.astype(bent.dtype), bent)
+        _loops()[0](columns, *self.bounds(bent.dtype), self.slopes.T.astype(bent.dtype), bent)
         return bent.T
 
     def slope_gradient(self, X: Array, upstream: Array) -> Array:
         """The derivative of ``sum_if upstream_if phi_f(x_if)`` with respect to the slopes, (d, K)."""
         columns = _columns(X)
         sums = np.zeros(self.slopes.T.shape)
-        _compiled()[1](columns, *self.bounds(columns.dtype), _columns(upstream).astype(columns.dtype, copy=False), sums)
+        _loops()[1](columns, *self.bounds(columns.dtype), _columns(upstream).astype(columns.dtype, copy=False), sums)
         return sums.T
 
     def nearest(self, bent: Array) -> Array:
@@ -242,11 +242,13 @@ def _slope_sums(columns: Array, begins: Array, ends: Array, upstream: Array, sum
         total += np.einsum("fi,fi->f", ramp, upstream, dtype=np.float64)
 
 
+def _loops() -> tuple[Callable[..., None], Callable[..., None]]:
+    """`_bend` and `_slope_sums`, without arrays of ramps where Numba is installed."""
+    return _compiled() if numba_available() else (_bend, _slope_sums)
+
+
 @cache
 def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
-    """`_bend` and `_slope_sums` without arrays of ramps, where Numba is installed."""
-    if not numba_available():
-        return _bend, _slope_sums
     import numba
 
     # comparisons are written so that NaN stays NaN

@@ -34,9 +34,10 @@ def test_numbers_in_cells(cell, decimal, value):
 @pytest.mark.parametrize(
     ("cells", "kind", "said"),
     [
-        (["1", "2.5", "4", "1"], "number", "gaps become 1.75"),
+        (["1", "2.5", "4", "1"], "number", "number"),
         (["1,5", "2,5", "4", "1,25"], "number", "decimal comma"),
-        (["1,234", "2,500", "4", "1"], "number", "number; gaps become 619"),
+        (["1,234", "2,500", "4", "1"], "number", "number"),
+        (["1,234", "", "4", "1"], "number", "number; gaps become 4, with a missing-value indicator"),
         (["1", "NA", "4", "?"], "number", "with a missing-value indicator"),
         (["yes", "no", "no", "yes"], "category", "2 levels (no, yes)"),
         ([True, False, True, False], "category", "2 levels (False, True)"),
@@ -170,18 +171,137 @@ def test_levels_at_prediction_that_training_did_not_have_are_other_and_counted()
     assert sum(schema.counts.values()) == 1
 
 
-def test_at_most_thirty_levels_get_a_column():
-    schema = TableSchema.infer({"a": [f"level {i % 50}" for i in range(400)]})
-    assert len(schema.feature_names) == 31
-    assert schema.feature_names[-1] == "a=other"
+def test_thirty_levels_get_a_column_each_and_more_get_a_table():
+    few = TableSchema.infer({"a": [f"level {i % 30}" for i in range(400)]})
+    assert len(few.feature_names) == 30
+    column = schema_of([f"level {min(i % 50, 45)}" for i in range(400)] + [""] * 3 + ["once", "once more"])
+    assert (column.kind, column.levels[:2], len(column.levels)) == ("levels", ("", "level 45"), 47)
 
 
 def test_calendar_parts():
     schema = TableSchema.infer({"a": ["2024-01-01 06:00", "2024-02-29 23:59", "2023-12-31 00:00"]})
-    assert schema.feature_names == ["a days", "a year", "a month", "a weekday", "a hour"]
+    circles = [f"a {part} {name}" for part in ("month", "weekday", "hour") for name in ("sine", "cosine")]
+    assert schema.feature_names == ["a days", "a year", *circles]
     moment = dt.datetime(2024, 2, 29, 23, 59)
     days = (moment - dt.datetime(2023, 12, 31)).total_seconds() / 86400
-    assert schema.encode({"a": ["2024-02-29 23:59"]})[0].tolist() == [days, 2024, 2, moment.weekday(), 23]
+    angles = 2 * np.pi * np.array([2 / 12, moment.weekday() / 7, 23 / 24])
+    places = np.column_stack([np.sin(angles), np.cos(angles)]).ravel()
+    assert schema.encode({"a": ["2024-02-29 23:59"]})[0] == pytest.approx([days, 2024, *places])
+
+
+MONTH = "year, month"
+
+
+@pytest.mark.parametrize(
+    ("cells", "first", "parts"),
+    [
+        (["1988 Q3", "1989 Q1", "1990 Q4"], "1988-07-01", "year, month"),
+        (["Q3 1988", "Q1 1989", "q4 1990"], "1988-07-01", "year, month"),
+        (["3Q1988", "1Q1989", "4Q1990"], "1988-07-01", "year, month"),
+        (["2001-05", "2001-06", "2003-12"], "2001-05-01", "year, month"),
+        (["May 2001", "Jun 2001", "Dec 2003"], "2001-05-01", "year, month"),
+        (["2001M05", "2001M06", "2003M12"], "2001-05-01", "year, month"),
+        (["2020-W05", "2020-W06", "2021-W01"], "2020-01-27", "year, month"),
+        (["2024-05-31 18:30 UTC", "2024-06-01 1:00 GMT", "2024-06-01 01:00Z"], "2024-05-31", f"{MONTH}, weekday, hour"),
+        (["2024-05-31T18:30:00+02:00", "2024-06-01T01:00:00-05:00"], "2024-05-31", f"{MONTH}, weekday, hour"),
+        (["1999-12-31", "2000-12-31", "2001-12-31"], "1999-12-31", "year"),
+    ],
+)  # fmt: skip
+def test_periods_and_zones_are_dates_with_the_parts_that_they_have(cells, first, parts):
+    column = schema_of(cells)
+    assert column.kind == "date"
+    assert column.describe() == f"date: days since {first}, {parts}"
+    assert not np.isnan(TableSchema((column,)).encode({"a": cells})).any()
+    assert TableSchema((column,)).counts == {}
+
+
+def test_moments_since_1970_are_dates_where_their_column_says_so():
+    seconds = np.array([1_600_000_000, 1_600_090_000, 1_650_000_000])
+    texts = [str(cell) for cell in seconds]
+    for name, cells in {"timestamp": seconds, "created_at": seconds * 1000, "ts": texts}.items():
+        schema = TableSchema.infer({name: cells})
+        assert (schema.columns[0].kind, schema.encode({name: cells})[1, 0] > 1) == ("date", True)
+    assert TableSchema.infer({"turnover": seconds}).columns[0].kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("cells", "clock", "hours"),
+    [
+        (["10:10", "00:30", "23:45"], True, 10 + 1 / 6),
+        (["10:10:05", "00:30:00", "23:45:00.5"], True, 10 + 605 / 3600),
+        (["1:15 PM", "12:00 am", "11:59 p.m."], True, 13.25),
+        (["26:10:00", "1:00:00", "0:30:00"], False, 26 + 1 / 6),
+        (["2 days 03:00:00", "0 days 01:00:00", "1 day, 2:00:00"], False, 51.0),
+        (["PT1H30M", "PT45M", "P1DT2H"], False, 1.5),
+        (["90 min", "1h 30m", "2 hours"], False, 1.5),
+    ],
+)
+def test_clock_times_and_durations_are_hours(cells, clock, hours):
+    column = schema_of(cells)
+    assert (column.kind, column.clock) == ("time", clock)
+    features = TableSchema((column,)).encode({"a": [cells[0], "soon"]})
+    assert features[:, 0] == pytest.approx([hours, column.fill])
+    if column.clock:
+        assert features[0, 1:] == pytest.approx([np.sin(np.pi * hours / 12), np.cos(np.pi * hours / 12)])
+
+
+def shops(n: int = 600, n_shops: int = 80, seed: int = 0):
+    """Shops by name and by number, and what each sells."""
+    rng = np.random.default_rng(seed)
+    shop = rng.integers(0, n_shops, n)
+    table = {"shop": [f"shop {k}" for k in shop], "key": (1000 + 3 * shop).tolist(), "size": rng.integers(0, 60, n)}
+    return table, shop, rng.normal(size=n_shops)[shop] + 0.1 * rng.normal(size=n)
+
+
+def test_levels_and_codes_become_what_the_target_is_like_in_them():
+    table, shop, y = shops()
+    schema = TableSchema.infer(table)
+    coded = schema.encode(table)
+    learned, means = schema.learn(coded, y, classes=False)
+    assert learned.feature_names == ["shop: mean", "shop: frequency", "key", "key: mean", "key: frequency", "size"]
+    features = learned.encode(table)
+    assert np.array_equal(features, learned.finish(coded))
+    truth = np.array([y[shop == k].mean() for k in shop])
+    assert np.corrcoef(features[:, 0], truth)[0, 1] > 0.99
+    trained = learned.finish(coded, means)
+    assert np.corrcoef(trained[:, 0], y)[0, 1] > 0.9
+    assert learned.encode({"shop": ["new"], "key": [1], "size": [3]})[0, 0] == pytest.approx(y.mean())
+    labelled, _ = schema.learn(coded, np.digitize(y, [-1, 1]), classes=True)
+    assert labelled.feature_names[:4] == ["shop: share of 0", "shop: share of 1", "shop: share of 2", "shop: frequency"]
+
+
+def test_no_row_sees_its_own_target():
+    """A target changes features of other rows of its level, never its own; noise makes no features that tell of it."""
+    table, _, y = shops(400, 100)
+    schema = TableSchema.infer({"shop": table["shop"]})
+    coded = schema.encode({"shop": table["shop"]})
+    _, means = schema.learn(coded, y, classes=False)
+    for row in (0, 7, 399):
+        _, moved = schema.learn(coded, y + 100.0 * (np.arange(400) == row), classes=False)
+        assert moved["shop"][row] == means["shop"][row]
+        assert not np.array_equal(moved["shop"], means["shop"])
+    noise = np.random.default_rng(1).normal(size=400)
+    _, means = schema.learn(coded, noise, classes=False)
+    assert abs(np.corrcoef(means["shop"][:, 0] + 1e-9 * noise, noise)[0, 1]) < 0.15
+    own = np.array([noise[coded[:, 0] == code].mean() for code in coded[:, 0]])
+    assert np.corrcoef(own, noise)[0, 1] > 0.4  # as means with the own target would
+
+
+def test_numbers_whose_order_tells_are_no_codes():
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 80, 800)
+    schema = TableSchema.infer({"age": age})
+    for y in (np.sin(age / 9), age**2 + rng.normal(size=800), rng.normal(size=800)):
+        assert schema.learn(schema.encode({"age": age}), y, classes=False)[0] == schema
+
+
+def test_near_unique_words_are_left_out_and_can_be_kept():
+    names = [f"name {i}" for i in range(60)] + [f"name {i % 20}" for i in range(60)]
+    column = schema_of(names)
+    assert (column.kind, column.is_identifier) == ("unused", True)
+    assert "more than half of its texts come once" in column.why
+    assert schema_of(names, keep=["a"]).kind == "levels"
+    assert schema_of([f"town {i % 55}" for i in range(120)]).kind == "levels"
 
 
 def test_frames_of_every_library_give_one_schema():
@@ -200,8 +320,15 @@ def test_frames_of_every_library_give_one_schema():
 
 
 def test_json_gives_the_schema_back_and_damage_is_refused():
-    table = {"n": ["1", "2", "NA"], "w": ["a", "b", "a"], "d": ["2024-01-01", "2024-05-05", ""], "c": ["k"] * 3}
+    table = {
+        "n": ["1", "2", "NA"], "w": ["a", "b", "a"], "d": ["2024-01-01", "2024-05-05", ""], "c": ["k"] * 3,
+        "t": ["10:10", "", "11:30"],
+    }  # fmt: skip
     schema = TableSchema.infer(table, missing=["k."])
+    levels, _, y = shops()
+    many = TableSchema.infer(levels)
+    many, _ = many.learn(many.encode(levels), y, classes=False)
+    schema = TableSchema((*schema.columns, *many.columns), schema.missing)
     plain = json.loads(json.dumps(schema.to_json()))
     assert TableSchema.from_json(plain) == schema
     for number, column in enumerate(plain["columns"]):

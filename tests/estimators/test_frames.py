@@ -1,4 +1,4 @@
-"""Data frames with words, dates and gaps go through one schema; frames of numbers are what they were."""
+"""Data frames with words, dates and gaps go through one schema, and frames of numbers are standardised like them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, PowerTransformer, StandardScaler
 
 import kompakt
 from kompakt import CompactSVC, CompactSVR, FixedSizeLSSVC, GreedyProjection, LocalSamplingSVC
@@ -98,22 +100,55 @@ def test_columns_that_cannot_be_used_are_named():
     machine.predict(frame)
 
 
-def test_frames_of_numbers_are_what_they_were():
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_of_numbers_are_standardised_as_those_with_words(library, tmp_path):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    X[:, 2] = np.arange(60) / 20  # nothing is left out of numbers
-    y = X[:, 0] > 0
-    for frame in (pandas.DataFrame(X, columns=list("abc")), pandas.DataFrame(X, columns=list("abc")).astype(object)):
+    X = np.c_[rng.normal(size=(60, 2)), np.arange(60) / 20] * [1.0, 1e6, 1.0]
+    y = X[:, 0] * X[:, 1] > 0
+    frame = pytest.importorskip(library).DataFrame(dict(zip("abc", X.T, strict=True))) if library != "pyarrow" else (
+        pytest.importorskip(library).table(dict(zip("abc", X.T, strict=True)))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         machine = CompactSVC(5, random_state=0, refine=False).fit(frame, y)
-        assert machine.model_.inputs.schema is None
-        assert machine.n_features_in_ == 3
-        same = CompactSVC(5, random_state=0, refine=False).fit(X, y)
-        np.testing.assert_allclose(
-            machine.dual_coef_, same.dual_coef_, rtol=1e-10
-        )  # frames have another order in memory
+    assert machine.model_.inputs.schema is None
+    assert machine.n_features_in_ == 3
+    same = make_pipeline(StandardScaler(), CompactSVC(5, random_state=0, refine=False)).fit(X, y)
+    np.testing.assert_allclose(machine.decision_function(frame), same.decision_function(X), rtol=1e-9)
+    kompakt.save(machine, tmp_path / "m")
+    np.testing.assert_allclose(kompakt.load(tmp_path / "m").decision_function(X), same.decision_function(X), rtol=1e-9)
+
+
+def test_arrays_are_taken_as_they_are():
+    X = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 9.0, 1.0]
+    machine = CompactSVC(5, random_state=0, refine=False).fit(X, X[:, 0] > 0)
+    assert machine.model_.inputs.scale is None
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="SimpleImputer"):
-        CompactSVC(5).fit(X, y)
+        CompactSVC(5).fit(X, np.arange(60) > 30)
+
+
+def test_a_frame_of_numbers_leaves_out_identifiers_and_takes_arrays_afterwards():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"key": rng.permutation(90) * 7, "a": rng.normal(size=90), "b": rng.normal(size=90)})
+    y = frame["a"] > 0
+    with pytest.warns(UserWarning, match=r"leaves out the column\(s\) 'key'"):
+        machine = CompactSVC(5, random_state=0, refine=False).fit(frame, y)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        assert machine.predict(frame.to_numpy()).tolist() == machine.predict(frame).tolist()
+
+
+def test_words_with_many_levels_are_learned_from_and_never_from_the_own_target():
+    rng = np.random.default_rng(0)
+    town, x = rng.integers(0, 150, 900), rng.normal(size=900)
+    frame = pandas.DataFrame({"town": [f"town {k}" for k in town], "x": x})
+    y = rng.normal(size=150)[town] + np.sin(2 * x) + 0.1 * rng.normal(size=900)
+    score = cross_val_score(CompactSVR(20, refine=False, random_state=0), frame, y, cv=3).mean()
+    assert score > 0.8
+    noise = rng.normal(size=900)
+    assert cross_val_score(CompactSVR(20, refine=False, random_state=0), frame[["town"]], noise, cv=3).mean() > -0.1
+    machine = CompactSVC(20, refine=False, random_state=0).fit(frame, np.digitize(y, [-0.5, 0.5]))
+    assert machine.schema_.feature_names[:2] == ["town: share of 0", "town: share of 1"]
 
 
 def test_spreads_that_differ_a_thousandfold_are_warned_of():
@@ -131,10 +166,10 @@ def test_spreads_that_differ_a_thousandfold_are_warned_of():
         CompactSVC(5, refine=False).fit(np.c_[X, np.full(80, 1e9)], y)  # a constant has no spread
 
 
-def test_free_text_is_told_of():
+def test_free_text_is_left_out():
     frame, y = people()
     frame["comment"] = [f"text {max(n, 20)}" for n in range(120)]
-    with pytest.warns(UserWarning, match="column 'comment': 82% of the rows are \"other\".*TfidfVectorizer"):
+    with pytest.warns(UserWarning, match=r"'comment' \(more than half of its texts .* keep_columns=\['comment'\]"):
         CompactSVC(5, random_state=0).fit(frame, y)
 
 
@@ -174,5 +209,57 @@ def test_the_index_of_a_frame_of_numbers_is_left_out(tmp_path):
     with pytest.warns(UserWarning, match=r"'Unnamed: 0' \(it has no name"):
         machine = CompactSVC(5, refine=False).fit(X, y)
     assert machine.schema_.feature_names == ["a", "b", "c"]
-    numbers = X.rename(columns={"Unnamed: 0": "key"})  # frames of numbers are used whole, as by scikit-learn
+    numbers = X.rename(columns={"Unnamed: 0": "key"})
     assert CompactSVC(5, refine=False, gamma=0.1).fit(numbers / [1000, 1, 1, 1], y).model_.inputs.schema is None
+
+
+def customers(n: int = 160):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "age": rng.normal(size=n), "income": np.where(rng.random(n) < 0.1, np.nan, 9 * rng.normal(size=n)),
+            "city": rng.choice(["Rome", "Oslo", "?"], n), "size": rng.choice(["low", "mid", "high"], n),
+            "key": range(n), "code": rng.integers(1, 4, n),
+        }
+    )  # fmt: skip
+    return frame, ((frame["age"] > 0) ^ (frame["city"] == "Rome")).to_numpy()
+
+
+NUMBERS = ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), ["age", "income"])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [NUMBERS, ("words", OneHotEncoder(handle_unknown="ignore"), ["city", "size", "code"])],
+        [("words", OneHotEncoder(drop="first"), ["city"]), NUMBERS],
+        [NUMBERS, ("words", make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["size"])],
+        [("ranks", make_pipeline(OrdinalEncoder(), MinMaxScaler()), ["size", "city"]), ("is", "passthrough", ["age"])],
+    ],
+)
+def test_a_column_transformer_before_a_machine_is_saved_with_it(steps, tmp_path):
+    frame, y = customers()
+    pipeline = make_pipeline(ColumnTransformer(steps), CompactSVC(15, random_state=0, refine=False)).fit(frame, y)
+    kompakt.save(pipeline, tmp_path / "m")
+    model = kompakt.load(tmp_path / "m")
+    shuffled = frame.sample(frac=1, random_state=0)[frame.columns[::-1]]
+    expected = pipeline.decision_function(shuffled[frame.columns])
+    np.testing.assert_allclose(model.decision_function(shuffled), expected, atol=1e-12)
+    if steps[-1][1] == "passthrough":  # no imputer: a gap stays one, and is refused
+        with pytest.raises(ValueError, match=r"missing|NaN"):
+            model.predict(frame.assign(age=np.nan))
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([("words", OneHotEncoder(min_frequency=9), ["city"])], "joins rare categories"),
+        ([("a", StandardScaler(), ["age"]), ("b", "passthrough", ["age"])], "goes through two steps"),
+        ([("a", PowerTransformer(), ["age"])], "PowerTransformer cannot be put into a model"),
+    ],
+)
+def test_a_column_transformer_that_a_model_cannot_hold_is_refused(steps, said, tmp_path):
+    frame, y = customers()
+    pipeline = make_pipeline(ColumnTransformer(steps), CompactSVC(5, refine=False)).fit(frame, y)
+    with pytest.raises(TypeError, match=said):
+        kompakt.save(pipeline, tmp_path / "m")

@@ -46,7 +46,7 @@ def tables():
 def test_onnx_takes_the_columns(table, standardised, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     schema = TableSchema.infer(table)
-    inputs = Inputs.of_table(schema, table) if standardised else Inputs(schema)
+    inputs = Inputs.standardising(schema.encode(table), schema) if standardised else Inputs(schema)
     model = make_model(classes=["no", "yes"], d=schema.n_features, inputs=inputs)
     done = kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table)
     assert done.n_rows == 60
@@ -93,7 +93,7 @@ def test_onnx_reads_dates_as_predict_does(form, more, tmp_path):
     table = {"day": texts, "w": ["a", "b"] * (len(texts) // 2) + ["a"] * (len(texts) % 2)}
     schema = TableSchema.infer(table, missing=[texts[5]])  # a date that stands for a gap
     assert (schema.columns[0].kind, schema.columns[0].form) == ("date", form)
-    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
+    model = make_model("regressor", d=schema.n_features, inputs=Inputs.standardising(schema.encode(table), schema))
     assert kompakt.to_onnx(model, tmp_path / "m.onnx", check_rows=table).n_rows == len(texts)
     assert values_of(tmp_path / "m.onnx", table) == pytest.approx(model.predict(table), abs=1e-9)
     assert len(values_of(tmp_path / "m.onnx", {"day": [], "w": []})) == 0
@@ -108,7 +108,7 @@ def test_years_and_large_numbers_are_standardised_before_they_are_float32(tmp_pa
     numbers = [f"{1e6 + quarters / 4:.2f}" for quarters in rng.integers(-8, 9, 60)]  # exact in float32
     for table in ({"day": [f"{day:%Y-%m-%d}" for day in days]}, {"n": numbers, "w": ["a", "b"] * 30}):
         schema = TableSchema.infer(table)
-        model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
+        model = make_model("regressor", d=schema.n_features, inputs=Inputs.standardising(schema.encode(table), schema))
         done = kompakt.to_onnx(model, tmp_path / "m.onnx", dtype="float32", check_rows=table)
         assert done.max_difference < 1e-6
 
@@ -181,8 +181,8 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
     assert "0: n* / (number; a gap becomes 1.75)" in text
     assert "1: n* / is missing (1 if so, else 0)" in text
     assert "(1 if so, else 0; a gap counts as a? ?/)" in text
-    assert "d days (date: days since 2023-01-01, year, month, weekday; gaps become 2024-01-01)" in text
-    assert f"{schema.n_features - 1}: d weekday (date)" in text
+    assert "d days (date: days since 2023-01-01, year, month, weekday; a gap becomes 2024-01-01)" in text
+    assert f"{schema.n_features - 1}: d weekday cosine (date)" in text
     assert [one.name for one in done.files] == [path.name, f"{path.name}.schema.json"]
     beside = json.loads((tmp_path / f"{path.name}.schema.json").read_text())
     assert beside.pop("features") == schema.feature_names
@@ -212,7 +212,7 @@ def test_blanks_around_words_and_dates_do_not_count_in_onnx(tmp_path):
         "day": ["2024-01-05", "2024-02-29", "", "2023-12-31", "2024-06-01", "2024-06-02"] * 10,
     }
     schema = TableSchema.infer(table)
-    model = make_model("regressor", d=schema.n_features, inputs=Inputs.of_table(schema, table))
+    model = make_model("regressor", d=schema.n_features, inputs=Inputs.standardising(schema.encode(table), schema))
     kompakt.to_onnx(model, tmp_path / "m.onnx")
     asked = {
         "city": [*cities, "New  York", " New York", "NaN ", " nOnE", "-", "new york", "(a|b)*", "aaa", "?\t"],
@@ -242,3 +242,56 @@ def test_the_check_of_onnx_asks_for_blanks_unknown_words_gaps_and_far_numbers(tm
         assert "" in words
         assert np.isnan(numbers).any()
         assert np.nanmax(np.abs(numbers)) >= 1e100
+
+
+def many_levels(n: int = 1200):
+    """Words and codes with many levels, and the schema that has learned them from targets."""
+    rng = np.random.default_rng(0)
+    town, panel = rng.integers(0, 60, n), rng.integers(100, 140, n)
+    table = {
+        "town": [["", f"town {k}", f"St.  Paul {k}", f"{k}"][k % 4 if k else 0] for k in town.tolist()],
+        "panel": panel.tolist(),
+        "size": rng.normal(size=n).round(3).tolist(),
+    }
+    y = rng.normal(size=60)[town] + rng.normal(size=40)[panel - 100]
+    schema = TableSchema.infer(table)
+    schema, _ = schema.learn(schema.encode(table), y, classes=False)
+    assert [column.kind for column in schema.columns] == ["levels", "levels", "number"]
+    return table, schema
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_onnx_looks_levels_up(dtype, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    table, schema = many_levels()
+    inputs = Inputs.standardising(schema.encode(table), schema)
+    model = make_model("regressor", d=schema.n_features, inputs=inputs)
+    assert kompakt.to_onnx(model, tmp_path / "m.onnx", dtype=dtype, check_rows=table).n_rows == 1200
+    new = {
+        "town": ["town 1", "  town 1 ", "St.  Paul 2", "St. Paul 2", "nowhere", "town 1 b", "", "NA", "3"],
+        "panel": [101.0, 139.0, 99.0, np.nan, 105.5, -3.0, 120.0, 121.0, 122.0], "size": [0.5] * 9,
+    }  # fmt: skip
+    session = onnxruntime.InferenceSession((tmp_path / "m.onnx").read_bytes(), providers=["CPUExecutionProvider"])
+    feeds = {name: np.array(cells, dtype=dtype)[:, None] for name, cells in new.items() if name != "town"}
+    feeds["town"] = np.array(new["town"], dtype=object)[:, None]
+    expected = model.predict({**new, "town": [*new["town"][:3], "St.  Paul 2", *new["town"][4:]]})
+    assert session.run(["value"], feeds)[0] == pytest.approx(expected, abs=1e-4 if dtype == "float32" else 1e-9)
+
+
+def test_other_exports_write_the_table_of_levels_beside_them(tmp_path):
+    table, schema = many_levels()
+    model = make_model("regressor", d=schema.n_features, inputs=Inputs(schema))
+    done = kompakt.to_numpy(model, tmp_path / "m.py", check_rows=table)
+    described = json.loads(done.files[1].read_text())
+    assert TableSchema.from_json({name: described[name] for name in ("columns", "missing")}) == schema
+    assert "0: town: mean (by the table of levels in the .schema.json file)" in (tmp_path / "m.py").read_text()
+
+
+@pytest.mark.parametrize("cells", [["10:10", "11:30", "23:59"], ["1988 Q1", "1988 Q4", "1990 Q2"]])
+def test_onnx_of_times_and_quarters_needs_encoded_features(cells, tmp_path):
+    pytest.importorskip("onnxruntime")
+    schema = TableSchema.infer({"at": cells, "w": ["a", "b", "a"]})
+    model = replace(make_model("regressor", d=schema.n_features), inputs=Inputs(schema))
+    with pytest.raises(ValueError, match=r"clock times, months, quarters and weeks.* in column 'at'.*--encoded"):
+        kompakt.to_onnx(model, tmp_path / "m.onnx")
+    assert kompakt.to_onnx(model, tmp_path / "m.onnx", encoded=True).files[1].name == "m.onnx.schema.json"

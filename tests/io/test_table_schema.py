@@ -37,7 +37,7 @@ def test_a_model_takes_tables_of_every_kind_and_numbers(model):
 
 
 def test_the_file_holds_the_schema(model, tmp_path):
-    model = replace(model, inputs=Inputs.of_table(model.inputs.schema, TABLE))
+    model = replace(model, inputs=Inputs.standardising(model.inputs.schema.encode(TABLE), model.inputs.schema))
     kompakt.save(model, tmp_path / "m.kompakt")
     loaded = kompakt.load(tmp_path / "m.kompakt")
     assert loaded.inputs.schema == model.inputs.schema
@@ -90,4 +90,4 @@ def test_the_smallest_numbers_are_not_divided_by_their_spread():
     table = {"x": np.array([1.0, 2.0, 3.0, 5.0]) * 1e-305}
     schema = TableSchema.infer(table)
     assert TableSchema.from_json(schema.to_json()) == schema
-    assert Inputs.of_table(schema, table).scale.tolist() == [1.0]
+    assert Inputs.standardising(schema.encode(table), schema).scale.tolist() == [1.0]

@@ -77,7 +77,7 @@ def read(path):
 def page(tmp_path):
     def write(machine, rows, targets, **options):
         path = report(machine, rows, targets, tmp_path / "page.html", **options)
-        assert path.stat().st_size < 300_000
+        assert path.stat().st_size < 400_000
         assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]  # nothing half-written is left
         return read(path)
 
@@ -209,7 +209,7 @@ def test_figures_have_names_and_are_the_same_again(tmp_path):
         with matplotlib.rc_context(settings):
             report(machine, iris.data, iris.target, tmp_path / "page.html")
         found.append(re.findall("<svg.*?</svg>", (tmp_path / "page.html").read_text(encoding="utf-8"), re.S))
-    assert len(found[0]) == 6
+    assert len(found[0]) == 6 + 4 + 2 + 1  # and the curves of four columns, of rows and sizes, of the what-if panel
     assert found[0] == found[1]
     reader, *_ = read(tmp_path / "page.html")
     pictures = [attributes for tag, attributes in reader.seen if tag == "svg"]
@@ -367,9 +367,14 @@ def test_many_classes_are_gathered_and_rows_drawn(page):
 
 
 def test_training_rows_are_recognised(page):
-    machine = CompactSVC(5, refine=False, random_state=0).fit(X, y)
-    assert "are the training rows" in page(machine, X, y)[2]
-    assert "are the training rows" not in page(machine, X[::-1], y[::-1])[2]
+    for refine in (False, True):
+        machine = CompactSVC(5, refine=refine, random_state=0).fit(X[:120], y[:120])
+        assert "are the training rows" in page(machine, X[:120], y[:120], curves=False)[2]
+        assert "are the training rows" in page(machine.model_, X[:120], y[:120], curves=False)[2]  # as from a file
+        assert "are the training rows" not in page(machine, X[120:], y[120:], curves=False)[2]
+    regressor = make_pipeline(StandardScaler(), CompactSVR(5, random_state=0)).fit(X, 10 * X[:, 0] + y)
+    assert "are the training rows" in page(regressor, X, 10 * X[:, 0] + y, curves=False)[2]
+    assert "are the training rows" not in page(regressor, X, 11 * X[:, 0] + y, curves=False)[2]
 
 
 def test_labels_are_compared_as_the_machine_knows_them(page):
@@ -451,7 +456,8 @@ def test_errors_in_detail_are_those_of_scikit_learn(page):
         assert f"{area:.3f} {average:.3f}" in text
     wrong = np.flatnonzero(guess != yt)
     worst = wrong[np.argmax(np.abs(scores[wrong]))]
-    assert f"counted from 0 row of X true predicted lead of the wrong class {worst} {yt[worst]} {guess[worst]}" in text
+    heads = r"row true predicted wrong by feature \d feature \d"
+    assert re.search(rf"{heads} {worst + 1} {yt[worst]} {guess[worst]} {abs(scores[worst]):#.3g}", text)
 
 
 def test_errors_in_detail_of_a_regressor(page):
@@ -460,7 +466,8 @@ def test_errors_in_detail_of_a_regressor(page):
     residuals = np.abs(t[120:] - machine.predict(X[120:]))
     _, _, text = page(machine, X[120:], t[120:])
     assert f"mean absolute error {number(residuals.mean())}" in text
-    assert f"predicted error {np.argmax(residuals)} {number(t[120:][np.argmax(residuals)])}" in text
+    first = np.argmax(residuals)
+    assert re.search(rf"off by feature \d feature \d {first + 1} {number(t[120:][first])}", text)
 
 
 def test_errors_in_detail_with_classes_that_are_missing_or_unknown(page):

@@ -26,12 +26,18 @@ def bench(options: Namespace, console: Console) -> None:
         sizes = sorted({int(size) for size in options.sizes.split(",")})
     except ValueError:
         raise UsageError(f"--sizes takes whole numbers like 10,30,100; got {options.sizes!r}.") from None
+    name, table = "ringnorm (generated)" if options.data is None else options.data, None
     if options.data is None:
-        name, (X, y) = "ringnorm (generated)", make_ringnorm(8000, random_state=options.seed)
+        X, y = make_ringnorm(8000, random_state=options.seed)
     else:
-        name, (X, y) = options.data, open_table(options, console, options.data).training_rows(options, console)
+        table = open_table(options, console, options.data)
+        X, y = table.training_rows(options, console)
     task = task_of(y, options.task)
     train, test = split(y, task, 0.25, options.seed)
+    schema, means = (None, {}) if table is None else table.learn(X[train], y[train], classes=task == "classify")
+    if schema is not None:
+        coded, X = X, schema.finish(X)
+        X[train] = schema.finish(coded[train], means)
     X = preparation(options, X).fit(X[train]).transform(X)
     console.remark(
         f"{name}: {len(train):,} rows to train on, {len(test):,} to test on, {X.shape[1]:,} features, "

@@ -184,7 +184,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     about = "Export a model to another format, and check that its predictions agree."
     add = command("export", "models:export", about, "model", "out", options=[data])
-    add("--to", choices=["onnx", "c", "arduino", "libsvm", "numpy"], help="default: by the ending of OUT")
+    add("--to", choices=["onnx", "c", "arduino", "js", "libsvm", "numpy"], help="default: by the ending of OUT")
     add("--dtype", help="float32 or float64 (onnx); float, double or int8 (c, arduino)")
     add("--encoded", action="store_true", help="onnx: one input of encoded features, not the columns")
     add("--check", metavar="DATA", help="rows to check on; default: rows made from the basis")
@@ -201,7 +201,8 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     about = "Write a page about a model, measured on a file of rows."
     add = command("report", "models:report", about, "data", "model", options=[data])
     add("-o", "--out", metavar="PAGE", required=True)
-    add("--title")
+    add("--title", help="default: target and file")
+    add("--no-curves", action="store_true", help="without learning curves, which take most of the time")
 
     about = "Compare models of several sizes with the exact SVM on a file of rows."
     add = command("bench", "demo:bench", about, options=[data, task, seed, preparation])
@@ -222,10 +223,12 @@ def _shared_options() -> list[_Parser]:
     task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: decided by the target")
     keep = "columns to use even if they look like identifiers, a,b,c"
     task.add_argument("--keep", metavar="COLUMN", action="append", default=[], help=keep)
+    order = "words of a column, or of the target, in their order: they become their ranks; repeatable"
+    task.add_argument("--order", metavar="COLUMN=LOW,MEDIUM,HIGH", action="append", default=[], help=order)
     seed.add_argument("--seed", type=int, default=0, help="random_state (0)")
 
     add = data.add_argument_group("data (CSV, Parquet, svmlight, npy or npz, recognised by content)").add_argument
-    data.set_defaults(impute=None, keep=[])  # of commands without these flags
+    data.set_defaults(impute=None, keep=[], order=[])  # of commands without these flags
     add("--target", metavar="NAME", help="column with the labels or values: a name, or a number from 0")
     add("--ignore", metavar="NAMES", action="append", default=[], help="columns to leave out, a,b,c")
     header = "the first line of the CSV file names the columns, or (--no-header) is a row; default: by the lines below"
@@ -252,6 +255,8 @@ def _shared_options() -> list[_Parser]:
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")
     weight = "weight of a class, LIBSVM's -wi too; balanced: all classes have the same sum of weights"
     add("-w", "--class-weight", metavar="LABEL=WEIGHT", type=_weight, action="append", default=[], help=weight)
+    logs = "model logarithms of the target; default: where it is positive and skewed, and held-out error says so"
+    add("--log-target", action=argparse.BooleanOptionalAction, default=None, help=logs)
     add("-b", "--probability", type=int, choices=[0, 1], default=0, help="1: calibrate probabilities")
     add("--proba", dest="probability", action="store_const", const=1, help="the same as -b 1")
     add("--jobs", type=int, help="threads")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from kompakt.data.table import missing_targets
 from kompakt.io import read_header
 from kompakt.model import Model
 
-_ENDINGS = {".onnx": "onnx", ".c": "c", ".py": "numpy", ".model": "libsvm", ".libsvm": "libsvm", ".txt": "libsvm"}
+_ENDINGS = {
+    ".onnx": "onnx", ".c": "c", ".py": "numpy", ".js": "js", ".model": "libsvm", ".libsvm": "libsvm", ".txt": "libsvm",
+}  # fmt: skip
 
 
 def inspect(options: Namespace, console: Console) -> None:
@@ -87,7 +90,8 @@ def export(options: Namespace, console: Console) -> None:
     """``kompakt export MODEL OUT --to FORMAT``."""
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1])
     if to is None:
-        raise UsageError(f"the ending of {options.out!r} names no format; give --to onnx, c, arduino, libsvm or numpy.")
+        formats = "onnx, c, arduino, js, libsvm or numpy"
+        raise UsageError(f"the ending of {options.out!r} names no format; give --to {formats}.")
     if options.dtype is not None and to not in ("onnx", "c", "arduino"):
         raise UsageError(f"--dtype is for onnx, c and arduino; {to} keeps the numbers as they are.")
     if options.encoded and to != "onnx":
@@ -160,7 +164,15 @@ def report(options: Namespace, console: Console) -> None:
     assert raw.y is not None
     has_target = ~missing_targets(raw.y)
     X, y = dense_if_small(raw.X)[has_target], labels_like(raw.y[has_target], model.classes)
-    about = {"title": options.title, "command": options.command_line, "model_path": options.model}
+    if model.inputs.schema is not None and table.reader is not None:  # the page shows cells, as the file writes them
+        model = replace(model, inputs=replace(model.inputs, schema=table.reader))
+        X = {name: cells[has_target] for name, cells in table.cells().items()}
+    file = os.path.basename(options.data)
+    about = {
+        "title": options.title or (f"{table.target} in {file}" if table.target else f"The target in {file}"),
+        "target": table.target or None, "command": options.command_line, "model_path": options.model,
+        "curves": not options.no_curves,
+    }  # fmt: skip
     page = kompakt.report(model, X, y, options.out, **about)
     size = os.path.getsize(page)
     console.result({"page": os.fspath(page), "bytes": size, "rows": len(y)}, f"{page} ({size:,} bytes)")

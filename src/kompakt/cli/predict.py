@@ -9,22 +9,22 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TextIO
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.cli.tables import Table, check_output, is_model, is_stream, open_table, target_file
 from kompakt.data.checks import naming_rows
 from kompakt.data.streamed import Raw
 from kompakt.data.table import missing_targets, number_of
+from kompakt.imports import sparse
 from kompakt.io import ModelFileError, RangeFile, load, read_libsvm, read_range, to_model
 from kompakt.io.files import replacing, write_atomically
 from kompakt.io.libsvm import format_range
 from kompakt.model import Model
-from kompakt.parallel import block_threads
+from kompakt.parallel import block_threads, without_numba
 from kompakt.run import Run
 from kompakt.run.bar import showing
 
@@ -32,6 +32,8 @@ Array = np.ndarray
 
 #: beginnings of a cell that spreadsheets run as a formula, those of full width included
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+#: bytes of a file whose rows are predicted before Numba is imported
+_SMALL_FILE = 1 << 22
 #: labels shown as examples
 _SHOWN = 5
 
@@ -65,7 +67,9 @@ def predict(options: Namespace, console: Console) -> None:
         blocks = table.parts(Run(listener=bar), impute=model.inputs.fill is not None)
         probability = bool(options.probability)
         settings = {"probability": probability, "scores": options.scores, "safe": options.safe_csv}
-        measures = write_predictions(model, blocks, out, style, **settings, beside=beside, line=table.line)
+        small = os.path.getsize(options.data) < _SMALL_FILE
+        with without_numba() if small else nullcontext():
+            measures = write_predictions(model, blocks, out, style, **settings, beside=beside, line=table.line)
     table.warn_of_unseen_cells(console)
     facts: dict[str, Any] = {"rows": table.n_rows, "predictions": options.out}
     text = f"{table.n_rows:,} rows predicted"

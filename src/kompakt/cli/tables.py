@@ -7,17 +7,17 @@ import re
 import shlex
 import shutil
 import tempfile
+import warnings
 import weakref
 import zipfile
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.cli.console import Console, DataError, UsageError
 from kompakt.data.files import ArraySource, NpyFiles, open_npy, pyarrow_module
@@ -37,6 +37,7 @@ from kompakt.data.table import (
     target_values,
 )
 from kompakt.data.text import Block, TextTable, beginning, first_bytes_of, packing
+from kompakt.imports import sparse
 from kompakt.io.files import check_writable
 from kompakt.model import Model
 from kompakt.run import Run
@@ -49,8 +50,8 @@ SCHEMA_ROWS = 100_000
 PART_ROWS = 20_000
 #: a sparse file with at least this share of entries, and small enough, is handled as dense rows
 _DENSE_SHARE, _DENSE_BYTES = 0.2, 1 << 30
-#: columns that are told of one by one
-_SHOWN = 40
+#: columns that are told of one by one, so that all fits on a screen
+_SHOWN = 12
 
 
 # -- formats -----------------------------------------------------------------------------------------------
@@ -262,6 +263,8 @@ class Table:
         The decimal sign, where it is known.
     float_labels : bool
         Whether labels are written as 1.0: they are predicted so too.
+    order : tuple of str
+        Words of the target in their order, where it is modelled by their ranks.
     """
 
     file: RowFile
@@ -273,6 +276,7 @@ class Table:
     missing: tuple[str, ...] = ()
     decimal: str | None = None
     float_labels: bool = False
+    order: tuple[str, ...] = ()
     #: what was found in cells that the schema does not know, by description
     counts: Counter[str] = field(default_factory=Counter)
     _n_read: int = 0
@@ -337,7 +341,17 @@ class Table:
             self._n_read += len(X)
             yield Raw(X, columns[self.target] if self.target is not None else None)
 
+    def cells(self) -> dict[str, Array]:
+        """The columns that the reader uses, as they are stored."""
+        assert self.reader is not None
+        blocks = [block.cells_for(self.reader) if isinstance(block, Block) else block for block in self.file.blocks()]
+        names = [column.name for column in self.reader.columns if not isinstance(column, Unused)]
+        return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
     def _targets(self, cells: Array) -> Array:
+        if self.order:
+            ranks = {word: float(rank) for rank, word in enumerate(self.order)}
+            return np.array([ranks.get(str(cell).strip(), np.nan) for cell in cells])
         return self._labels(target_values(cells, missing=self.missing, decimal=self.decimal))
 
     def _labels(self, y: Array) -> Array:
@@ -358,33 +372,54 @@ class Table:
             self.check(raw.X, impute=impute, start=start)
             yield raw
 
-    def encode_to_file(self, scale: bool, *, impute: bool) -> int:
+    def learn(self, coded: Any, y: Array, *, classes: bool) -> tuple[TableSchema | None, dict[str, Array]]:
+        """The schema with what it learns from targets, and the means of the training rows, as `TableSchema.learn`.
+
+        None where columns are plain numbers, and none of them codes.
+        """
+        schema = self.schema
+        if schema is None:
+            if self.names is None or sparse.issparse(coded):
+                return None, {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of columns without a number
+                medians = np.nan_to_num(np.nanmedian(coded, axis=0))
+            schema = TableSchema(tuple(map(Number, self.names, medians.tolist())), self.missing)
+        schema, means = schema.learn(coded, y, classes=classes)
+        return (None, {}) if self.schema is None and schema.is_plain else (schema, means)
+
+    def encode_to_file(self, chosen_task: str | None, scale: bool, *, impute: bool) -> int:
         """Write the encoded rows to a file, and read them from there, so that they need not fit in memory.
 
         Rows without a target are left out; their number is returned.
         """
         folder = tempfile.mkdtemp(prefix="kompakt-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        path = os.path.join(folder, "X.npy")
-        targets, n_kept = [], 0
-        with open(path, "wb") as file:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, self.n_features)}
-            np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
-            length = file.tell()
+        targets: list[Array] = []
+
+        def coded_blocks() -> Iterator[Array]:
             for raw in self._encoded():
                 self.check(raw.X, impute=impute, start=self._n_read - len(raw))
                 assert raw.y is not None
                 kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
-                file.write(np.ascontiguousarray(raw.X[kept], dtype="<f8").tobytes())
                 targets.append(raw.y[kept])
-                n_kept += int(kept.sum())
-            file.seek(0)
-            np.lib.format.write_array_header_2_0(file, header | {"shape": (n_kept, self.n_features)})
-            assert file.tell() == length
+                yield raw.X[kept]
+
+        path = os.path.join(folder, "coded.npy")
+        _write_rows(path, coded_blocks(), self.n_features)
         y = self._targets(np.concatenate(targets))
-        n_lacking = self._n_read - n_kept
+        if self.schema is not None:
+            coded = np.load(path, mmap_mode="r")
+            schema, means = self.schema.learn(coded, y, classes=task_of(y, chosen_task) == "classify")
+            self.schema, self.reader, self.names = schema, schema, tuple(schema.feature_names)
+            parts = (slice(start, start + PART_ROWS) for start in range(0, len(coded), PART_ROWS))
+            features = (
+                schema.finish(coded[part], {name: values[part] for name, values in means.items()}) for part in parts
+            )
+            path = os.path.join(folder, "X.npy")
+            _write_rows(path, features, self.n_features)
         self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
-        return n_lacking
+        return self._n_read - len(y)
 
     def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
@@ -408,9 +443,6 @@ class Table:
             raise DataError(f"{self.path}, {strange[0]}. Correct them, name them with --na, or run without --strict.")
         for text in strange:
             console.warn(text)
-        if self.reader is not None:
-            for text in self.reader.mostly_other(self.counts, self._n_read):
-                console.warn(text)
         return X, y
 
     def check(self, X: Any, *, impute: bool, start: int = 0) -> None:
@@ -447,8 +479,25 @@ class Table:
 
     def warn_of_unseen_cells(self, console: Console) -> None:
         """Tell what the rows contained that training did not."""
-        for text, count in self.counts.items():
+        for text, count in list(self.counts.items())[:_SHOWN]:
             console.warn(f"column {text}: {count:,} cell(s)")
+        if len(self.counts) > _SHOWN:
+            console.warn(f"... and {len(self.counts) - _SHOWN} more columns have cells that training did not have")
+
+
+def _write_rows(path: str, blocks: Iterable[Array], n_features: int) -> None:
+    """Write rows to a file of npy, block by block."""
+    n_rows = 0
+    with open(path, "wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**15, n_features)}
+        np.lib.format.write_array_header_2_0(file, header)  # with room for the number that is known at the end
+        length = file.tell()
+        for block in blocks:
+            file.write(np.ascontiguousarray(block, dtype="<f8").tobytes())
+            n_rows += len(block)
+        file.seek(0)
+        np.lib.format.write_array_header_2_0(file, header | {"shape": (n_rows, n_features)})
+        assert file.tell() == length
 
 
 def open_table(
@@ -503,13 +552,33 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
     coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
     impute = options.impute is not None
     to_table: dict[str, Any] = {"scale": scale, "float_labels": _written_with_point(first[target]), "decimal": decimal}
-    if numbers or (numeric and not coded and all(_is_plain(first[name], impute) for name in features)):
+    plain = numeric and not options.order and not coded and all(_is_plain(first[name], impute) for name in features)
+    if numbers or plain:
         reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
         return _table_of(file, target, reader, None, **to_table)
     if impute:
         schema = schema.without_indicators()
+    orders = _orders(options, file)
+    for name, words in orders.items():
+        schema = schema.with_order(name, words)
     _report_columns(options, console, file.path, schema)
-    return _table_of(file, target, schema, schema, **to_table)
+    table = _table_of(file, target, schema, schema, **to_table)
+    table.order = orders.get(target, ())
+    if table.order:
+        options.task = options.task or "regress"
+    return table
+
+
+def _orders(options: Namespace, file: RowFile) -> dict[str, tuple[str, ...]]:
+    """Columns whose words ``--order`` names in their order, as NAME=low,medium,high."""
+    orders = {}
+    for text in options.order:
+        name, _, words = text.partition("=")
+        levels = tuple(word.strip() for word in words.split(","))
+        if len(set(levels)) != len(levels) or len(levels) < 2:
+            raise UsageError(f"--order takes COLUMN=low,medium,high, each word once; got {text!r}.")
+        orders[_column(file, name, "--order")] = levels
+    return orders
 
 
 def _table_of(
@@ -576,7 +645,10 @@ def _table_for_schema(options: Namespace, console: Console, file: RowFile, model
     _require_columns(file, used)
     missing = (*schema.missing, *options.na)
     reader = _with_decimal(options, console, file, replace(schema, missing=missing))
-    return _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
+    table = _table_of(file, target, reader, schema, decimal=_decimal_of_target(options, file, target, reader.missing))
+    order = model.meta.get("target_order")
+    table.order = tuple(map(str, order)) if isinstance(order, list | tuple) else ()
+    return table
 
 
 def _with_decimal(options: Namespace, console: Console, file: RowFile, schema: TableSchema) -> TableSchema:
@@ -608,7 +680,10 @@ def _decimal_of_target(options: Namespace, file: RowFile, target: str | None, mi
     sign: str | None = options.decimal
     if sign is not None or target is None:
         return sign
-    return _decimal_of(TableSchema.with_identifiers(file.head(PART_ROWS), missing=missing), target)
+    first = file.head(PART_ROWS)
+    if not any("," in cell for cells in first.values() for cell in cells if isinstance(cell, str)):
+        return None  # a point, if there is a sign
+    return _decimal_of(TableSchema.with_identifiers(first, missing=missing), target)
 
 
 def _decimal_of(schema: TableSchema, name: str) -> str | None:
@@ -692,9 +767,18 @@ def _report_columns(options: Namespace, console: Console, path: str, schema: Tab
     lines = used.describe().splitlines()
     ellipsis = f"\n  ... and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
     console.remark("columns:\n" + "\n".join(f"  {line}" for line in lines[:_SHOWN]) + ellipsis)
-    for column in unused[:_SHOWN]:
-        flag = f" (--keep {shlex.quote(column.name)} keeps it)" if column.is_identifier else ""
-        console.warn(f"column {column.name!r} is left out: {column.why}{flag}")
+    by_reason: dict[tuple[str, bool], list[str]] = {}
+    for column in unused:
+        by_reason.setdefault((column.why, column.is_identifier), []).append(column.name)
+    for (why, is_identifier), names in by_reason.items():
+        is_one = len(names) == 1
+        flag = f" (--keep {shlex.quote(','.join(names))} keeps {'it' if is_one else 'them'})" if is_identifier else ""
+        what = f"column {names[0]!r} is" if is_one else f"columns {_shortened(names)} are"
+        console.warn(f"{what} left out: {why}{flag if len(names) <= _SHOWN else ''}")
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (f", ... ({len(names)} in all)" if len(names) > _SHOWN else "")
 
 
 def _feature_columns(options: Namespace, file: RowFile, target: str | None, model: Model | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 import warnings
 from argparse import Namespace
@@ -23,6 +24,7 @@ from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataErr
 from kompakt.cli.predict import Measures, write_predictions
 from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
+from kompakt.data.table import TableSchema
 from kompakt.heldout import holdout
 from kompakt.io import save
 from kompakt.io.fitted import model_of
@@ -39,6 +41,8 @@ Steps = list[tuple[str, Any]]
 _FIRST_ROWS, _MEDIAN_ROWS = 100_000, 200_000
 #: rows of a class without which it cannot be split into rows to train on and rows held out
 _LEAST_OF_A_CLASS = 2
+#: rows without which logarithms of targets are not compared with the targets themselves, and rows for it at most
+_LEAST_ROWS_FOR_LINKS, _MOST_ROWS_FOR_LINKS = 60, 3000
 #: training rows, at most, whose predictions are compared with a constant
 _CHECKED_ROWS = 10_000
 
@@ -51,6 +55,11 @@ class Training:
     estimator: Compact
     seconds: float
     code: int
+
+    def features(self, coded: Any) -> Any:
+        """Features of rows as their file gives them: what was learned of levels comes from the training rows."""
+        schema = self.model.inputs.schema
+        return coded if schema is None else schema.finish(coded)
 
 
 # -- commands ----------------------------------------------------------------------------------------------
@@ -75,7 +84,7 @@ def train(options: Namespace, console: Console) -> int:
     training = _train(options, console, table, task, X, y)
     if task == "classify":
         measures, sample = Measures(task), slice(None, None, -(-len(y) // _CHECKED_ROWS))
-        measures.add(y[sample], training.model.predict(X[sample]))
+        measures.add(y[sample], training.model.predict(training.features(X[sample])))
         measures.warn_of_a_constant(console, "training rows", weighted=bool(options.class_weight))
     return _save_and_report(options, console, training)
 
@@ -103,7 +112,7 @@ def auto(options: Namespace, console: Console) -> int:
         if options.max_time is not None:
             options.max_time /= 2  # of two fits, each has half of the time
         tested = _train(options, console, table, task, X[index], y[index])
-        rows, where = Raw(X[test], y[test]), "a fifth, held out"
+        rows, where = Raw(tested.features(X[test]), y[test]), "a fifth, held out"
         measures = write_predictions(tested.model, [rows], options.predictions)
         training = _train(options, Console(quiet=True), table, task, X, y)  # what is saved has seen every row
         training = replace(training, seconds=tested.seconds + training.seconds, code=training.code or tested.code)
@@ -170,16 +179,87 @@ def without_rare_classes(options: Namespace, console: Console, task: str, X: Any
 
 def _train(options: Namespace, console: Console, table: Table, task: str, X: Any, y: Array) -> Training:
     """A model of rows in memory, with their preparation stored inside."""
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
-    prepare = preparation(options, X)
-    prepared, target = prepare.fit_transform(X), y.astype(np.float64) if task == "regress" else y
-    return _fit(options, console, table, _estimator(options, task, y), prepare.steps, X.shape[0], prepared, target)
+    target, choice = y.astype(np.float64) if task == "regress" else y, None
+    if task == "regress" and options.log_target is None:
+        choice = choose_link(options, table, X, target)
+    is_log = bool(options.log_target) if choice is None else choice.is_log
+    if is_log:
+        if task != "regress" or target.min() <= 0:
+            raise UsageError("--log-target is for a regression on positive numbers; some targets are none.")
+        target = np.log(target)
+    schema, means = table.learn(X, target, classes=task == "classify")
+    features = X if schema is None else schema.finish(X, means)
+    console.remark(f"{X.shape[0]:,} rows, {features.shape[1]:,} features, {describe_task(task, y, options.task)}")
+    prepare = preparation(options, features)
+    prepared, estimator = prepare.fit_transform(features), _estimator(options, task, y)
+    training = _fit(options, console, table, schema, estimator, prepare.steps, X.shape[0], prepared, target)
+    if is_log:
+        meta = {**training.model.meta, "logarithms": "as asked" if choice is None else choice.why}
+        model = replace(of_logarithms(training.model, features, y), meta=meta)
+        training = replace(training, model=model)
+    return training
+
+
+@dataclass(frozen=True)
+class LinkChoice:
+    """Whether a target is modelled in logarithms, and the held-out errors that decided it."""
+
+    is_log: bool
+    why: str
+
+
+def choose_link(options: Namespace, table: Table, X: Any, y: Array) -> LinkChoice | None:
+    """Compare models of positive, skewed targets and of their logarithms on held-out rows, in the unit of the targets.
+
+    Small models that are not refined are compared, on the same folds. None where the targets are not skewed.
+    """
+    if len(y) < _LEAST_ROWS_FOR_LINKS or y.min() <= 0 or not abs(_skewness(np.log(y))) < _skewness(y) > 1:
+        return None
+    rows = np.random.default_rng(options.seed).permutation(len(y))[:_MOST_ROWS_FOR_LINKS]
+    errors: dict[bool, list[Array]] = {False: [], True: []}
+    for train, held_out in KFold(3).split(rows):
+        train, held_out = rows[train], rows[held_out]
+        for is_log, fold_errors in errors.items():
+            target = np.log(y[train]) if is_log else y[train]
+            schema, means = table.learn(X[train], target, classes=False)
+            features, new = X[train], X[held_out]
+            if schema is not None:
+                features, new = schema.finish(features, means), schema.finish(new)
+            prepare = preparation(options, features)
+            gamma = None if isinstance(options.gamma, str) else options.gamma
+            machine = _estimator(options, "regress", target).set_params(
+                n_basis=min(50, len(train) // 4), gamma=gamma, refine=False, tune=False, verbose=0
+            )
+            model = model_of(Pipeline([*prepare.steps, ("estimator", machine)]).fit(features, target))
+            model = of_logarithms(model, features, y[train]) if is_log else model
+            fold_errors.append((model.predict(new) - y[held_out]) ** 2)
+    plain, of_logs = (np.concatenate(errors[is_log]) for is_log in (False, True))
+    gain = plain - of_logs
+    is_better = bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+    return LinkChoice(is_better, f"held-out squared error {of_logs.mean():.4g}, against {plain.mean():.4g} without")
+
+
+def of_logarithms(model: Model, features: Any, y: Array) -> Model:
+    """The model whose outputs are logarithms of values, with the factor that gives the values the mean of the targets.
+
+    The exponential of a mean of logarithms is too low for a mean of values (Duan 1983).
+    """
+    model = replace(model, link="log")
+    factor = float(np.sum(y) / np.sum(model.predict(features)))
+    return replace(model, intercept=model.intercept + np.log(factor))
+
+
+def _skewness(values: Array) -> float:
+    spread = float(values.std())
+    return float(np.mean((values - values.mean()) ** 3)) / spread**3 if spread > 0 else 0.0
 
 
 def _train_streamed(options: Namespace, console: Console, table: Table) -> Training:
     """A model of a file that is read in passes."""
-    if table.source is None and (n_lacking := table.encode_to_file(options.scale, impute=options.impute is not None)):
-        console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
+    if table.source is None:
+        n_lacking = table.encode_to_file(options.task, options.scale, impute=options.impute is not None)
+        if n_lacking:
+            console.warn(f"{table.path}: the target is missing in {n_lacking:,} row(s), which are left out")
     source, steps = table.source, []
     assert source is not None
     _, y = table.training_rows(options, console, _FIRST_ROWS)
@@ -194,7 +274,7 @@ def _train_streamed(options: Namespace, console: Console, table: Table) -> Train
         f"{table.n_rows:,} rows, {source.n_features:,} features, {describe_task(task, y, options.task)}; the file is "
         "larger than --memory, so it is streamed"
     )
-    return _fit(options, console, table, _estimator(options, task, y), steps, table.n_rows, source)
+    return _fit(options, console, table, table.schema, _estimator(options, task, y), steps, table.n_rows, source)
 
 
 class ImputedSource(Source):
@@ -241,8 +321,9 @@ def _estimator(options: Namespace, task: str, y: Array) -> Compact:
 
 
 def _fit(
-    options: Namespace, console: Console, table: Table, estimator: Compact, steps: Steps, n_rows: int, *rows: Any
-) -> Training:
+    options: Namespace, console: Console, table: Table, schema: TableSchema | None, estimator: Compact, steps: Steps,
+    n_rows: int, *rows: Any,
+) -> Training:  # fmt: skip
     """Fit to rows that `steps` have prepared, show warnings as remarks, and say in the model how it was made."""
     began, code = time.monotonic(), OK
     with warnings.catch_warnings(record=True) as caught:
@@ -269,10 +350,13 @@ def _fit(
     meta: dict[str, Any] = {**model.meta, "command": options.command_line, "rows": int(n_rows)}
     if table.target:
         meta["target"] = table.target
+    if table.order:
+        meta["target_order"] = list(table.order)
     if table.file.format == "svmlight":
         meta["zero_based"] = int(table.first_feature == 0)
-    names = None if table.names is None else np.array(table.names)
-    model = replace(model, meta=meta, feature_names=names, inputs=replace(model.inputs, schema=table.schema))
+    names = table.names if schema is None else schema.feature_names
+    inputs = replace(model.inputs, schema=schema)
+    model = replace(model, meta=meta, feature_names=None if names is None else np.array(names), inputs=inputs)
     return Training(model, estimator, seconds, code)
 
 
@@ -280,13 +364,13 @@ def _cross_validate(options: Namespace, console: Console, table: Table, task: st
     """LIBSVM's ``-v``: every row is predicted by a model that has not seen it; no model is written."""
     if not 2 <= options.folds <= len(y):
         raise UsageError(f"-v takes from 2 folds to the number of rows; got {options.folds}.")
-    console.remark(f"{X.shape[0]:,} rows, {X.shape[1]:,} features, {describe_task(task, y, options.task)}")
+    console.remark(f"{X.shape[0]:,} rows, {describe_task(task, y, options.task)}")
     splitter: Any = StratifiedKFold if task == "classify" else KFold
     predicted = np.empty(len(y), dtype=y.dtype if task == "classify" else np.float64)
     code = OK
     for index, test in splitter(options.folds, shuffle=True, random_state=options.seed).split(X, y):
         training = _train(options, Console(quiet=True), table, task, X[index], y[index])
-        predicted[test] = training.model.predict(X[test])
+        predicted[test] = training.model.predict(training.features(X[test]))
         code = code or training.code
         if code == INTERRUPTED:
             raise KeyboardInterrupt
@@ -345,10 +429,12 @@ def _save_and_report(
         for number, row in enumerate(board, start=1):
             settings = (f"{name} {row[name]:.4g}" for name in ("C", "gamma", "epsilon") if row[name] is not None)
             spread = "" if row["spread"] is None else f" +- {row['spread']:.2g}"
-            lines.append(
-                (f"  {number}. {_MODELS[row['model']]}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip())
-            )
+            kind = _MODELS.get(row["model"], row["model"])
+            lines.append((f"  {number}. {kind}", f"{row['error']:.4g}{spread}  {', '.join(settings)}".rstrip()))
         lines += [("", remark) for remark in facts["remarks"]]
+    facts["link"] = model.link
+    if model.link == "log":
+        lines.append(("logarithms", f"of the target are modelled: {model.meta['logarithms']} (--no-log-target)"))
     lines.append(("training", f"{training.seconds:.1f} s" + ("" if estimator.converged_ else ", not converged")))
     if test is not None:
         facts["test"] = test[1].facts
@@ -357,8 +443,19 @@ def _save_and_report(
         save(model, options.model)
         facts["model"] = options.model
         lines.append(("model", f"{options.model} ({os.path.getsize(options.model):,} bytes)"))
+    lines.append(("next", _next_command(options)))
     console.result(facts, two_columns(lines))
     return training.code
+
+
+def _next_command(options: Namespace) -> str:
+    """What a user types after this command."""
+    data, model = (None if path is None else shlex.quote(path) for path in (options.data, options.model))
+    if model is None:
+        return f"kompakt train {data} {shlex.quote(os.path.splitext(options.data)[0] + '.kompakt')} --tune"
+    if options.command == "auto":
+        return f"kompakt report {data} {model} -o {shlex.quote(os.path.splitext(options.model)[0] + '.html')}"
+    return f"kompakt predict NEW.csv {model} predictions.csv"
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+
+from kompakt.imports import sparse
 
 
 class RowError(ValueError):

@@ -25,12 +25,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.checks import as_strings
 from kompakt.data.files import TableColumns
 from kompakt.data.rows import Bounds, Sums, Task, tree_sum
 from kompakt.data.streamed import ChunkedSource, Raw, join, locate
+from kompakt.imports import sparse
 from kompakt.parallel import block_threads
 
 #: partial sums that one task adds up; a power of two keeps the tree that of rows in memory

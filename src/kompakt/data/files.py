@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.checks import as_strings
 from kompakt.data.streamed import ChunkedSource, Raw, locate, pieces
 from kompakt.data.table import INDEX, TableSchema, index_columns, number_of
 from kompakt.data.text import TextTable
+from kompakt.imports import sparse
 
 #: bytes of a file that are decoded at a time, about
 CHUNK_BYTES = 4 << 20

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.dask import DaskSource, is_dask
 from kompakt.data.files import (
@@ -28,6 +27,7 @@ from kompakt.data.files import (
     open_npy,
 )
 from kompakt.data.streamed import Source
+from kompakt.imports import sparse
 
 
 def open_rows(

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy import sparse
 
+from kompakt.imports import sparse
 from kompakt.parallel import ordered_map
 
 if TYPE_CHECKING:

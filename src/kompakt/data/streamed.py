@@ -29,7 +29,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.data.checks import canonical
 from kompakt.data.rows import (
@@ -44,6 +43,7 @@ from kompakt.data.rows import (
     hash_rows,
     task_bounds,
 )
+from kompakt.imports import sparse
 from kompakt.parallel import ordered_map
 from kompakt.run import Run
 

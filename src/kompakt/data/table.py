@@ -1,24 +1,40 @@
 """Tables as people have them: what each column is, and how it becomes numbers.
 
 A `TableSchema` is inferred once from the training table, printed, stored in the model file and applied to every table
-that is predicted: numbers as they are, words as one 0/1 column per level, dates as calendar parts, gaps filled with
-the median or the most frequent level.
+that is predicted: numbers as they are, words as one 0/1 column per level or, where levels are many, as what the target
+is like in each, dates as calendar parts, gaps filled with the median or the most frequent level.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from kompakt.data.checks import missing as lacks_target
+from kompakt.data.levels import MOST_STORED, Targets, are_codes, frequencies, held_out_means, level_means, targets_of
+from kompakt.data.times import (
+    DAY,
+    FIRST_DAY,
+    FORMS,
+    HOUR,
+    LAST_DAY,
+    PARTS,
+    are_clock_times,
+    calendar_parts,
+    circle,
+    date_form,
+    epoch_form,
+    hours_of,
+    parts_that_vary,
+    seconds_of,
+)
 
 Array = np.ndarray
 
@@ -55,33 +71,19 @@ INDEX = "it has no name, as the row names or row numbers of a data frame"
 _CONSECUTIVE = "consecutive numbers, as of an identifier or an index"
 _ALL_DIFFERENT = "all values are different, as of an identifier"
 _NEARLY_ALL_DIFFERENT = "nearly all values are different, as of an identifier"
+_MOSTLY_ONCE = "more than half of its texts come once, as names, addresses and free text do"
 _STAMPS = "times within one hour, as of an export"
-_IDENTIFIERS = frozenset({INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _STAMPS})
+_IDENTIFIERS = frozenset({INDEX, _CONSECUTIVE, _ALL_DIFFERENT, _NEARLY_ALL_DIFFERENT, _MOSTLY_ONCE, _STAMPS})
 #: names that pandas gives to an index, wherever it stands, and to columns without a name
 _PANDAS_INDEX = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__")
 _NO_NAME = re.compile(r"\s*|Unnamed: \d+(\.\d+)?")
 
-_DAY, _HOUR = 86_400.0, 3600.0
-#: seconds of the first and the last day that `datetime` knows
-_FIRST_DAY, _LAST_DAY = -62_135_596_800.0, 253_402_214_400.0
 _CURRENCY = "$€£¥₹"
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE)
 _GROUPED = {  # no group begins with 0: 0,123 is no thousands
     ".": re.compile(r"[+-]?[1-9]\d{,2}([,'\u2019\u00a0\u202f ]\d{3})+(\.\d*)?"),
     ",": re.compile(r"[+-]?([1-9]\d{,2}([.'\u2019\u00a0\u202f ]\d{3})+|\d+)(,\d*)?([eE][+-]?\d+)?|[+-]?,\d+"),
 }
-_DATES = (
-    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d.%m.%y",
-    "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y",
-    "%d%b%Y", "%d%b%y",
-)  # fmt: skip
-_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_DATE_FORMS = [date + time for date in _DATES for time in _TIMES]
-_LOOKS_LIKE_DATE = re.compile(
-    r"\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{2,4}|[A-Za-z]{3,9} \d{1,2}, \d{4}|\d{1,2}[A-Za-z]{3}\d{2,4}"
-)
-_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
-
 
 class TableError(ValueError):
     """A table that does not fit: the message names the column, what was expected and what was found."""
@@ -141,38 +143,6 @@ def _numbers(cells: Array, decimal: str) -> Array:
     return np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
 
 
-def _seconds_of_text(text: str, form: str) -> float | None:
-    """Seconds since 1970 of a date in a given form; times with a zone are in UTC."""
-    text = text.strip()
-    zone = _ZONE.search(text) if ":" in text else None
-    try:
-        if zone is not None:
-            moment = datetime.strptime(text[: zone.start()].strip() + zone.group().replace("Z", "+0000"), form + "%z")
-        else:
-            moment = datetime.strptime(text, form).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return moment.timestamp()
-
-
-def seconds_of(cells: Array, form: str) -> Array:
-    """Seconds since 1970 of an array of cells; NaN where a cell is no date of this form."""
-    if cells.dtype.kind == "M":
-        seconds = cells.astype("datetime64[us]").astype(np.float64) / 1e6
-        return np.where(np.isnat(cells), np.nan, seconds)
-    by_cell: dict[object, float] = {}
-    for cell in cells:
-        if cell not in by_cell:
-            if hasattr(cell, "timestamp"):
-                by_cell[cell] = (cell.replace(tzinfo=UTC) if cell.tzinfo is None else cell).timestamp()
-            elif hasattr(cell, "year"):  # a date without time
-                by_cell[cell] = datetime(cell.year, cell.month, cell.day, tzinfo=UTC).timestamp()
-            else:
-                moment = _seconds_of_text(str(cell), form)
-                by_cell[cell] = np.nan if moment is None else moment
-    return np.array([by_cell[cell] for cell in cells], dtype=np.float64)
-
-
 def _stripped(cell: object) -> str:
     return str(cell).strip()
 
@@ -186,7 +156,7 @@ def _count_unseen(counts: Counter[str], text: str, cells: Array) -> None:
 
 
 def _parse_and_fill(
-    column: Number | Date,
+    column: Number | Date | Time,
     cells: Array,
     gaps: Array,
     parse: Callable[[Array, str], Array],
@@ -221,8 +191,8 @@ class Number:
         return np.column_stack([values, absent]) if self.indicator else values[:, None]
 
     def describe(self) -> str:
-        comma = ", decimal comma" if self.decimal == "," else ""
-        return f"number{comma}; gaps become {self.fill:.6g}" + _WITH_INDICATOR * self.indicator
+        gaps = f"; gaps become {self.fill:.6g}{_WITH_INDICATOR}" if self.indicator else ""
+        return "number" + (", decimal comma" if self.decimal == "," else "") + gaps
 
 
 @dataclass(frozen=True)
@@ -232,7 +202,7 @@ class Category:
     kind: ClassVar[str] = "category"
     name: str
     levels: tuple[str, ...]
-    fill: str
+    fill: str  # the level of gaps; "" where they are none
     other: bool = False
     indicator: bool = False
 
@@ -254,45 +224,140 @@ class Category:
     def describe(self) -> str:
         shown = ", ".join(self.levels[:6]) + (", ..." if len(self.levels) > 6 else "")
         with_other = " and other" if self.other else ""
-        return (
-            f"{len(self.levels)} levels{with_other} ({shown}); gaps become {self.fill}"
-            + _WITH_INDICATOR * self.indicator
-        )
+        gaps = f"; gaps become {self.fill}{_WITH_INDICATOR}" if self.indicator else ""
+        return f"{len(self.levels)} levels{with_other} ({shown}){gaps}"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A column of words, or of codes that are whole numbers, with many levels.
+
+    Before the targets are known (`outputs` is empty) a word is the number of its level, and a code is itself. Then
+    every level has a row of `values`, and all other levels have the last one.
+    """
+
+    kind: ClassVar[str] = "levels"
+    name: str
+    levels: tuple[str, ...]  # the most frequent first
+    fill: str = ""  # level of gaps, which of words are a level of their own
+    decimal: str = ""  # of codes; empty for words
+    indicator: bool = False  # of codes
+    outputs: tuple[str, ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def features(self) -> list[str]:
+        names = [self.name] if self.decimal or not self.outputs else []
+        names += [f"{self.name}: {output}" for output in self.outputs]
+        return names + [f"{self.name} is missing"] * self.indicator
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        n_levels = len(self.levels)
+        if self.decimal:
+            number = Number(self.name, float(self.fill), self.indicator, self.decimal)
+            coded = number.encode(cells, gaps, counts)
+        else:
+            place = {level: number for number, level in enumerate(self.levels)}
+            coded = np.full((len(cells), 1), float(place.get(self.fill, n_levels)))
+            coded[~gaps, 0] = [place.get(_stripped(cell), n_levels) for cell in cells[~gaps]]
+        other = self.codes(coded) == n_levels
+        if self.outputs and other.mean() > 0.5:  # some are rare by intention
+            _count_unseen(counts, f"{self.name}: {_FOLDED}", cells[other])
+        return self.finish(coded)
+
+    def codes(self, coded: Array) -> Array:
+        """The number of the level of every row, by what `encode` makes of it before the targets are known."""
+        if not self.decimal:
+            return coded[:, 0].astype(np.intp)
+        levels = np.array([float(level) for level in self.levels])
+        order = np.argsort(levels)
+        place = np.minimum(np.searchsorted(levels[order], coded[:, 0]), len(levels) - 1)
+        return np.where(levels[order][place] == coded[:, 0], order[place], len(levels))
+
+    def finish(self, coded: Array, means: Array | None = None) -> Array:
+        """Features of what `encode` makes of rows before the targets are known; `means` are theirs, not the table's."""
+        if not self.outputs:
+            return coded
+        blocks = np.array(self.values)[self.codes(coded)]
+        if means is not None:
+            blocks[:, : means.shape[1]] = means
+        return np.column_stack([coded[:, :1], blocks, coded[:, 1:]] if self.decimal else [blocks])
+
+    @classmethod
+    def ordered(cls, name: str, levels: Sequence[str]) -> Levels:
+        """Words whose order is known: each is its rank, from 0, and other words and gaps are the middle."""
+        middle = len(levels) // 2
+        ranks = [*range(len(levels)), middle]  # as the number of the level is, so that `finish` may be called twice
+        values = tuple((float(rank),) for rank in ranks)
+        return cls(name, tuple(levels), levels[middle], outputs=("rank",), values=values)
+
+    def learn(self, coded: Array, targets: Targets) -> tuple[Levels, Array]:
+        """The column with the means of the targets, and the means of the training rows, from other rows than each."""
+        codes, n_levels = self.codes(coded), len(self.levels)
+        table = np.hstack([level_means(codes, targets.values, n_levels), frequencies(codes, n_levels)])
+        learned = replace(self, outputs=(*targets.names, "frequency"), values=tuple(map(tuple, table.tolist())))
+        return learned, held_out_means(codes, targets.values, n_levels)
+
+    def describe(self) -> str:
+        if self.outputs == ("rank",):
+            return "ordered words: " + " < ".join(self.levels)
+        shown = ", ".join(self.levels[:3]) + (", ..." if len(self.levels) > 3 else "")
+        what = "codes" if self.decimal else "levels"
+        by = " and ".join(self.outputs) if len(self.outputs) <= 3 else "shares of classes"
+        by = f", each by its {by}" if self.outputs else ""
+        return f"{len(self.levels)} {what} ({shown}){by}" + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
 class Date:
-    """A column of dates: days since the first, year, month, weekday and, with times, the hour."""
+    """A column of dates, months, quarters, weeks or moments: days since the first, year, and places in the calendar."""
 
     kind: ClassVar[str] = "date"
     name: str
     first: float
     fill: float
     form: str = "%Y-%m-%d"
-    hours: bool = False
+    parts: tuple[str, ...] = PARTS[:4]
     indicator: bool = False
 
     @property
     def features(self) -> list[str]:
-        part_names = ["days", "year", "month", "weekday"] + ["hour"] * self.hours
-        return [f"{self.name} {part_name}" for part_name in part_names] + [f"{self.name} is missing"] * self.indicator
+        return [f"{self.name} {part}" for part in self.parts] + [f"{self.name} is missing"] * self.indicator
 
     def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
         seconds, absent = _parse_and_fill(self, cells, gaps, seconds_of, self.form, counts)
-        days = np.floor(seconds / _DAY)
-        moments = days.astype("datetime64[D]")
-        months = moments.astype("datetime64[M]").astype(np.int64)
-        columns = [(seconds - self.first) / _DAY, 1970 + months // 12, 1 + months % 12, (days + 3) % 7]
-        if self.hours:
-            columns.append((seconds - days * _DAY) // 3600)
-        if self.indicator:
-            columns.append(absent.astype(np.float64))
+        parts = calendar_parts(seconds, self.first)
+        columns = [parts[part] for part in self.parts] + [absent] * self.indicator
         return np.column_stack(columns).astype(np.float64)
 
     def describe(self) -> str:
-        first, fill = (datetime.fromtimestamp(moment, UTC).date().isoformat() for moment in (self.first, self.fill))
-        features = "days since " + first + ", year, month, weekday" + (", hour" if self.hours else "")
-        return f"date: {features}; gaps become {fill}" + _WITH_INDICATOR * self.indicator
+        first = datetime.fromtimestamp(self.first, UTC).date().isoformat()
+        parts = ", ".join(dict.fromkeys(part.split()[0] for part in self.parts[1:]))
+        return f"date: days since {first}, {parts}" + _WITH_INDICATOR * self.indicator
+
+
+@dataclass(frozen=True)
+class Time:
+    """A column of clock times, or of durations: hours and, of clock times, their place on the circle of a day."""
+
+    kind: ClassVar[str] = "time"
+    name: str
+    fill: float
+    clock: bool = True
+    indicator: bool = False
+
+    @property
+    def features(self) -> list[str]:
+        names = [f"{self.name} hours", *(f"{self.name} {part}" for part in circle("hour", np.zeros(1)) if self.clock)]
+        return names + [f"{self.name} is missing"] * self.indicator
+
+    def encode(self, cells: Array, gaps: Array, counts: Counter[str]) -> Array:
+        hours, absent = _parse_and_fill(self, cells, gaps, hours_of, "", counts)
+        around = circle("hour", hours).values() if self.clock else ()
+        return np.column_stack([hours, *around, *[absent] * self.indicator]).astype(np.float64)
+
+    def describe(self) -> str:
+        return ("clock time" if self.clock else "duration in hours") + _WITH_INDICATOR * self.indicator
 
 
 @dataclass(frozen=True)
@@ -319,10 +384,8 @@ class Unused:
         return f"left out: {self.why}"
 
 
-Column = Number | Category | Date | Unused
-_KINDS: dict[str, type[Number] | type[Category] | type[Date] | type[Unused]] = {
-    one.kind: one for one in (Number, Category, Date, Unused)
-}
+Column = Number | Category | Levels | Date | Time | Unused
+_KINDS: dict[str, type[Column]] = {column.kind: column for column in (Number, Category, Levels, Date, Time, Unused)}
 
 
 def _decimal_of(cells: Sequence[object], decimals: str) -> tuple[str, float]:
@@ -332,28 +395,6 @@ def _decimal_of(cells: Sequence[object], decimals: str) -> tuple[str, float]:
     return best, shares[best]
 
 
-def _date_form(cells: Sequence[object]) -> tuple[str, float]:
-    """The form under which most cells are dates, and their share."""
-    sample = [_stripped(cell) for cell in cells]
-    looks = [text for text in sample if _LOOKS_LIKE_DATE.match(text)]
-    if len(looks) < MOSTLY * len(sample):
-        return "", 0.0
-    best_form, best_share = "", 0.0
-    for form in _DATE_FORMS:
-        share = 0.0
-        if _seconds_of_text(looks[0], form) is not None or _seconds_of_text(looks[-1], form) is not None:
-            share = sum(_seconds_of_text(text, form) is not None for text in looks) / len(sample)
-        if share > best_share:
-            best_form, best_share = form, share
-    return best_form, best_share
-
-
-def is_date(text: str) -> bool:
-    """Whether a text is a date in one of the known forms."""
-    looks = _LOOKS_LIKE_DATE.match(text.strip()) is not None
-    return looks and any(_seconds_of_text(text, form) is not None for form in _DATE_FORMS)
-
-
 def _infer_column(name: str, cells: Array, gaps: Array, decimals: str) -> Column:
     """What a column is; `decimals` are the decimal signs that its numbers may have, the likelier first."""
     present, n_rows = cells[~gaps], len(cells)
@@ -361,6 +402,8 @@ def _infer_column(name: str, cells: Array, gaps: Array, decimals: str) -> Column
         return Unused(name, "every cell is missing" if n_rows else "the table has no rows")
     indicator = float(np.mean(gaps)) > INDICATED
     kind = cells.dtype.kind
+    if kind in "fiu":
+        return _number_column(name, present, ".", n_rows)
     try:
         distinct = list(dict.fromkeys(present.tolist()))
     except TypeError:  # lists and the like
@@ -369,23 +412,26 @@ def _infer_column(name: str, cells: Array, gaps: Array, decimals: str) -> Column
         return Unused(name, f"constant ({_stripped(distinct[0])})")
     if kind == "M" or hasattr(distinct[0], "year"):
         seconds = seconds_of(present, "")
-        clock = " %H:%M:%S" * bool(np.any(seconds % _DAY)) + ".%f" * bool(np.any(seconds % 1))
+        clock = " %H:%M:%S" * bool(np.any(seconds % DAY)) + ".%f" * bool(np.any(seconds % 1))
         return _date_column(name, present, "%Y-%m-%d" + clock, indicator)  # the form of text in other tables
-    if kind not in "fiub":
+    if kind != "b":
         # at most some thousand different cells decide; the others are met, and counted, when they are encoded
         looked = distinct[:5000]
-        form, share = _date_form(looked)
-        if share >= MOSTLY:
+        texts = [_stripped(cell) for cell in looked]
+        if (form := date_form(texts, MOSTLY)) is not None:
             return _date_column(name, present, form, indicator)
         words = all(isinstance(cell, bool | np.bool_) for cell in looked)
         sign, share = (".", 0.0) if words else _decimal_of(looked, decimals)
         if share >= MOSTLY:
             return _number_column(name, present, sign, n_rows)
-    elif kind != "b":
-        return _number_column(name, present, ".", n_rows)
+        if np.isfinite(hours_of(np.array(texts[:100], dtype=object))).mean() >= MOSTLY:
+            return Time(name, float(np.nanmedian(hours_of(present))), are_clock_times(texts), indicator)
     counts = Counter(_stripped(cell) for cell in present)
-    frequent = [level for level, count in counts.most_common() if count >= LEAST_COUNT][:MOST_LEVELS]
-    frequent = frequent or list(counts)[:MOST_LEVELS]
+    repeated = [level for level, count in counts.most_common() if count >= LEAST_COUNT]
+    if len(counts) > MOST_LEVELS and len(repeated) > 1:
+        gap = [""] * (int(gaps.sum()) >= LEAST_COUNT)  # a level of its own
+        return Levels(name, tuple(gap + repeated[: MOST_STORED - len(gap)]))
+    frequent = repeated[:MOST_LEVELS] or list(counts)[:MOST_LEVELS]
     if len(counts) == 1 and not indicator:
         return Unused(name, f"constant ({frequent[0]})")
     levels = tuple(sorted(frequent))
@@ -400,6 +446,8 @@ def _number_column(name: str, present: Array, decimal: str, n_rows: int) -> Colu
     indicator = 1 - len(finite) / n_rows > INDICATED
     if finite.min() == finite.max() and not indicator:
         return Unused(name, f"constant ({finite[0]:g})")
+    if (form := epoch_form(name, finite)) is not None:
+        return _date_column(name, present, form, indicator)
     return Number(name, float(np.median(finite)), indicator, decimal)
 
 
@@ -408,8 +456,8 @@ def _date_column(name: str, present: Array, form: str, indicator: bool) -> Colum
     seconds = seconds[np.isfinite(seconds)]
     if seconds.min() == seconds.max() and not indicator:
         return Unused(name, "constant date")
-    hours = bool(np.any(seconds % _DAY))
-    return Date(name, float(np.floor(seconds.min() / _DAY) * _DAY), float(np.median(seconds)), form, hours, indicator)
+    first = float(np.floor(seconds.min() / DAY) * DAY)
+    return Date(name, first, float(np.median(seconds)), form, parts_that_vary(seconds), indicator)
 
 
 def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -> str | None:
@@ -431,10 +479,14 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
     n_rows = len(present)
     if isinstance(column, Date):
         sample = present[:: 1 + n_rows // 1000]  # dates are slow to read, and nearly all columns of them span more
-        within = n_rows > IDENTIFIER_ROWS and all(_span(dates, column.form) < _HOUR for dates in (sample, present))
+        within = n_rows > IDENTIFIER_ROWS and all(_span(dates, column.form) < HOUR for dates in (sample, present))
         return _STAMPS if within else None
-    n_distinct = len(set(present.tolist()))
+    if isinstance(column, Time):
+        return None
+    texts = Counter(() if isinstance(column, Number) else map(_stripped, present))
+    n_distinct = len(texts)
     if isinstance(column, Number):
+        n_distinct = len(np.unique(present) if present.dtype.kind in "fiu" else set(present.tolist()))
         if n_distinct == len(cells) >= FEW_ROWS and values.max() - values.min() == n_distinct - 1:
             return _CONSECUTIVE
         if n_rows <= IDENTIFIER_ROWS or _may_be_fractions(present, "," if column.decimal == "." else "."):
@@ -443,6 +495,9 @@ def _why_identifier(column: Column, cells: Array, gaps: Array, *, index: bool) -
         return _ALL_DIFFERENT
     if n_rows > IDENTIFIER_ROWS and n_distinct >= IDENTIFIER_SHARE * n_rows:
         return _NEARLY_ALL_DIFFERENT
+    n_once = sum(count == 1 for count in texts.values())
+    if not isinstance(column, Number) and n_distinct > MOST_LEVELS and n_once > 0.5 * n_distinct:
+        return _MOSTLY_ONCE
     return None
 
 
@@ -475,24 +530,10 @@ def is_table(X: Any) -> bool:
     return isinstance(X, Mapping) or ((hasattr(X, "columns") or hasattr(X, "column_names")) and not hasattr(X, "dask"))
 
 
-def needs_schema(X: Any) -> bool:
-    """Whether X is a data frame with words, dates or gaps, or with its index as a column, and not of numbers alone."""
-    if isinstance(X, Mapping) or not is_table(X):
-        return False
-    if index_columns([str(name) for name in getattr(X, "column_names", X.columns)]):
-        return True
-    if hasattr(X, "iloc") and all(getattr(kind, "kind", "O") in "fiubc" for kind in X.dtypes):  # pandas
-        return bool(X.isna().to_numpy().any())
-    return any(_has_gaps_or_text(_as_array(column)) for column in _columns(X))
-
-
-def _has_gaps_or_text(cells: Array) -> bool:
-    if cells.dtype.kind in "iub":
-        return False
-    try:
-        return cells.dtype.kind == "M" or bool(np.isnan(cells.astype(np.float64)).any())
-    except (TypeError, ValueError):
-        return True
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame in memory, and none of sparse columns."""
+    sparse = hasattr(X, "iloc") and any("Sparse" in str(kind) for kind in X.dtypes)
+    return is_table(X) and not isinstance(X, Mapping) and not sparse
 
 
 def columns_of(table: Any) -> dict[str, Array]:
@@ -568,7 +609,7 @@ class TableSchema:
 
     Parameters
     ----------
-    columns : tuple of Number, Category, Date or Unused
+    columns : tuple of Number, Category, Levels, Date, Time or Unused
         In the order of the training table, without the target.
     missing : tuple of str
         Texts that mean a missing value besides the usual ones.
@@ -619,6 +660,20 @@ class TableSchema:
             inferred = [_infer_column(name, *column, ",.") for name, column in columns.items()]
         return cls(tuple(inferred), tuple(missing))
 
+    def with_order(self, name: str, levels: Sequence[str]) -> TableSchema:
+        """The schema in which a column of words is their rank in a given order.
+
+        Examples
+        --------
+        >>> from kompakt.data.table import TableSchema
+        >>> table = {"size": ["small", "large", "small", "medium"]}
+        >>> schema = TableSchema.infer(table).with_order("size", ["small", "medium", "large"])
+        >>> schema.encode(table).ravel().tolist()
+        [0.0, 2.0, 0.0, 1.0]
+        """
+        columns = (Levels.ordered(name, levels) if column.name == name else column for column in self.columns)
+        return replace(self, columns=tuple(columns))
+
     def without_identifiers(self, table: Any, keep: Iterable[str] = ()) -> TableSchema:
         """The schema that leaves out identifiers: columns which tell the rows of the training table apart.
 
@@ -660,7 +715,8 @@ class TableSchema:
     def without_indicators(self) -> TableSchema:
         """The schema without missing-value indicators."""
         columns = (
-            column if isinstance(column, Unused) else replace(column, indicator=False) for column in self.columns
+            column if isinstance(column, Unused | Levels) else replace(column, indicator=False)
+            for column in self.columns
         )
         return replace(self, columns=tuple(columns))
 
@@ -721,6 +777,16 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     @property
+    def takes_numbers(self) -> bool:
+        """Whether every column that is used holds numbers."""
+        return all(isinstance(column, Number | Unused) or getattr(column, "decimal", "") for column in self.columns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every column is numbers as they are, so that rows of numbers need no schema."""
+        return all(isinstance(column, Number) and not column.indicator for column in self.columns)
+
+    @property
     def names(self) -> list[str]:
         """Names of the columns of a table, those that are left out included."""
         return [column.name for column in self.columns]
@@ -764,19 +830,68 @@ class TableSchema:
         blocks = [column.encode(cells[column.name], _gaps(cells[column.name], also), counts) for column in used]
         return np.concatenate(blocks, axis=1) if blocks else np.empty((n_rows, 0))
 
-    def mostly_other(self, counts: Mapping[str, int], n_rows: int) -> list[str]:
-        """A sentence about every column of words that is "other" in most of the `n_rows` rows that gave `counts`."""
-        sentences = []
+    # -- what is learned from the targets --------------------------------------------------------------
+
+    def learn(self, coded: Array, y: Array | None, *, classes: bool) -> tuple[TableSchema, dict[str, Array]]:
+        """The schema with what the targets are like in levels of words, and in codes where these are no quantities.
+
+        Parameters
+        ----------
+        coded : ndarray
+            What `encode` makes of the training rows before.
+        y : ndarray or None
+            Their targets; without them, of levels only frequencies are learned.
+        classes : bool
+            Whether these are labels.
+
+        Returns
+        -------
+        schema : TableSchema
+        means : dict
+            By column, the features of the training rows themselves: each from other rows than its own fold, so that
+            a row does not see its own target. Rows that are predicted get theirs from the schema.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt.data.table import TableSchema
+        >>> city = np.random.default_rng(0).integers(0, 50, 1000)
+        >>> table = {"city": [f"city {number}" for number in city]}
+        >>> schema = TableSchema.infer(table)
+        >>> learned, means = schema.learn(schema.encode(table), city % 5 / 4, classes=False)
+        >>> learned.feature_names
+        ['city: mean', 'city: frequency']
+        >>> learned.encode({"city": ["city 3", "elsewhere"]}).round(1)[:, 0].tolist()
+        [0.8, 0.5]
+        """
+        targets, columns, means = targets_of(y, len(coded), classes=classes), [], {}
+        for column, block in self._blocks(coded):
+            if isinstance(column, Number) and len(targets.names) and are_codes(block[:, 0], targets.values):
+                values, counts = np.unique(block[:, 0], return_counts=True)
+                frequent = values[np.argsort(-counts, kind="stable")]
+                fill = column.fill if np.isfinite(column.fill) else float(np.median(block[:, 0]))
+                levels = tuple(f"{value:.0f}" for value in frequent)
+                column = Levels(column.name, levels, f"{fill:.0f}", column.decimal, column.indicator)
+            if isinstance(column, Levels) and not column.outputs:
+                column, means[column.name] = column.learn(block, targets)
+            columns.append(column)
+        return replace(self, columns=tuple(columns)), means
+
+    def finish(self, coded: Array, means: Mapping[str, Array] | None = None) -> Array:
+        """Features of rows that were encoded before `learn`; `means` are what it returned, for the training rows."""
+        blocks = [
+            column.finish(block, (means or {}).get(column.name)) if isinstance(column, Levels) else block
+            for column, block in self._blocks(coded)
+        ]
+        return np.concatenate(blocks, axis=1) if blocks else coded
+
+    def _blocks(self, coded: Array) -> Iterator[tuple[Column, Array]]:
+        """Every column, and what it was encoded to before `learn`."""
+        stop = 0
         for column in self.columns:
-            start = f"{column.name}: {_FOLDED}"
-            n_folded = sum(count for text, count in counts.items() if text.startswith(start))
-            if n_folded > 0.5 * n_rows:
-                sentences.append(
-                    f'column {column.name!r}: {n_folded / n_rows:.0%} of the rows are "{OTHER}", as their levels come '
-                    f"once only or are none of the {MOST_LEVELS} most frequent. Leave it out or, for free text, "
-                    "use TfidfVectorizer of scikit-learn (in Python)."
-                )
-        return sentences
+            start = stop
+            stop += 1 + column.indicator if isinstance(column, Levels) else len(column.features)
+            yield column, coded[:, start:stop]
 
     def describe(self) -> str:
         """One line per column, for people."""
@@ -786,6 +901,9 @@ class TableSchema:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the header of a model file."""
         columns = [{"kind": column.kind, **asdict(column)} for column in self.columns]
+        for column in columns:
+            if column.get("fill") != column.get("fill"):  # gaps that nothing fills: JSON has no NaN
+                column["fill"] = "nan"
         return {"missing": list(self.missing), "columns": columns}
 
     @classmethod
@@ -810,32 +928,52 @@ class TableSchema:
 def _column_from(values: Any) -> Column:
     values = dict(values)
     kind = _KINDS[values.pop("kind")]
+    if kind is Date and "hours" in values:  # files before parts could be chosen
+        hours = values.pop("hours")
+        if not isinstance(hours, bool):
+            raise ValueError(f"hours={hours!r} of a column of kind date")
+        values["parts"] = list(PARTS[: 4 + hours])
+    is_unfilled = kind is Number and values.get("fill") == "nan"
     checks: dict[str, Callable[[Any], bool]] = {
         "name": lambda v: isinstance(v, str),
         "why": lambda v: isinstance(v, str),
-        "form": lambda v: v in _DATE_FORMS,
-        "decimal": lambda v: v in (".", ","),
+        "form": lambda v: v in FORMS,
+        "decimal": lambda v: v in (".", ",", "")[: 2 + (kind is Levels)],
         "indicator": lambda v: isinstance(v, bool),
         "other": lambda v: isinstance(v, bool),
-        "hours": lambda v: isinstance(v, bool),
-        "first": lambda v: _is_real(v) and _FIRST_DAY <= v <= _LAST_DAY,
+        "clock": lambda v: isinstance(v, bool),
+        "first": lambda v: _is_real(v) and FIRST_DAY <= v <= LAST_DAY,
         "levels": lambda v: isinstance(v, list) and bool(v) and all(isinstance(item, str) for item in v),
-        "fill": (lambda v: isinstance(v, str)) if kind is Category else (lambda v: _is_real(v)),
+        "outputs": lambda v: isinstance(v, list) and all(isinstance(item, str) for item in v),
+        "values": lambda v: isinstance(v, list) and all(isinstance(row, list) and all(map(_is_real, row)) for row in v),
+        "parts": lambda v: isinstance(v, list) and bool(v) and all(part in PARTS for part in v),
+        "fill": (lambda v: isinstance(v, str)) if kind in (Category, Levels) else _is_real,
     }
     if kind is Date:
         checks["fill"] = checks["first"]
+    if is_unfilled:
+        values["fill"] = np.nan
+        checks["fill"] = lambda v: True
     names = {item.name for item in fields(kind)}
     if set(values) != names:
         raise ValueError(f"a column of kind {kind.kind} has {sorted(names)}; got {sorted(values)}")
     for name, value in values.items():
         if not checks[name](value):
             raise ValueError(f"{name}={value!r} of a column of kind {kind.kind}")
-    if kind is Category:
-        values["levels"] = tuple(values["levels"])
-        if len(set(values["levels"])) != len(values["levels"]):
-            raise ValueError("two levels of a column are equal")
-        if values["fill"] not in values["levels"]:
-            raise ValueError("the fill of a column is none of its levels")
+        if isinstance(value, list):
+            values[name] = tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    for name in ("levels", "outputs", "parts"):
+        if len(set(values.get(name, ()))) != len(values.get(name, ())):
+            raise ValueError(f"two {name} of a column are equal")
+    if kind is Category and values["fill"] not in (*values["levels"], ""):
+        raise ValueError("the fill of a column is none of its levels")
+    if kind is Levels:
+        table, n_outputs = values["values"], len(values["outputs"])
+        if len(table) != len(values["levels"]) + 1 or not n_outputs or any(len(row) != n_outputs for row in table):
+            raise ValueError("a column of levels needs a number for every output of each level, and of other ones")
+        texts = (*values["levels"], values["fill"]) if values["decimal"] else ()
+        if not all(re.fullmatch(r"-?\d{1,16}", text) for text in texts):
+            raise ValueError("the codes of a column are no whole numbers")
     return kind(**values)
 
 
@@ -906,6 +1044,8 @@ def _fall_from_mode(counts: Array) -> bool:
     The test is the share of the variance of their logarithms that the best fit of this shape leaves. One of 20 sets of
     7, 10, 20 and 50 log-normal frequencies in random order leaves less than 0.02, 0.11, 0.35 and 0.64.
     """
+    from sklearn.isotonic import isotonic_regression  # slow to import, and prediction goes without
+
     logarithms, mode = np.log(counts), int(np.argmax(counts))
     rising = isotonic_regression(logarithms[: mode + 1])
     falling = isotonic_regression(logarithms[mode:], increasing=False)
@@ -989,7 +1129,7 @@ def find_target(
 
 def _can_be_target(column: Column, cells: Array, missing: Iterable[str]) -> bool:
     """Whether a column holds labels or quantities, and no dates, row numbers or texts."""
-    if isinstance(column, Category):
+    if isinstance(column, Category | Levels):
         n_distinct = len(set(map(str, cells)))
         return n_distinct <= max(2, 0.5 * len(cells))
     gaps = _gaps(cells, frozenset(missing))

@@ -26,7 +26,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from kompakt.data.table import MISSING, Number, TableError, TableSchema, Unused, is_date, is_missing, number_of
+from kompakt.data.table import MISSING, Number, TableError, TableSchema, Unused, is_missing, number_of
+from kompakt.data.times import is_date
 
 Array = np.ndarray
 
@@ -36,6 +37,8 @@ LOOKED_AT, LOOKED_AT_LINES = 1 << 16, 200
 _LEAST_LINES, _MOST_LOOKED_AT = 20, 1 << 24
 #: characters of a block, about
 BLOCK_SIZE = 1 << 20
+#: characters below which Python's own reader is done before pyarrow is imported
+_LEAST_TEXT = 1 << 18
 #: share of the lines that must have the same number of cells for a separator to be one
 _CONSISTENT = 0.9
 #: share of the cells of a column that must be numbers or dates for the cell above it to be looked at as a name
@@ -371,7 +374,7 @@ class TextTable:
         """Columns of texts, or None where pyarrow is missing or cannot read what Python's reader may."""
         spaced = rf'(^|[{re.escape(self.delimiter)}\r\n])[ \t]+"'  # quotes count behind spaces too
         unusual = self.comments or self.delimiter not in ",;\t" or ('"' in text and re.search(spaced, text))
-        if unusual or find_spec("pyarrow") is None:
+        if len(text) < _LEAST_TEXT or unusual or find_spec("pyarrow") is None:
             return None
         import pyarrow
         from pyarrow import compute

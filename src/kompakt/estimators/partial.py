@@ -94,7 +94,7 @@ def _update(
                 "Give every batch the same outputs."
             )
         rows = ArrayRows(X if state.inputs is None else state.inputs.transform(X), targets, weights, state.offset)
-        rows.inputs = state.inputs
+        rows.inputs = getattr(machine, "_inputs", None) if state.inputs is None else state.inputs
         data = Data(rows, classes=classes, labels=labels, y=y)
         design = Design(data.rows, state.spec.kernel, state.basis.vectors, whiten=True, store=False)
         problem = Problem.of(design, state.spec)

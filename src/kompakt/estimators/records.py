@@ -151,7 +151,8 @@ def _rounded(candidate: Candidate) -> Candidate:
 def _train_error(model: Model, data: Data) -> tuple[float | None, int]:
     """Error of the model on its training rows, or on evenly spaced ones of many, and the number of rows."""
     sample = np.arange(0, data.rows.n_rows, max(1, -(-data.rows.n_rows // _TRAIN_ROWS)))
-    predicted = model.predict(data.rows.originals(sample))
+    rows, inputs = data.rows.originals(sample), data.rows.inputs
+    predicted = model.predict(rows if inputs is None else inputs.inverse(rows))  # the model standardises them itself
     if data.classes is not None and data.labels is not None:
         return float(np.mean(predicted != data.classes[data.labels[sample]])), len(sample)
     if data.y is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -371,6 +372,8 @@ class ReducedSVC(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         self.history_ = sample.history
         self.phase_seconds_ = seconds
         model = model_or_none(machine)
+        if model is not None and (before := getattr(self, "_inputs", None)) is not None:
+            model = replace(model, inputs=model.inputs.after(before))
         self.model_ = None if model is None else with_columns(self, model)
         self.n_basis_ = self.model_.n_basis_ if self.model_ is not None else len(support)
         if self.model_ is not None:

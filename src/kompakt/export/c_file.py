@@ -379,6 +379,8 @@ def c_source(
     arrays: Arrays = {"basis": (real, model.basis)}
     defined: dict[str, Any] = {"REAL": real, "KERNEL": kernel, "INPUTS": r, "VECTORS": m, "OUTPUTS": L}
     defined |= dict.fromkeys((real.upper(), model.kind.upper()), 1)
+    if model.link == "log":
+        defined["VALUE_OF_LOG"] = "expf" if single else "exp"
     if levels is not None:
         small, zero, step = levels
         arrays, defined["BYTES"] = {"basis": ("int8_t", small)}, 1

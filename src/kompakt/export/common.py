@@ -15,7 +15,8 @@ import numpy as np
 
 from kompakt.codings import get_coding
 from kompakt.data.checks import RowError
-from kompakt.data.table import Category, Number, Unused
+from kompakt.data.table import Category, Date, Levels, Number, Unused
+from kompakt.data.times import written
 from kompakt.inputs import Inputs
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
@@ -55,7 +56,7 @@ class ExportReport:
     ----------
     path : Path
         The file that was asked for.
-    format : {"onnx", "c", "libsvm", "numpy"}
+    format : {"onnx", "c", "js", "libsvm", "numpy"}
     n_bytes : int
         Size of that file.
     n_rows : int
@@ -215,7 +216,7 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
     rows = rows.astype(np.float64)
     sizes = replace(
         model, weights=np.abs(model.weights), intercept=np.abs(model.intercept), kind="regressor", classes=None,
-        coding=None, calibration=None, squeeze=False,
+        coding=None, calibration=None, squeeze=False, link="identity",
     )  # fmt: skip
     outputs, terms = (
         np.concatenate([machine.outputs(rows[:n_usual]), outputs_or_nan(machine, rows[n_usual:])])
@@ -225,6 +226,10 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
     usual = terms[:n_usual].max()
     limit = tolerance * np.fmax(terms, usual if usual > 0 else 1.0)
     scores = model.scores(outputs)
+    if model.link == "log":  # values differ by their share of what logarithms differ by
+        sizes_of_values = np.abs(scores.reshape(len(rows), -1)).max(axis=1)
+        with np.errstate(over="ignore"):
+            limit = limit * np.fmax(sizes_of_values, sizes_of_values[:n_usual].max(initial=0.0))
     labels = None if model.kind == "regressor" else model.labels(scores)
     decided = np.ones(len(rows), dtype=bool) if votes(model) is None else ~(np.abs(outputs).min(axis=1) <= limit)
     return Expected(scores.reshape(len(rows), -1), labels, decided, limit, n_usual)
@@ -279,16 +284,21 @@ def feature_lines(model: Model) -> list[str]:
         lines = ["A row holds these features, in this order:"] if len(names) else []
         lines += [f"  {number}: {name}" for number, name in enumerate(names)]
     for column in () if schema is None else schema.columns:
+        if isinstance(column, Unused):
+            continue
         for name in column.features:
             what = column.kind
             if name == f"{column.name} is missing":
                 what = "1 if so, else 0"
             elif isinstance(column, Category):
                 what = f"1 if so, else 0; a gap counts as {column.fill}"
-            elif isinstance(column, Number):
-                what = f"number; a gap becomes {column.fill:.9g}"
+            elif isinstance(column, Number) or name == column.name:
+                what = f"number; a gap becomes {float(column.fill):.9g}"
+            elif isinstance(column, Levels):
+                what = "by the table of levels in the .schema.json file"
             elif name == column.features[0]:
-                what = column.describe()
+                gap = written(column.fill, "%Y-%m-%d") if isinstance(column, Date) else f"{column.fill:.9g}"
+                what = f"{column.describe()}; a gap becomes {gap}"
             lines.append(f"  {place}: {name} ({what})")
             place += 1
     ascii_lines = [line.encode("ascii", "replace").decode().replace("\\", "/") for line in lines]
@@ -433,6 +443,22 @@ def votes(model: Model) -> tuple[Array, float] | None:
     k, coding = 0 if model.classes is None else len(model.classes), get_coding(model.coding or "one_vs_rest")
     base = coding.first_votes(k) if k > 2 else None
     return None if base is None else (coding.codes(k), base)
+
+
+def facts_and_arrays(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What a runtime must know of a folded model: kind, kernel and such facts, and the arrays that there are."""
+    arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
+    arrays |= {"classes": model.classes, **model.inputs.arrays()}
+    kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    facts["log"] = getattr(model, "link", "identity") == "log"
+    if (voting := votes(model)) is not None:
+        arrays["codes"], facts["votes_base"] = voting
+    if model.calibration is not None:
+        arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
+    if (interval := getattr(model, "interval", None)) is not None:
+        arrays |= {f"interval_{name}": values for name, values in interval.arrays().items()}
+    return facts, {name: values for name, values in arrays.items() if values is not None}
 
 
 def decomposed(kernel: Kernel) -> tuple[Kernel, float, float]:

@@ -86,7 +86,8 @@ def to_libsvm(
     ...     kompakt.to_libsvm(machine, pathlib.Path(folder, "iris.model"), check_rows=X).label_agreement
     1.0
     """
-    model = model_of(fitted, svm=True)
+    given = model_of(fitted, svm=True)
+    model = replace(given, link="identity")
     texts = libsvm_texts(model)
     rows, n_usual = check_rows_for(model, check_rows)
     if model.inputs.fill is not None:  # as the user must do before svm-predict
@@ -100,7 +101,7 @@ def to_libsvm(
     largest, relative, _ = compare(expected, scores, labels, "the LIBSVM model")
     written = write_exported(model, path, texts)
     files = dict(zip(texts, written, strict=False))  # one more where a schema is
-    notes = []
+    notes = ["it predicts logarithms: take exp of its values"] if given.link == "log" else []
     if ".range" in files:
         notes.append(f"scale data first: svm-scale -r {files['.range'].name} DATA")
     if ".labels" in files:

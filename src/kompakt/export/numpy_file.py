@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 from importlib import resources
 from pathlib import Path
@@ -17,11 +16,10 @@ from kompakt.export.common import (
     TOLERANCE,
     ExportReport,
     check_rows_for,
-    decision_shape,
+    facts_and_arrays,
     feature_lines,
     folded,
     left_out_notes,
-    votes,
     write_checked,
 )
 from kompakt.io.fitted import model_of
@@ -79,10 +77,12 @@ def to_numpy(
     rows, n_usual = check_rows_for(model, check_rows)
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, str(path), "exec"), names)  # what was just made from arrays and our own runtime.py
-    refused = np.array([not _answers(names, row) for row in rows[n_usual:]], dtype=bool)
-    rows = np.delete(rows, n_usual + np.flatnonzero(refused), axis=0)
-    labels = None if model.kind == "regressor" else names["predict"](rows)
-    limit, scores = TOLERANCE["float64"] if tolerance is None else tolerance, names["decision_function"](rows)
+    # far rows one by one: sums that nearly overflow may do so or not by the number of rows beside them
+    answered = [row[None] for row in rows[n_usual:] if _answers(names, row)]
+    groups = [rows[:n_usual], *answered]
+    rows, scores = np.concatenate(groups), np.concatenate([names["decision_function"](group) for group in groups])
+    labels = None if model.kind == "regressor" else np.concatenate([names["predict"](group) for group in groups])
+    limit = TOLERANCE["float64"] if tolerance is None else tolerance
     raw, what, notes = text.encode("utf-8"), "the NumPy file", left_out_notes(model)
     return write_checked(model, path, "numpy", raw, (rows, n_usual), limit, scores, labels, what, notes)
 
@@ -98,16 +98,10 @@ def _answers(names: dict[str, Any], row: Any) -> bool:
 
 def numpy_source(model: Model, module: str) -> str:
     """Text of the file, whose name without ``.py`` is `module`."""
-    arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
-    arrays |= {"classes": model.classes, **model.inputs.arrays()}
-    kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
-    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
-    if (voting := votes(model)) is not None:
-        arrays["codes"], facts["votes_base"] = voting
-    if model.calibration is not None:
-        arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
+    facts, arrays = facts_and_arrays(model)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **{name: values for name, values in arrays.items() if values is not None})
+    named: dict[str, Any] = arrays
+    np.savez_compressed(buffer, **named)
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
     m, d = len(model.basis), model.n_features

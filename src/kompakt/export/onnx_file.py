@@ -7,8 +7,8 @@ import importlib.util
 import json
 import os
 import re
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,14 +19,16 @@ from kompakt.data.table import (
     MISSING,
     Category,
     Date,
+    Levels,
     Number,
     TableSchema,
+    Time,
     Unused,
     columns_of,
     is_missing,
     is_table,
-    seconds_of,
 )
+from kompakt.data.times import circle, seconds_of, written
 from kompakt.export.common import (
     TOLERANCE,
     ExportReport,
@@ -137,18 +139,20 @@ def to_onnx(
     schema = None if encoded else model.inputs.schema
     if schema is not None:
         for column in schema.columns:
-            if isinstance(column, Date) and "%d%b" in column.form:
+            if isinstance(column, Time) or (isinstance(column, Date) and not re.search(r"%d[^%]|%d$", column.form)):
+                texts = {"%d%b%Y": "dates without separators", "%d%b%y": "dates without separators"}
+                what = texts.get(getattr(column, "form", "")[:6], "clock times, months, quarters and weeks")
+                example = f", such as {written(column.first, column.form)}" if isinstance(column, Date) else ""
                 raise ValueError(
-                    f"ONNX cannot read dates without separators, such as {_written(column, column.first)} in column "
-                    f"{column.name!r}. Export with encoded=True (on the command line: --encoded), and give the model "
-                    "the encoded features."
+                    f"ONNX cannot read {what}{example} in column {column.name!r}. Export with encoded=True (on the "
+                    "command line: --encoded), and give the model the encoded features."
                 )
     raw = _onnx_bytes(folded(model, single=kind == np.float32), kind, schema)
     rows, n_usual = check_rows_for(model, check_rows, kind)
     feeds = {"X": rows}
     if schema is not None:
-        tables = [check_rows, _table_like(schema, rows[n_usual:])] if is_table(check_rows) else [
-            _table_like(schema, rows)
+        tables = [check_rows, table_like(schema, rows[n_usual:])] if is_table(check_rows) else [
+            table_like(schema, rows)
         ]
         inputs = [_feeds(schema, table, kind) for table in tables]
         feeds = {name: np.concatenate([given[name] for given in inputs]) for name in inputs[0]}
@@ -170,25 +174,25 @@ def _feeds(schema: TableSchema, table: Any, dtype: np.dtype) -> dict[str, Array]
     """The inputs of an ONNX model for a table."""
     cells, names, feeds = columns_of(table), _used(schema), {}
     for column in schema.columns:
-        if isinstance(column, Number):
+        if _is_number(column):
             whole = TableSchema((Number(column.name, np.nan, False, column.decimal),), schema.missing)
             feeds[names[column.name]] = whole.encode({column.name: cells[column.name]}).astype(dtype)
         elif not isinstance(column, Unused):
             words: Any = cells[column.name]
             if isinstance(column, Date) and (words.dtype.kind == "M" or any(hasattr(cell, "year") for cell in words)):
                 seconds = seconds_of(words, column.form).tolist()
-                words = [None if moment != moment else _written(column, moment) for moment in seconds]
+                words = [None if moment != moment else written(moment, column.form) for moment in seconds]
             texts = ["" if is_missing(cell, frozenset(schema.missing)) else str(cell) for cell in words]
             feeds[names[column.name]] = np.array(texts, dtype=object)[:, None]
     return feeds
 
 
-def _written(column: Date, seconds: float) -> str:
-    """A date as the column has it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime(column.form)
+def _is_number(column: Any) -> TypeGuard[Number | Levels]:
+    """Whether the input of a column is numbers; else it is texts."""
+    return isinstance(column, Number) or (isinstance(column, Levels) and bool(column.decimal))
 
 
-def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
+def table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
     """A table to check on: numbers and dates as in some encoded rows, words at random; some unknown or missing.
 
     Blanks are around some words and dates.
@@ -199,14 +203,17 @@ def _table_like(schema: TableSchema, rows: Array) -> dict[str, Array]:
     for column in schema.columns:
         if isinstance(column, Number):
             columns[column.name] = np.where(rng.random(len(rows)) < 0.1, np.nan, rows[:, place])
-        elif isinstance(column, Category):
+        elif isinstance(column, Levels) and column.decimal:
+            codes = np.array([*map(float, column.levels), -1.0, np.nan])
+            columns[column.name] = rng.choice(codes, len(rows))
+        elif isinstance(column, Category | Levels):
             words = rng.choice(np.array([*column.levels, "", "nAn", "a word of no row"], dtype=object), len(rows))
-            before, after = rng.choice(blanks, (2, len(rows)))
+            before, after = rng.choice(blanks if isinstance(column, Category) else blanks[:3], (2, len(rows)))
             columns[column.name] = before + words + after
         elif isinstance(column, Date):
             days = np.round(np.clip(rows[:, place], -10_000, 10_000) * 24) / 24
             seconds = np.clip(column.first + days * 86_400, 0, 3e9)  # 1970 to 2065: years of two digits are clear
-            texts = [_written(column, moment) for moment in seconds.tolist()]
+            texts = [written(moment, column.form) for moment in seconds.tolist()]
             before, after = rng.choice(blanks, (2, len(rows)))
             dates = before + np.array(texts, dtype=object) + after
             columns[column.name] = np.where(rng.random(len(rows)) < 0.1, "", dates)
@@ -233,10 +240,12 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph.nodes += [helper.make_node("Identity", [node], [name], name=name) for name, (node, _, _) in results.items()]
     inputs = [helper.make_tensor_value_info("X", element, ["n", model.n_features])]
     if schema is not None:
-        kinds = {column.name: element if isinstance(column, Number) else text for column in schema.columns}
+        kinds = {column.name: element if _is_number(column) else text for column in schema.columns}
         inputs = [helper.make_tensor_value_info(given, kinds[name], ["n", 1]) for name, given in _used(schema).items()]
     values = [helper.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in results.items()]
-    texts = schema is not None and any(isinstance(column, Date | Category) for column in schema.columns)
+    texts = schema is not None and any(
+        isinstance(column, Date | Category | Levels) and not _is_number(column) for column in schema.columns
+    )
     opset, ir_version = (_TEXT_OPSET, _TEXT_IR_VERSION) if texts else (_OPSET, _IR_VERSION)
     proto = helper.make_model(
         helper.make_graph(graph.nodes, "kompakt", inputs, values, graph.constants),
@@ -312,16 +321,27 @@ class Graph:
         add, names, parts = self.add, _used(schema), []
         missing = "|".join([f"(?i:{'|'.join(map(re.escape, sorted(MISSING)))})", *map(re.escape, schema.missing)])
         for column in schema.columns:
-            if isinstance(column, Number):
+            if _is_number(column):
                 given = names[column.name]
                 given = given if self.dtype == np.float64 else add("Cast", given, to=_FLOAT64)
                 gap = add("IsNaN", given)
-                parts.append(add("Where", gap, self.constant(column.fill, np.float64), given))
+                parts.append(add("Where", gap, self.constant(float(column.fill), np.float64), given))
+                if isinstance(column, Levels):
+                    number, other = parts[-1], self.constant(len(column.levels), np.int64)
+                    code = self._looked_up(add("Cast", number, to=_INT64), [int(level) for level in column.levels])
+                    is_whole = add("Equal", add("Floor", number), number)
+                    parts.append(self._of_levels(column, add("Where", is_whole, code, other)))
                 parts += [add("Cast", gap, to=_FLOAT64)] * column.indicator
+            elif isinstance(column, Levels):
+                gap, n_levels = self._matches(names[column.name], missing), len(column.levels)
+                fill = column.levels.index(column.fill) if column.fill in column.levels else n_levels
+                code = self._word(names[column.name], column.levels)
+                parts.append(self._of_levels(column, add("Where", gap, self.constant(fill, np.int64), code)))
             elif isinstance(column, Category):
                 gap = self._matches(names[column.name], missing)
                 levels = {level: self._matches(names[column.name], re.escape(level)) for level in column.levels}
-                levels[column.fill] = add("Or", levels[column.fill], gap)
+                if column.fill in levels:
+                    levels[column.fill] = add("Or", levels[column.fill], gap)
                 level_columns = [add("Cast", level, to=_FLOAT64) for level in levels.values()]
                 parts += level_columns
                 if column.other:
@@ -331,6 +351,26 @@ class Graph:
             elif isinstance(column, Date):
                 parts += self._date(column, names[column.name], schema.missing)
         return add("Concat", *parts, axis=1)
+
+    def _of_levels(self, column: Levels, codes: str) -> str:
+        """The features of levels, (n, k), by their numbers (n, 1)."""
+        rows = self.add("Gather", self.constant(column.values, np.float64), codes)
+        return self.add("Squeeze", rows, self.constant([1], np.int64))
+
+    def _word(self, texts: str, levels: Sequence[str]) -> str:
+        """The number of the level that each text is, spaces around it left out; that of levels for another text."""
+        add, end = self.add, "\u241f"
+        tokens = [[token for token in level.split(" ") if token] for level in levels]
+        most = max(map(len, tokens))
+        padded = add("StringConcat", texts, self._text(f" {end}" * (most + 1)))
+        pieces, joined = add("StringSplit", padded), ""  # at spaces, however many
+        for place in range(most + 1):
+            index = self.constant(place, np.int64)
+            piece = add("Gather", pieces, index, axis=-1)
+            joined = piece if not joined else add("StringConcat", add("StringConcat", joined, self._text(" ")), piece)
+        keys = [" ".join((words + [end] * (most + 1))[: most + 1]) for words in tokens]
+        exact, loose = self._looked_up(texts, levels), self._looked_up(joined, keys)
+        return add("Where", add("Equal", exact, self.constant(len(levels), np.int64)), loose, exact)
 
     def _date(self, column: Date, texts: str, missing: tuple[str, ...]) -> list[str]:
         """The features of a column of dates, from texts in its form, as `Date.encode` computes them.
@@ -344,8 +384,8 @@ class Graph:
             return self.number(add("StringConcat", self._text(before), digits))
 
         names = {
-            form(written[place]): place
-            for written in (calendar.month_name, calendar.month_abbr)
+            form(month_names[place]): place
+            for month_names in (calendar.month_name, calendar.month_abbr)
             for place in range(1, 13)
             for form in (str, str.lower, str.upper)
         }
@@ -369,7 +409,7 @@ class Graph:
         if missing:  # a date may stand for a gap
             is_date = add("And", is_date, add("Not", self._matches(texts, "|".join(map(re.escape, missing)))))
         # from here on every text has the form, so that each cut finds its separator; one more, were there no row
-        example = _written(column, column.first)
+        example = written(column.first, column.form)
         remaining = add("Where", is_date, texts, self._text(example))
         remaining = add("Concat", remaining, self.constant(np.array([[example]], dtype=object), object), axis=0)
         for blank in _CUT_BLANKS:  # of the pieces between them, the one with digits; spaces are cut below
@@ -395,7 +435,10 @@ class Graph:
         if "y" in texts_of:  # as strptime: 69 is 1969, 68 is 2068
             year = year + 1900.0 + year.compared("Less", 69.0) * 100.0
         word = texts_of.get("b") or texts_of.get("B")
-        month = as_number(texts_of["m"]) if word is None else self.number(self._looked_up(word, names, 1))
+        if word is None:
+            month = as_number(texts_of["m"])
+        else:
+            month = self.number(self._looked_up(word, list(names), list(names.values()), 1))
         which, day = add("Cast", month.name, to=_INT64), as_number(texts_of["d"])
         # days since 1970 by years that begin in March, where the leap day is the last
         before = year - month.compared("Less", 3.0)
@@ -430,14 +473,18 @@ class Graph:
         of_year = of_period - year * 365.0 - year // 4.0 + year // 100.0
         month = (of_year * 5.0 + 2.0) // 153.0 + 3.0  # 3 to 14
         late = month.compared("Greater", 12.0)
-        features = [
-            (seconds - column.first) / 86_400.0,
-            year + period * 400.0 + late,
-            month - late * 12.0,
-            (days + 3.0) % 7.0,
-        ]
-        if column.hours:
-            features.append(seconds % 86_400.0 // 3600.0)
+        parts: dict[str, _Number] = {
+            "days": (seconds - column.first) / 86_400.0, "year": year + period * 400.0 + late,
+            "month": month - late * 12.0, "weekday": (days + 3.0) % 7.0, "hour": seconds % 86_400.0 // 3600.0,
+        }  # fmt: skip
+        features = []
+        for part in column.parts:
+            number = part.split()[0]
+            values = parts[number]
+            if number != part:  # whole numbers, so that a table has their places on the circle
+                places = self.constant(circle(number, np.arange(25.0))[part], np.float64)
+                values = _Number(self, add("Gather", places, add("Cast", values.name, to=_INT64)))
+            features.append(values)
         names_of_features = [feature.name for feature in features]
         return names_of_features + [add("Cast", add("Not", is_date), to=_FLOAT64)] * column.indicator
 
@@ -452,10 +499,14 @@ class Graph:
         """A tensor of texts, whole numbers or truth values as float64, to calculate with."""
         return _Number(self, self.add("Cast", name, to=_FLOAT64))
 
-    def _looked_up(self, texts: str, codes: dict[str, int], default: int) -> str:
-        """The whole number of every text, `default` for one that has none."""
-        table = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": default}
-        return self.add("LabelEncoder", texts, domain="ai.onnx.ml", **table)
+    def _looked_up(
+        self, cells: str, keys: Sequence[Any], codes: Sequence[int] | None = None, default: int | None = None
+    ) -> str:
+        """The code of every text or whole number among the keys, by default its place; for others the default."""
+        names = "keys_strings" if isinstance(keys[0], str) else "keys_int64s"
+        values = list(range(len(keys))) if codes is None else list(codes)
+        table = {names: list(keys), "values_int64s": values, "default_int64": len(keys) if default is None else default}
+        return self.add("LabelEncoder", cells, domain="ai.onnx.ml", **table)
 
     def _cut(self, texts: str, separator: str, optional: bool = False) -> tuple[str, str]:
         """What stands before the first separator and after it; texts may lack an optional one, which occurs once."""
@@ -502,6 +553,8 @@ class Graph:
     def scores(self, outputs: str) -> str:
         """Decision values, (n, n_scores)."""
         add, model = self.add, self.model
+        if model.link == "log":
+            return add("Exp", outputs)
         if (voting := votes(model)) is None:
             return outputs
         codes = self.constant(voting[0].T)

@@ -128,6 +128,8 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
         }
         scores[j] = votes + margin / (3 * (MACHINE_ABS(margin) + 1));
     }
+#elif defined(MACHINE_VALUE_OF_LOG)
+    for (l = 0; l < MACHINE_OUTPUTS; l++) scores[l] = MACHINE_VALUE_OF_LOG(raw[l]);
 #else
     for (l = 0; l < MACHINE_OUTPUTS; l++) scores[l] = raw[l];
 #endif

@@ -88,6 +88,8 @@ def decision_function(X: Any) -> np.ndarray:
     A row with NaN, unless the machine fills it, or infinity, or whose outputs overflow, is named by a ValueError.
     """
     scores = _outputs(X)
+    if _FACTS["log"]:
+        scores = np.exp(np.minimum(scores, 709.0))
     if "codes" in _ARRAYS:  # each output votes for some classes; margins, less than a third of a vote, break ties
         codes = _ARRAYS["codes"].T
         margins, votes = np.clip(scores, -1e300, 1e300) @ codes, np.where(scores > 0, 0.5, -0.5) @ codes

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
 
+from kompakt.data.table import Category, Column, Levels, Number, TableSchema, Unused, is_missing
+from kompakt.imports import sparse
 from kompakt.inputs import Inputs
 from kompakt.io.libsvm import CLASSIFIERS, LibsvmModel, read_libsvm, to_model
 from kompakt.model import Model
@@ -66,6 +66,8 @@ def model_of(fitted: Any, *, svm: bool = False) -> Model:
             start = file.read(8)
         return to_model(read_libsvm(fitted)) if start == b"svm_type" else load(fitted)
     if hasattr(fitted, "fit") and not isinstance(fitted, type):
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(fitted)
     name = next((cls.__name__ for cls in type(fitted).__mro__ if cls.__name__ in _SVM_TYPES), None)
     if svm and name is not None:
@@ -114,8 +116,9 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
     Parameters
     ----------
     steps : list of (name, fitted transformer)
-        `SimpleImputer` first (NaN by one number per feature), then any of `StandardScaler`, `MinMaxScaler` (without
-        clipping), `MaxAbsScaler`, `RobustScaler`; "passthrough" anywhere.
+        `SimpleImputer` first (NaN by one number per feature), or a `ColumnTransformer` that was fitted to a data frame
+        and whose own steps are such imputers and scalers, `OneHotEncoder` and `OrdinalEncoder`; then any of
+        `StandardScaler`, `MinMaxScaler` (without clipping), `MaxAbsScaler`, `RobustScaler`; "passthrough" anywhere.
     model : Model
         The machine behind them.
 
@@ -144,27 +147,132 @@ def fold_steps(steps: list[tuple[str, Any]], model: Model) -> Model:
             "model holds such columns first and scaling after them. Hand over the last step alone, pipeline[-1]."
         )
     for place, (name, step) in enumerate(real):
-        kind = type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
+        kind = _kind_of(step)
         if place == 0 and kind == "SimpleImputer":
             before = Inputs(fill=_fill_of(step, d))
-            continue
-        scaling = _SCALERS[kind](step) if kind in _SCALERS else None
-        if scaling is None:
-            raise TypeError(
-                f"the pipeline step {name!r}: {type(step).__name__} cannot be put into a model; a model holds "
-                f"SimpleImputer first, then {', '.join(_SCALERS)}, without clipping. Hand over the last step alone, "
-                "pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
-            )
-        shift, scale = (np.broadcast_to(values, d) for values in scaling)
-        before = Inputs(
-            shift=shift if np.any(shift) else None, scale=scale if np.any(scale != 1) else None
-        ).after(before)
+        elif place == 0 and kind == "ColumnTransformer":
+            before = _inputs_of_columns(step)
+        else:
+            before = _scaled(before, name, step, d)
     names = getattr(real[0][1], "feature_names_in_", None) if real else model.feature_names
+    if before.schema is not None:
+        names = before.schema.feature_names
     return replace(
         model,
         inputs=model.inputs.after(before),
         feature_names=None if names is None else np.asarray(names, dtype=str),
     )
+
+
+def _scaled(before: Inputs, name: str, step: Any, n_features: int) -> Inputs:
+    """The inputs that do what `before` does, and then what a scaler of scikit-learn does."""
+    kind = _kind_of(step)
+    scaling = _SCALERS[kind](step) if kind in _SCALERS else None
+    if scaling is None:
+        raise TypeError(
+            f"the pipeline step {name!r}: {type(step).__name__} cannot be put into a model; a model holds "
+            f"SimpleImputer or ColumnTransformer first, then {', '.join(_SCALERS)}, without clipping. Hand over the "
+            "last step alone, pipeline[-1]; it takes rows as the steps before it, pipeline[:-1], make them."
+        )
+    shift, scale = (np.broadcast_to(values, n_features) for values in scaling)
+    return Inputs(
+        shift=shift if np.any(shift) else None, scale=scale if np.any(scale != 1) else None
+    ).after(before)
+
+
+def _kind_of(step: Any) -> str:
+    return type(step).__name__ if type(step).__module__.startswith("sklearn.") else ""
+
+
+def _inputs_of_columns(transformer: Any) -> Inputs:
+    """What a fitted `ColumnTransformer` does to the columns of a data frame, as a schema, shift and scale."""
+    names = getattr(transformer, "feature_names_in_", None)
+    if names is None:
+        raise TypeError(
+            "a ColumnTransformer can be put into a model where it was fitted to a data frame: the columns are found "
+            "by their names. Fit it to a frame, or hand over the last step alone, pipeline[-1]."
+        )
+    columns: list[Column] = []
+    shifts: list[Array] = []
+    scales: list[Array] = []
+    for name, step, _ in transformer.transformers_:
+        used = [str(names[index]) for index in transformer._transformer_to_input_indices[name]]
+        if isinstance(step, str) and step == "drop":
+            continue
+        parts = [part for _, part in getattr(step, "steps", [(name, step)])]
+        # "passthrough" is kept as a function that there is none of
+        parts = [part for part in parts if not isinstance(part, str) and getattr(part, "func", part) is not None]
+        block, inputs = _block_of_columns(name, used, parts)
+        columns += block
+        n_features = sum(len(column.features) for column in block)
+        shifts.append(np.zeros(n_features) if inputs.shift is None else inputs.shift)
+        scales.append(np.ones(n_features) if inputs.scale is None else inputs.scale)
+    taken = [column.name for column in columns]
+    if len(set(taken)) != len(taken):
+        raise TypeError("a column goes through two steps of the ColumnTransformer; a model encodes each one once.")
+    columns += [Unused(str(name), "the ColumnTransformer drops it") for name in names if str(name) not in taken]
+    return Inputs(TableSchema(tuple(columns)), shift=np.concatenate(shifts), scale=np.concatenate(scales))
+
+
+def _block_of_columns(name: str, used: list[str], steps: list[Any]) -> tuple[list[Column], Inputs]:
+    """The columns that go through steps of a `ColumnTransformer`, and the shift and scale of their features."""
+    fills: list[Any] = [np.nan] * len(used)
+    if steps and _kind_of(steps[0]) == "SimpleImputer":
+        imputer, *steps = steps
+        if imputer.add_indicator or len(imputer.statistics_) != len(used):
+            raise TypeError(f"the SimpleImputer of {name!r} adds or drops columns, which a model cannot do.")
+        fills = list(imputer.statistics_)
+    encoder = _ENCODERS.get(_kind_of(steps[0])) if steps else None
+    if encoder is None:
+        columns: list[Column] = [Number(column, float(fill)) for column, fill in zip(used, fills, strict=True)]
+    else:
+        columns, steps = encoder(steps[0], used, fills), steps[1:]
+    inputs = Inputs()
+    for step in steps:
+        inputs = _scaled(inputs, name, step, sum(len(column.features) for column in columns))
+    return columns, inputs
+
+
+def _levels_of(name: str, categories: Array, fill: Any) -> tuple[list[str], str]:
+    """The levels of an encoder as texts, and that of gaps, "" where there is none."""
+    levels = [str(level) for level in categories]
+    gaps = [text for text, level in zip(levels, categories.tolist(), strict=True) if is_missing(level)]
+    if len(gaps) > 1 or len({level.strip() for level in levels}) != len(levels):
+        raise TypeError(f"column {name!r} has levels that a model takes for one: {', '.join(map(repr, levels[:10]))}.")
+    return [level.strip() for level in levels], gaps[0] if gaps else "" if is_missing(fill) else str(fill).strip()
+
+
+def _one_hot(encoder: Any, used: list[str], fills: list[Any]) -> list[Column]:
+    if encoder.min_frequency is not None or encoder.max_categories is not None:
+        raise TypeError("a OneHotEncoder that joins rare categories (min_frequency) cannot be put into a model.")
+    columns: list[Column] = []
+    dropped = [None] * len(used) if encoder.drop_idx_ is None else list(encoder.drop_idx_)
+    for name, categories, fill, place in zip(used, encoder.categories_, fills, dropped, strict=True):
+        levels, level_of_gaps = _levels_of(name, categories, fill)
+        kept = tuple(level for number, level in enumerate(levels) if number != place)
+        columns.append(Category(name, kept, level_of_gaps if level_of_gaps in kept else ""))
+    return columns
+
+
+def _ordinal(encoder: Any, used: list[str], fills: list[Any]) -> list[Column]:
+    columns: list[Column] = []
+    for name, categories, fill in zip(used, encoder.categories_, fills, strict=True):
+        levels, level_of_gaps = _levels_of(name, categories, fill)
+        unknown = -1.0 if encoder.unknown_value is None else float(encoder.unknown_value)
+        ranks = [*map(float, range(len(levels))), unknown]
+        if any(is_missing(level) for level in categories.tolist() if not isinstance(level, str)):
+            ranks[levels.index(level_of_gaps)] = float(encoder.encoded_missing_value)
+        if not np.isfinite(ranks).all():
+            raise TypeError(f"column {name!r}: an OrdinalEncoder that gives NaN cannot be put into a model.")
+        values = tuple((rank,) for rank in ranks)
+        columns.append(Levels(name, tuple(levels), level_of_gaps, outputs=("rank",), values=values))
+    return columns
+
+
+#: columns of a fitted encoder, the names of its inputs, and what their gaps were filled with
+_ENCODERS: dict[str, Callable[[Any, list[str], list[Any]], list[Column]]] = {
+    "OneHotEncoder": _one_hot, "OrdinalEncoder": _ordinal,
+}  # fmt: skip
 
 
 def _fill_of(imputer: Any, n_features: int) -> Array:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
-from scipy import sparse
 
 from kompakt.codings import class_pairs
+from kompakt.imports import sparse
 from kompakt.inputs import Inputs
 from kompakt.io.container import ModelFileError, UnsupportedModelError, require
 from kompakt.io.files import opened

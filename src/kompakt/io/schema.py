@@ -27,7 +27,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, STORAGES, Model, Storage, largest_level
+from kompakt.model import KINDS, LINKS, STORAGES, Model, Storage, largest_level
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -87,6 +87,7 @@ _OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "storage": lambda value: isinstance(value, str) and value in STORAGES,
     "bits": lambda value: isinstance(value, list) and len(value) == 3 and all(type(bits) is int for bits in value),
     "n_basis": lambda value: type(value) is int and 0 <= value <= container.MAX_DIMENSION,
+    "link": lambda value: isinstance(value, str) and value in LINKS,
 }
 #: bits of maps, basis and weights of version 2
 _FIRST_BITS = (16, 8, 8)
@@ -150,6 +151,8 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
         header["storage"] = storage.dtype
         if storage.dtype == "int8" and _bits_of(model) != _FIRST_BITS:
             header |= {"bits": list(storage.bits), "n_basis": len(model.basis)}
+    if model.link != "identity":
+        header["link"] = model.link
     _check_model(model)
     return header, arrays
 
@@ -308,7 +311,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     require(not unread, f"the file has arrays that belong to nothing: {', '.join(sorted(unread))[:200]}.")
     shapes = tuple(fields[name].ndim for name in _NEEDED)
     require(shapes == (2, 2, 1), f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
-    fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding")}
+    fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding", "link") if name in header}
     fields["meta"] = _decode_value(header["meta"], 0)
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None

@@ -19,12 +19,9 @@ import numpy as np
 from kompakt.parallel import numba_available
 
 
-@cache
 def gaussian_finisher() -> Callable[..., None]:
     """`finish(block, row_terms, column_terms, scale)`: block <- exp(min(0, scale * block - rows - columns))."""
-    if numba_available():
-        return _compile()
-    return _finish_numpy
+    return _compile() if numba_available() else _finish_numpy
 
 
 def _finish_numpy(block: np.ndarray, row_terms: np.ndarray, column_terms: np.ndarray, scale: float) -> None:
@@ -36,6 +33,7 @@ def _finish_numpy(block: np.ndarray, row_terms: np.ndarray, column_terms: np.nda
     np.exp(block, out=block)
 
 
+@cache
 def _compile() -> Callable[..., None]:
     import numba
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import sparse
+
+from kompakt.imports import sparse
 
 if TYPE_CHECKING:
     from kompakt.data import Rows

@@ -8,9 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import sparse
-from scipy.spatial.distance import cdist
 
+from kompakt.imports import sparse
 from kompakt.kernels._exp import gaussian_finisher
 
 if TYPE_CHECKING:
@@ -79,11 +78,19 @@ def _contiguous(X: Matrix) -> Array:
     return np.ascontiguousarray(X, dtype=np.result_type(X.dtype, np.float32))
 
 
-@cache
 def _city_block() -> Callable[[Array, Array], Array]:
     """Sums of absolute differences, (n, m)."""
-    if not numba_available():
-        return lambda X, Z: cdist(X, Z, metric="cityblock").astype(X.dtype, copy=False)
+    return _compiled_city_block() if numba_available() else _city_block_of_scipy
+
+
+def _city_block_of_scipy(X: Array, Z: Array) -> Array:
+    from scipy.spatial.distance import cdist
+
+    return np.asarray(cdist(X, Z, metric="cityblock").astype(X.dtype, copy=False))
+
+
+@cache
+def _compiled_city_block() -> Callable[[Array, Array], Array]:
     import numba
 
     @numba.njit(nogil=True, error_model="numpy", cache=True)

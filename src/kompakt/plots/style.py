@@ -8,6 +8,17 @@ from typing import Any
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: shapes that go with the colours, so that colour is never the only difference
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+#: Matplotlib's settings for the pictures of report, documents and gallery, which are read at half their size
+STYLE = {
+    "font.size": 12.0,
+    "axes.titlesize": "medium",
+    "axes.prop_cycle": f"cycler('color', {list(COLOURS)})",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.8,
+    "grid.alpha": 0.3,
+}
 
 
 def pyplot() -> Any:

@@ -256,7 +256,7 @@ class BasisVectorsDisplay:
         note = "" if len(shown) == d else f", the {len(shown)} most relevant of {d} features"
         ax.set_title(f"{m} basis vectors{note}", loc="left")
         if m:
-            bar = ax.figure.colorbar(artists[0], ax=ax, label="standard deviations from the mean", pad=0.02, aspect=30)
+            bar = ax.figure.colorbar(artists[0], ax=ax, label="standard deviations", pad=0.02, aspect=30)
             bar.ax.tick_params(labelsize="small")
             bar.solids.set_rasterized(True)
         return artists
@@ -333,7 +333,7 @@ def sides_of(model: Model) -> tuple[Array, list[str]]:
         scores = model.scores(weights)
         return ((scores > 0).astype(np.intp) if scores.ndim == 1 else np.argmax(scores, axis=1)), names
     if weights.shape[1] == 1:
-        return (weights[:, 0] > 0).astype(np.intp), ["negative weight", "positive weight"]
+        return (weights[:, 0] > 0).astype(np.intp), ["lower values", "higher values"]
     return np.zeros(len(weights), dtype=np.intp), ["vectors"]
 
 

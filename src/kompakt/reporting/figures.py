@@ -14,13 +14,14 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from kompakt.kernels.base import dense
 from kompakt.plots.curves import ConvergenceDisplay, SizePathDisplay
 from kompakt.plots.features import FeatureCurvesDisplay, feature_curves
-from kompakt.plots.style import COLOURS, colour
+from kompakt.plots.style import COLOURS, STYLE, colour, marker
 from kompakt.plots.vectors import BasisVectorsDisplay, resolve_kind, sides_of
+from kompakt.reporting.explain import Dependence, LearningCurves
 from kompakt.reporting.measure import MOMENT_ROWS, ClassErrors, Measurements, Reliability, Subject, moments_of
 from kompakt.reporting.text import number, printable, shortened
 from kompakt.reporting.training import Search, SizeErrors
@@ -32,22 +33,17 @@ _INK, _SOFT, _PAPER = "#000000", "#808080", "#ffffff"
 _PAGE_COLOURS = {shade.lower(): f"var(--c{k})" for k, shade in enumerate(COLOURS)}
 _PAGE_COLOURS |= {_INK: "var(--ink)", "#262626": "var(--ink)", _SOFT: "var(--soft)", _PAPER: "var(--paper)"}
 #: whatever a user's matplotlibrc says; names are text and never formulas
-_STYLE = {
+_STYLE = STYLE | {
     "svg.fonttype": "none",
     "svg.hashsalt": "kompakt",
     "text.parse_math": False,
     "image.composite_image": False,
-    "font.size": 12.0,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "axes.edgecolor": _SOFT,
     "grid.color": _SOFT,
     "legend.edgecolor": _SOFT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.3,
 }
 #: identities of what the slider moves
 MOVING = ("marker-rule", "marker-dot", "residuals")
@@ -60,8 +56,8 @@ _KINDS = {
 }
 #: features of a heat map, rows behind the points
 _MOST_AXES, _MOST_ROWS = 24, 600
-#: features that are drawn as the model sees them, beside each other in rows of so many
-_MOST_CURVES, _CURVES_BESIDE = 12, 3
+#: features that are drawn as the model sees them
+_MOST_CURVES = 12
 
 
 def draw_figures(
@@ -118,6 +114,70 @@ def draw_figures(
         if model.n_basis_ and model.basis_vectors_ is not None and model.kernel.name != "callable":
             figures["vectors"] = _vector_plot(subject, model.basis_vectors_, order, relevant, image_shape)
     return figures, places
+
+
+def draw_explanations(
+    subject: Subject, dependence: Sequence[Dependence], learning: LearningCurves | None
+) -> dict[str, Any]:
+    """How predictions depend on columns, and errors on rows and vectors."""
+    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figures: dict[str, Any] = {"dependence": [_dependence_plot(k, curve) for k, curve in enumerate(dependence)]}
+        if learning is not None:
+            for name, at, errors, label, chosen in (
+                ("rows", learning.n_rows, learning.row_errors, "training rows", None),
+                ("vectors", learning.n_vectors, learning.vector_errors, "vectors", learning.vectors),
+            ):
+                figure, ax = _new_figure(3.0)
+                factor = 100.0 if subject.classes else 1.0
+                means = factor * errors.mean(axis=1)
+                spread = factor * errors.std(axis=1, ddof=1) / np.sqrt(errors.shape[1])
+                ax.errorbar(at, means, spread, color=colour(0), marker="o", markersize=4, linewidth=1.5, capsize=3)
+                if chosen is not None:
+                    ax.axvline(chosen, color=_SOFT, linestyle=":", linewidth=1.5)
+                _log_axis(ax, "x", at)
+                ax.xaxis.set_major_locator(FixedLocator(at.tolist()))
+                ax.set(xlabel=label, ylabel="error (%)" if subject.classes else "root mean squared error")
+                ax.set_ylim(0.0, 1.1 * float((means + spread).max()) or 1.0)
+                description = f"Error against the number of {label}, from {number(means[0])} to {number(means[-1])}"
+                figures[f"by_{name}"] = inline_svg(figure, f"by-{name}", description)
+    return figures
+
+
+def _dependence_plot(place: int, curve: Dependence) -> Markup:
+    """A curve with its band over numbers and dates, points with their ranges beside words."""
+    figure, ax = _small_figure()
+    several = len(curve.series) > 1
+    unit = curve.unit if several or curve.unit == "prediction" else f"{shortened(curve.series[0], 16)} ({curve.unit})"
+    if curve.column.is_words:
+        for s, name in enumerate(curve.series):
+            if curve.low is not None and curve.high is not None:
+                ax.hlines(curve.at, curve.low, curve.high, color=colour(s), alpha=0.35, linewidth=4)
+            ax.plot(curve.means[:, s], curve.at, marker(s), color=colour(s), label=shortened(name, 14))
+        size = 12 if len(curve.at) < 8 else 9
+        ax.set_yticks(curve.at, [shortened(label, 14) for label in curve.labels], fontsize=size)
+        ax.set(xlabel=unit, ylim=(len(curve.at) - 0.4, -0.6))
+    else:
+        for s, name in enumerate(curve.series):
+            if curve.low is not None and curve.high is not None:
+                ax.fill_between(curve.at, curve.low, curve.high, color=colour(s), alpha=0.15, linewidth=0)
+            dashes = ("-", "--", "-.", ":")[s % 4]
+            ax.plot(curve.at, curve.means[:, s], dashes, color=colour(s), label=shortened(name, 14))
+        (strokes,) = ax.plot(curve.at, np.zeros(len(curve.at)), "|", color=_SOFT, markersize=8, clip_on=False)
+        strokes.set_transform(ax.get_xaxis_transform())
+        if not curve.column.is_number:
+            some = np.unique(np.linspace(0, len(curve.at) - 1, 3).astype(int))
+            ax.set_xticks(curve.at[some], [shortened(curve.labels[k], 12) for k in some])
+        elif np.abs(curve.at).max() >= 1e5:
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.set(ylabel=unit)
+    if curve.unit != "prediction":
+        ax.set(**{"xlim" if curve.column.is_words else "ylim": (-3.0, 103.0)})
+    if several:
+        ax.legend(fontsize="small")
+    description = f"{unit} against {curve.column.name}"
+    return inline_svg(figure, f"dependence-{place}", description)
 
 
 def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tuple[Any, Any, Any]] = ()) -> Markup:
@@ -185,6 +245,12 @@ def inline_svg(figure: Figure, name: str, description: str, marks: Sequence[tupl
 def _new_figure(height: float = 3.5) -> tuple[Figure, Any]:
     """A figure in whose units (points) the places on it are too."""
     figure = Figure(figsize=(5.6, height), dpi=72, layout="constrained")
+    return figure, figure.subplots()
+
+
+def _small_figure() -> tuple[Figure, Any]:
+    """A figure of a tile, of which several stand beside each other on a wide page."""
+    figure = Figure(figsize=(4.2, 2.8), dpi=72, layout="constrained")
     return figure, figure.subplots()
 
 
@@ -319,17 +385,20 @@ def _calibration_plot(reliability: Reliability, subject: Subject) -> Markup:
     return inline_svg(figure, "calibration-figure", f"{labels[1]} against {labels[0]}", [(dots, titles, None)])
 
 
-def _feature_curves(subject: Subject, shown: Array) -> Markup:
-    """How the model sees the features, the most relevant first."""
-    names = [shortened(subject.feature_names[number], 24) for number in shown]
-    rows = -(-len(shown) // _CURVES_BESIDE)
-    figure = Figure(figsize=(11.2, 2.6 * rows), dpi=72, layout="constrained")
-    grid = figure.subplots(rows, min(len(shown), _CURVES_BESIDE), squeeze=False, sharey=True).ravel()
-    for spare in grid[len(shown) :]:
-        spare.set_axis_off()
+def _feature_curves(subject: Subject, shown: Array) -> list[tuple[str, Markup]]:
+    """How the model sees the features, the most relevant first: their names and figures, all of one height."""
     curves = feature_curves(subject.model, subject.X)
-    FeatureCurvesDisplay([curves[number] for number in shown], names).plot(grid[: len(shown)])
-    return inline_svg(figure, "features-figure", f"How the model sees {', '.join(names)}")
+    seen = np.concatenate([curves[number_][1] for number_ in shown])
+    low, high = float(seen.min()), float(seen.max())
+    pad = 0.05 * (high - low) or 0.5
+    drawn = []
+    for number_ in shown:
+        figure, ax = _small_figure()
+        FeatureCurvesDisplay([curves[number_]], [""]).plot([ax])
+        ax.set(ylabel="", ylim=(low - pad, high + pad))
+        name = subject.feature_names[number_]
+        drawn.append((name, inline_svg(figure, f"feature-{number_}", f"How the model sees {name}")))
+    return drawn
 
 
 def _vector_plot(

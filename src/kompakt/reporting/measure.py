@@ -27,7 +27,6 @@ from kompakt.basis.path import sizes_up_to
 from kompakt.data import ArrayRows, RowBlock
 from kompakt.design import Design
 from kompakt.io.fitted import model_of
-from kompakt.kernels.base import dense
 from kompakt.model import Model
 from kompakt.reporting.text import printable
 
@@ -217,15 +216,18 @@ def features_by_relevance(subject: Subject, relevance: Array | None) -> Array:
     return np.argsort(-relevance, kind="stable")
 
 
-def seems_trained_on(subject: Subject) -> bool:
-    """Whether the basis rows are found in X where the fit took them: then X holds the training rows."""
-    indices = getattr(subject.estimator, "basis_indices_", None)
-    vectors = getattr(subject.estimator, "basis_vectors_", None)
-    if subject.n_rows < subject.n_given or indices is None or vectors is None:
+def seems_trained_on(subject: Subject, outputs: Array) -> bool:
+    """Whether there are as many rows as in training, with the very error that the record of the training has."""
+    record = subject.model.record
+    if record is None or not record.train_error or not subject.n_rows == subject.n_given == record.n_rows:
         return False
-    in_range = len(indices) > 0 and max(indices) < subject.n_rows
-    rows = dense(subject.X[indices]) if in_range else np.empty(0)
-    return in_range and np.allclose(rows, vectors, rtol=1e-9, atol=1e-12 * float(np.abs(rows).max(initial=0.0)))
+    sample = slice(None, None, -(-record.n_rows // record.n_train_error))  # evenly spaced, as in the record
+    outputs, y = outputs[sample], subject.y[sample]
+    if subject.classes:
+        error = np.mean(predicted_numbers(subject.model, subject.model.scores(outputs)) != y)
+    else:
+        error = np.sqrt(mean_squared_error(y, outputs))
+    return len(y) == record.n_train_error and bool(np.isclose(error, record.train_error, rtol=1e-5, atol=0.0))
 
 
 # -- smaller models inside the given one -----------------------------------------------------------------------
@@ -296,7 +298,7 @@ class Measurements:
     sizes: list[int]
     seconds: Array  # (S,) per row
     n_bytes: Array  # (S,)
-    outputs: Array  # (n, L) of the given model
+    outputs: Array  # (n, L) of the given model; of a regressor its predictions
     errors: Array  # (S,) share of wrong labels, or root mean squared error
     baseline: float  # error of the best constant answer
     confusion: Array | None = None  # (S, K, K) true by predicted
@@ -322,6 +324,7 @@ def measure(models: list[Model], subject: Subject) -> Measurements:
             counts.append(np.bincount(y * K + guess, minlength=K * K).reshape(K, K))
             errors.append(np.mean(guess != y))
         else:
+            outputs = model.scores(outputs).reshape(n, -1)
             predictions.append(outputs[drawn, 0])
             errors.append(np.sqrt(mean_squared_error(y, outputs)))
             r2.append(r2_score(y, outputs) if n > 1 else 0.0)

@@ -22,12 +22,13 @@ from sklearn.metrics import mean_absolute_error
 
 import kompakt
 from kompakt.estimators.records import seconds_of
+from kompakt.export.js_file import runtime
 from kompakt.io.files import write_atomically
 from kompakt.kernels.base import dense
 from kompakt.parallel import block_threads
 from kompakt.plots.vectors import sides_of
 from kompakt.record import TrainingRecord
-from kompakt.reporting import measure, text, training
+from kompakt.reporting import explain, measure, text, training
 from kompakt.reporting.measure import MOMENT_ROWS, Subject
 
 Array = np.ndarray
@@ -53,21 +54,26 @@ def report(
     max_rows: int = 100_000,
     n_jobs: int | None = None,
     random_state: int = 0,
+    target: str | None = None,
+    curves: bool = True,
 ) -> Path:
     """Write one self-contained HTML page about a fitted model.
 
-    The page shows the data, the chosen parameters and why, errors with a confusion matrix (or residuals) and the
-    prediction time at every size under a slider, calibration, the basis vectors, the time spent, and how to load and
-    export the model.  It loads nothing from a network, stays under 2 MB, and works on a phone, by keyboard, in light
-    and dark.  It needs the extra `report` (jinja2 and Matplotlib).
+    The page shows which columns matter and how the prediction depends on them, a panel that runs the model in the
+    browser on a case of the reader's, a threshold with its costs, errors with a confusion matrix (or residuals) and the
+    prediction time at every size under a slider, learning curves, the worst rows, the data, the chosen parameters and
+    why, calibration, the basis vectors, the time spent, and how to load and export the model.  It loads nothing from a
+    network, stays under 2 MB, and works on a phone, by keyboard, in light and dark.  It needs the extra `report`
+    (jinja2 and Matplotlib).
 
     Parameters
     ----------
     estimator : fitted kompakt estimator, Model, or a pipeline or search that holds one
         Of a `Model` loaded from a file, the training is unknown and left out.  scikit-learn's kernel SVMs are
         understood too.
-    X : array-like or sparse matrix of shape (n_samples, n_features)
-        Rows to measure on: use rows that the model has not seen, or the errors are too low.
+    X : array-like or sparse matrix of shape (n_samples, n_features), or table
+        Rows to measure on: use rows that the model has not seen, or the errors are too low.  Of a table the page shows
+        the columns as they are, not the features that they become.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Their labels or values.
     path : path-like
@@ -83,7 +89,12 @@ def report(
         Rows measured on at most, drawn at random; the page says so.
     n_jobs : int, default=None
     random_state : int, default=0
-        For the rows drawn.
+        For the rows drawn and the columns shuffled.
+    target : str, optional
+        What the model predicts, to be named on the page; by default the name of `y`, if it has one.
+    curves : bool, default=True
+        Whether to train about twenty small models on parts of the given rows, for the learning curves.  They take the
+        larger part of the time of a page: a few seconds, which the page states.
 
     Returns
     -------
@@ -105,7 +116,7 @@ def report(
     try:
         import jinja2  # noqa: F401
 
-        from kompakt.reporting.figures import draw_figures
+        from kompakt.reporting.figures import draw_explanations, draw_figures
     except ImportError as missing:
         raise ImportError(
             f"a report needs {missing.name}: install the extra with `pip install 'kompakt[report]'`."
@@ -113,6 +124,8 @@ def report(
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"the folder of the page does not exist: {folder}")
+    target = target or getattr(y, "name", None)
+    target = None if target is None else str(target)
     clock = [("", time.perf_counter())]
     with block_threads(n_jobs):
         subject = measure.subject_of(estimator, X, y, int(max_rows), random_state)
@@ -126,13 +139,23 @@ def report(
         clock.append(("errors and times", time.perf_counter()))
         relevance = measure.relevance_of(subject)
         relevant = measure.features_by_relevance(subject, relevance)
+        columns = explain.columns_of_subject(subject, X)
+        importance = explain.importance(subject, columns, relevant, random_state)
+        ranked = list(range(len(columns))) if importance is None else importance.columns
+        dependence = [] if importance is None else explain.dependence(subject, columns, ranked, random_state)
+        panel = explain.what_if(subject, measured.outputs, columns, ranked, reliability, random_state)
+        clock.append(("columns", time.perf_counter()))
+        learning = explain.learning_curves(subject, random_state) if curves else None
+        clock.append(("learning curves", time.perf_counter()))
         search, size_errors = training.search_of(fitted, model.record), training.size_errors_of(fitted)
         figures, places = draw_figures(
             subject, measured, order, relevant, reliability, by_class, search, size_errors, image_shape
         )
+        figures |= draw_explanations(subject, dependence, learning)
         clock.append(("pictures", time.perf_counter()))
     page = _template().render(
-        title=title or f"{subject.name}: report",
+        title=title or (f"{target}, predicted by {subject.name}" if target else f"{subject.name}: report"),
+        target=target or "the target",
         subject=subject,
         model=model,
         estimator=fitted,
@@ -151,8 +174,15 @@ def report(
         packages={"kompakt": kompakt, "NumPy": np, "SciPy": scipy, "scikit-learn": sklearn},
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         **_training_values(subject, measured),
+        seen=measure.seems_trained_on(subject, measured.outputs),
         **_data_values(subject, relevance, relevant),
-        **_error_values(subject, measured, by_class, places),
+        importance=None if importance is None else _importance_values(subject, columns, importance),
+        dependence=dependence,
+        learning=learning,
+        panel=panel,
+        shown_columns=[columns[k].name for k in explain.shown_columns(columns, ranked)],
+        worst=explain.worst_with_cells(subject, measured.outputs, columns, ranked),
+        **_error_values(subject, measured, by_class, places, panel),
     )
     content = text.printable(page).encode()
     if len(content) > MOST_BYTES:
@@ -181,7 +211,6 @@ def _data_values(subject: Subject, relevance: Array | None, relevant: Array) -> 
     """What the page says of the rows and their features."""
     directions = measure.directions_of(subject)
     return {
-        "seen": measure.seems_trained_on(subject),
         "notes": [*subject.notes, *_cautions(subject)],
         "missing": 0.0 if sparse.issparse(subject.X) else float(np.mean(np.isnan(subject.X))),
         "class_counts": _class_counts(subject),
@@ -193,8 +222,9 @@ def _data_values(subject: Subject, relevance: Array | None, relevant: Array) -> 
 
 
 def _error_values(
-    subject: Subject, measured: measure.Measurements, by_class: measure.ClassErrors | None, places: dict[str, Any]
-) -> dict[str, Any]:
+    subject: Subject, measured: measure.Measurements, by_class: measure.ClassErrors | None, places: dict[str, Any],
+    panel: dict[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
     """What the page says of errors; `data` is what the slider shows at every size."""
     error_text = text.percent if subject.classes else text.number
     at_size = {
@@ -210,6 +240,7 @@ def _error_values(
     if measured.confusion is not None:
         confusion = _confusion(subject.classes, measured.confusion)
         data |= {"cells": confusion["cells"], "shares": confusion["shares"]}
+    data |= {"thresholds": explain.thresholds(subject, measured.outputs), "panel": panel}
     interval = np.clip(measure.wilson(measured.errors[-1], subject.n_rows), 0.0, 1.0) if subject.classes else None
     return {
         "data": data,
@@ -218,7 +249,7 @@ def _error_values(
         "confusion": confusion,
         "by_class": [] if by_class is None else _class_table(subject, by_class),
         "absolute_error": None if subject.classes else mean_absolute_error(subject.y, measured.outputs),
-        "worst": measure.worst_rows(subject, measured.outputs),
+        "baseline_error": None if subject.classes else float(np.mean(np.abs(subject.y - np.median(subject.y, axis=0)))),
     }
 
 
@@ -231,6 +262,7 @@ def _template() -> Any:
     markup, style, script = (
         files("kompakt.reporting").joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
     )
+    script = runtime() + script
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.filters |= {
@@ -243,6 +275,26 @@ def _template() -> Any:
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     return environment.from_string(markup)
+
+
+def _importance_values(
+    subject: Subject, columns: list[explain.Column], importance: explain.Importance
+) -> dict[str, Any]:
+    """Bars with whiskers, in shares of the longest whisker, and what was shuffled."""
+    longest = max(float(importance.high.max(initial=0.0)), 1e-300)
+    bounds = np.clip(np.array([importance.rise, importance.low, importance.high]) / longest, 0.0, 1.0).T
+    rises = [
+        f"{100 * rise:+.1f} points" if subject.classes else f"{'+' if rise >= 0 else '-'}{text.number(abs(rise))}"
+        for rise in importance.rise
+    ]
+    matters = [columns[k].name for k, low in zip(importance.columns, importance.low, strict=True) if low > 0]
+    return {
+        "bars": list(zip([columns[k].name for k in importance.columns], bounds.tolist(), rises, strict=True)),
+        "matters": matters,
+        "n_rows": importance.n_rows,
+        "n_shuffles": importance.n_shuffles,
+        "n_left_out": importance.n_left_out,
+    }
 
 
 def _confusion(names: list[str], counts: Array) -> dict[str, Any]:
@@ -360,7 +412,7 @@ def _cautions(subject: Subject) -> list[str]:
     if subject.model.kernel.name != "precomputed":
         spread = measure.moments_of(subject.X[:MOMENT_ROWS])[1]
         moving = spread[spread > 0]
-        if len(moving) < len(spread):
+        if len(moving) < len(spread) and subject.model.inputs.schema is None:  # not of rare words
             cautions.append(f"{len(spread) - len(moving):,} feature(s) are constant on the rows looked at.")
         if subject.model.inputs.scale is None and len(moving) > 1 and moving.max() > 100 * moving.min():
             cautions.append(

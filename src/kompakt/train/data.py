@@ -45,7 +45,7 @@ from kompakt.data.rows import (
     sum_blocks,
     with_mass,
 )
-from kompakt.data.table import TableSchema, Unused, is_table, needs_schema
+from kompakt.data.table import TableSchema, Unused, columns_of, is_frame, is_table
 from kompakt.inputs import Inputs
 from kompakt.kernels import Kernel, Precomputed, make_kernel
 from kompakt.model import Model
@@ -88,24 +88,14 @@ def check_rows(
 ) -> tuple[Any, Any]:
     """scikit-learn's validation with the input types kompakt accepts.
 
-    A data frame with words, dates or gaps becomes numbers by a schema, which the estimator keeps as `schema_`; columns
-    in `keep` are used even if they look like identifiers.  These numbers are standardised for training; `standardise`
-    is False for rows that a model is given, which does it itself.
+    A data frame becomes numbers by a schema, which the estimator keeps as `schema_` unless all columns are numbers
+    already; columns in `keep` are used even if they look like identifiers.  These numbers are standardised for
+    training; `standardise` is False for rows that a model is given, which does it itself.
     """
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
     if reset:
         vars(estimator).pop("_inputs", None)
         vars(estimator).pop("schema_", None)
-    inputs: Inputs | None = getattr(estimator, "_inputs", None)
-    schema, table = None if inputs is None else inputs.schema, X
-    if schema is None and reset and needs_schema(X):
-        schema = TableSchema.infer(X, keep=keep or ())
-        _warn_of_unused(estimator, schema)
-        # a scaler before the estimator takes no words: the features are standardised as they are made
-        inputs = Inputs.of_table(schema, X)
-    if inputs is not None and schema is not None:
-        X = _encoded(estimator, schema, X, reset)
-        X = inputs.transform(X) if standardise else X
     large = sparse.issparse(X) and X.format == "csr" and X.indices.dtype == np.int64
     if large and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:  # as scikit-learn's own svmlight reader gives them
         X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -124,6 +114,13 @@ def check_rows(
             ) from None
     if y is not None:
         options |= {"multi_output": numeric_y, "y_numeric": numeric_y}
+    inputs: Inputs | None = getattr(estimator, "_inputs", None)
+    schema, table = None if inputs is None else inputs.schema, X
+    is_new_frame = reset and is_frame(X) and not _is_matrix(estimator)
+    if is_new_frame:
+        schema, X = _learned_columns(estimator, X, labels, keep, numeric_y)
+    elif schema is not None:
+        X = _encoded(estimator, schema, X)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn looks for NaN by a sum, which may overflow
             if schema is not None:
@@ -140,10 +137,15 @@ def check_rows(
             ) from None
         raise
     X = canonical(X)
-    if schema is not None and reset:
-        estimator.schema_, estimator._inputs = schema, inputs
+    if is_new_frame:  # a scaler before the estimator takes no words: the features are standardised as they are made
+        X = np.ascontiguousarray(X)
+        inputs = estimator._inputs = Inputs.standardising(X, schema)
+    if is_new_frame and schema is not None:
+        estimator.schema_ = schema
         names = list(getattr(table, "column_names", None) or table.columns)
         set_features(estimator, len(schema.names), names if all(isinstance(name, str) for name in names) else None)
+    if inputs is not None and standardise:
+        X = inputs.transform(X)
     if y is not None or reset:  # rows to train on; rows to predict for may lie anywhere
         refuse_extremes(_largest(X), X.dtype, sparse.issparse(X))
     if reset and not sparse.issparse(X):
@@ -153,8 +155,31 @@ def check_rows(
     return X, y
 
 
-def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
+def _learned_columns(
+    estimator: Any, frame: Any, labels: Array | None, keep: Sequence[str] | None, numeric_y: bool
+) -> tuple[TableSchema | None, Any]:
+    """The schema of a data frame to train on, and the features of its rows; None and the frame if all are numbers."""
+    schema = TableSchema.infer(frame, keep=keep or ())
+    _warn_of_unused(estimator, schema)
+    coded = _encoded(estimator, schema, frame)
+    y = None
+    if labels is not None and len(labels) == len(coded):  # else the check that follows says what is wrong
+        y = labels.astype(np.float64) if numeric_y else labels
+        y = y if y.dtype.kind != "f" or np.isfinite(y).all() else None
+    learned, means = schema.learn(coded, y, classes=not numeric_y)
+    plain = learned.is_plain and all(cells.dtype.kind in "fiu" for cells in columns_of(frame).values())
+    return (None, frame) if plain else (learned, learned.finish(coded, means))
+
+
+def _encoded(estimator: Any, schema: TableSchema, X: Any) -> Array:
     """The features of a data frame; what training did not have is told in a warning."""
+    if not is_table(X) and schema.takes_numbers and getattr(X, "ndim", 0) == 2 and X.shape[1] == len(schema.names):
+        warnings.warn(
+            f"X does not have valid feature names, but {type(estimator).__name__} was fitted with feature names",
+            UserWarning,
+            stacklevel=5,
+        )
+        X = dict(zip(schema.names, np.asarray(X).T, strict=True))
     if not is_table(X):
         raise ValueError(
             f"this {type(estimator).__name__} was fitted to a data frame with words, dates or gaps, and encodes its "
@@ -163,10 +188,8 @@ def _encoded(estimator: Any, schema: TableSchema, X: Any, reset: bool) -> Array:
         )
     features = schema.encode(X)
     strange = [f"{text} in {count:,} row(s)" for text, count in schema.counts.items()]
-    if reset:  # levels that are seen once are "other" by intention
+    if not hasattr(estimator, "_inputs"):  # levels of training that are seen once are "other" by intention
         strange = [text for text in strange if ": not a " in text]
-        for text in schema.mostly_other(schema.counts, len(features)):
-            warnings.warn(f"{type(estimator).__name__}: {text}", UserWarning, stacklevel=5)
     if strange:
         warnings.warn(f"{type(estimator).__name__}: column {'; column '.join(strange)}.", UserWarning, stacklevel=5)
     if not features.shape[1]:
@@ -184,14 +207,18 @@ def _warn_of_unused(estimator: Any, schema: TableSchema) -> None:
         warnings.warn(text, UserWarning, stacklevel=5)
 
 
+def _is_matrix(estimator: Any) -> bool:
+    kernel = getattr(estimator, "kernel", None)
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
 #: ratio of the spreads of two features above which the one is lost in distances, and rows looked at to find it
 _FAR_SPREADS, _SPREAD_ROWS = 1e3, 10_000
 
 
 def _warn_of_spreads(estimator: Any, X: Array) -> None:
     """Warn where one feature outweighs another in every distance, and no width per feature was given."""
-    is_matrix = isinstance(estimator.kernel, str) and estimator.kernel == "precomputed"
-    if is_matrix or np.ndim(estimator.gamma) or estimator._may_scale:
+    if _is_matrix(estimator) or np.ndim(estimator.gamma) or estimator._may_scale:
         return
     sample = X[:: max(1, len(X) // _SPREAD_ROWS)].astype(np.float64)
     spread = sample.std(axis=0)
@@ -206,13 +233,9 @@ def _warn_of_spreads(estimator: Any, X: Array) -> None:
 
 
 def with_columns(estimator: Any, model: Model) -> Model:
-    """A model with the names of its features, and the inputs by which a table becomes features."""
-    before: Inputs | None = getattr(estimator, "_inputs", None)
-    names = getattr(estimator, "feature_names_in_", None)
-    if before is not None and before.schema is not None:
-        names = before.schema.feature_names
-        if model.inputs.schema is None:  # trained on rows that were standardised already
-            model = replace(model, inputs=model.inputs.after(before))
+    """A model with the names of its features."""
+    schema = model.inputs.schema
+    names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     return model if names is None else replace(model, feature_names=np.asarray(names, dtype=str))
 
 

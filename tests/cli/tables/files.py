@@ -184,8 +184,8 @@ for title, yes, no in [("truth values", "True", "False"), ("yes and no", "yes", 
     text = table(SIZE, ("member", lambda p, yes=yes, no=no: yes if p.member else no))
     case(text, {"size": NUMBER, "member": WORDS}, "2 levels", name=title)
 case(
-    table(SIZE, ("town", lambda p: f"t{p.number % 45}"), n=180), {"size": NUMBER, "town": WORDS},
-    "30 levels and other", name="many levels", n_rows=180,
+    table(SIZE, ("town", lambda p: f"t{p.number % 45}"), n=180), {"size": NUMBER, "town": "levels"},
+    "45 levels (t0, t1, t2, ...)", name="many levels", n_rows=180,
 )  # fmt: skip
 case(
     table(SIZE, ("city", lambda p: "Ulm" if p.number == 4 else p.city)), MIXED_KINDS, "3 levels and other",
@@ -225,7 +225,7 @@ case(
 )  # fmt: skip
 case(
     table(SIZE, ("income", lambda p: "" if p.number == 3 else p.income), n=150), {"size": NUMBER, "income": NUMBER},
-    "income  number; gaps become", name="a gap in a hundred", n_rows=150,
+    "income  number", name="a gap in a hundred", n_rows=150,
 )  # fmt: skip
 
 # -- columns that nobody can use -----------------------------------------------------------------------------

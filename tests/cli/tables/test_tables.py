@@ -239,22 +239,87 @@ def test_numbers_of_a_new_file_may_have_the_other_decimal_sign(run, tmp_path, si
     assert (done.code, "column 'a'" in done.err, "'1 m'" in done.err) == (3, True, True)
 
 
-def test_levels_that_are_folded_into_other_are_told_of(run, tmp_path):
-    """Cells of training itself are no levels that training did not have."""
-    x = np.random.default_rng(0).normal(size=100)
-    words = [f"text {n // 2}" if n < 80 else "text 0" for n in range(100)]
-    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
-    done = run("train", "t.csv", "m.kompakt", "-n", 5)
-    assert "comment" in done.err.split("columns:")[1]
-    assert "TfidfVectorizer" not in done.err  # a fifth of the rows
-    done = run("predict", "t.csv", "m.kompakt")
-    assert """column comment: rare in training or new, taken as "other" (such as 'text 30'): 20 cell(s)""" in done.err
-    assert "other levels" not in done.err
-    words = [f"text {max(n, 20)}" for n in range(100)]
-    lines = [f"{a:.3f},{word},{'yes' if a > 0 else 'no'}" for a, word in zip(x, words, strict=True)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,comment,y", *lines]))
+def test_words_of_many_levels_are_used_and_free_text_is_left_out(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x, shop = rng.normal(size=300), rng.integers(0, 40, 300)
+    y = rng.normal(size=40)[shop] + 0.1 * x
+    comments = [f"text {max(n, 20)}" for n in range(300)]
+    rows = zip(x, shop, comments, y, strict=True)
+    lines = [f"{a:.3f},shop {k},{comment},{value:.4f}" for a, k, comment, value in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["x,shop,comment,y", *lines]))
     for memory in ("512", "0.0001"):
         done = run("train", "t.csv", "m.kompakt", "-n", 5, "--memory", memory)
-        assert done.err.count("column 'comment': 79% of the rows") == 1
-        assert "TfidfVectorizer" in done.err
+        assert "shop  40 levels" in done.err
+        assert done.err.count("comment") == 2  # the column, and the flag that keeps it
+        assert "more than half of its texts come once" in done.err
+        done = run("predict", "t.csv", "m.kompakt", "out.csv")
+        assert float(done.out.split("R2 ")[1].split()[0]) > 0.8
+        assert "other" not in done.err
+        assert "shop: 40 levels (" in run("inspect", "m.kompakt").out
+    assert run("train", "t.csv", "-v", 3, "-n", 5, "--json").json["r2"] > 0.6
+    assert run("bench", "t.csv", "--sizes", 5, "--json").json["results"][0]["error"] < 0.5
+    done = run("train", "t.csv", "m.kompakt", "-n", 5, "--keep", "comment")
+    assert "comment  1 levels and other (text 20)" in done.err
+
+
+
+def skewed(path, n=300):
+    """A target whose logarithm is linear in the numbers, and its writer."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 2))
+    y = np.exp(2 + x @ [0.8, -0.6] + 0.05 * rng.normal(size=n))
+    lines = [f"{a:.4f},{b:.4f},{value:.5f}" for (a, b), value in zip(x, y, strict=True)]
+    path.write_text("\n".join(["a,b,price", *lines]))
+
+
+def test_skewed_targets_are_modelled_in_logarithms_where_that_is_better_in_their_unit(run, tmp_path):
+    skewed(tmp_path / "t.csv")
+    logs = run("auto", "t.csv", "-t", "linear", "-n", 5, "--json").json
+    plain = run("auto", "t.csv", "-t", "linear", "-n", 5, "--no-log-target", "--json").json
+    assert (logs["link"], plain["link"]) == ("log", "identity")
+    assert logs["test"]["mean_squared_error"] < 0.3 * plain["test"]["mean_squared_error"]
+    assert run("auto", "t.csv", "-t", "linear", "-n", 5).out.count("logarithms") == 1
+    assert run("predict", "t.csv", "t.kompakt", "o.csv", "--json").json["r2"] > 0.95
+    for to in ("numpy", "c", "libsvm", "onnx"):
+        if to == "onnx":
+            pytest.importorskip("onnxruntime")
+        done = run("export", "t.kompakt", f"out.{to}", "--to", to)
+        assert (done.code, "logarithms" in done.out) == (0, to == "libsvm"), done.err
+    done = run("train", "t.csv", "m.kompakt", "-n", 5, "--log-target", "--target", "a")
+    assert (done.code, "positive numbers" in done.err) == (2, True)
+
+
+def test_ordered_words_are_ranks(run, tmp_path):
+    rng = np.random.default_rng(0)
+    size, x = rng.integers(0, 3, 200), rng.normal(size=200)
+    grade = np.digitize(size + x, [0, 1, 2])
+    words, grades = ["small", "medium", "large"], ["poor", "fair", "good", "great"]
+    lines = [f"{words[a]},{b:.3f},{grades[c]}" for a, b, c in zip(size, x, grade, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["size,x,grade", *lines]))
+    flags = ("--order", "size=small,medium,large", "--order", "grade=poor,fair,good,great")
+    done = run("train", "t.csv", "m.kompakt", "-n", 8, *flags)
+    assert "ordered words: small < medium < large" in done.err
+    assert ", regression" in done.err
+    assert run("predict", "t.csv", "m.kompakt", "o.csv", "--json").json["r2"] > 0.8
+    done = run("train", "t.csv", "m.kompakt", "-n", 8, "--order", "size=small")
+    assert (done.code, "COLUMN=low,medium,high" in done.err) == (2, True)
+    assert run("train", "t.csv", "m.kompakt", "--order", "weight=a,b").code == 3
+
+
+def test_all_is_said_once_on_one_screen_and_ends_with_the_next_command(run, tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"n{k}" for k in range(30)] + [f"id{k}" for k in range(20)] + ["y"]
+    lines = [
+        ",".join([*(f"{v:.3f}" for v in rng.normal(size=30)), *(f"k{row}" for _ in range(20)), "ab"[row % 2]])
+        for row in range(60)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(names), *lines]))
+    done = run("train", "t.csv", "m.kompakt", "-n", 5)
+    assert len((done.err + done.out).splitlines()) <= 24
+    assert done.err.count("left out") == 1
+    assert "'id0', 'id1'" in done.err
+    assert "(20 in all)" in done.err
+    assert done.out.splitlines()[-1].split(maxsplit=1) == ["next", "kompakt predict NEW.csv m.kompakt predictions.csv"]
+    assert run("tune", "t.csv", "-n", 5).out.splitlines()[-1].endswith("kompakt train t.csv t.kompakt --tune")
+    said = run("auto", "t.csv", "-n", 5).out.splitlines()[-1].split(maxsplit=1)[1]
+    assert run(*said.split()[1:]).code == 0

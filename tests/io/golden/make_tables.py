@@ -36,7 +36,7 @@ def table_model(version: int) -> Model:
     """A classifier of a table; of version 2, its numbers are rounded to int8 behind a map of the inputs."""
     rng = np.random.default_rng(version)
     schema = TableSchema.infer(TABLE, missing=["?"])
-    inputs, d = Inputs.of_table(schema, TABLE), schema.n_features
+    inputs, d = Inputs.standardising(schema.encode(TABLE), schema), schema.n_features
     basis, weights, more = rng.normal(size=(5, d)), rng.normal(size=(5, 1)), {}
     if version == 2:
         storage = Storage("int8", np.full(2, 0.03), np.full(1, 0.02), np.full(2, 0.01), (16, 8, 8))
