@@ -362,8 +362,8 @@ class Model:
                 m, self.n_features, L, rank=rank, bits=storage.bits, scaling=scaling, shared_steps=shared
             )
         size = 4 if storage is None else 2
-        numbers = size * (m * (r + L)) + 4 * L + (0 if inputs.map is None else 4 * inputs.map.size)
-        return 2 * bent + numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features
+        numbers = int(size * (m * (r + L))) + 4 * L + (0 if inputs.map is None else 4 * inputs.map.size)
+        return int(2 * bent + numbers + (4 if storage is not None else 1) * 4 + 4 * scaling * self.n_features)
 
     @cached_property
     def needs_float64(self) -> bool:

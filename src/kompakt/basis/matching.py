@@ -252,7 +252,8 @@ def _fewest_bits(job: _Job, basis: Array, allowed: float) -> Rounded | None:
         sizes = (0 if job.original.inputs.map is None else job.original.inputs.map.size, m * r, m * L)
         for place in sorted(range(3), key=lambda place: -sizes[place]) if dtype == "int8" else ():
             for fewer in sorted(BITS, reverse=True)[1:] if sizes[place] else ():
-                tried = (*bits[:place], fewer, *bits[place + 1 :])
+                lowered = (*bits[:place], fewer, *bits[place + 1 :])
+                tried = (lowered[0], lowered[1], lowered[2])
                 candidate = job.rounded(basis, dtype, tried)
                 if candidate.changes(job) > allowed:
                     break

@@ -114,7 +114,8 @@ def compress(
             raise ValueError(
                 f"a mapping as storage gives the bits, of {BITS}, of {', '.join(map(repr, _BITS_OF))}; got {storage!r}."
             )
-        storage, bits = "int8", tuple(storage.get(name, 8) for name in _BITS_OF)
+        bits = (storage.get("map", 8), storage.get("vectors", 8), storage.get("weights", 8))
+        storage = "int8"
     if storage is not None and storage not in (*STORAGES, "auto"):
         raise ValueError(f"storage must be None, a mapping or one of {(*STORAGES, 'auto')}; got {storage!r}.")
     if n_basis is None and tol is None and storage is None:

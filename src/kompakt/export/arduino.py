@@ -70,7 +70,7 @@ def to_arduino(fitted: Any, folder: str | os.PathLike[str], *, name: str | None 
     name = name if re.match(r"[A-Za-z_]", name) else f"m_{name}"
     with tempfile.TemporaryDirectory() as place:
         report = to_c(fitted, Path(place, f"{name}.c"), name=name, **options)
-        texts: dict[Path, Any] = {target / "src" / path.name: [path.read_bytes()] for path in report.files}
+        texts: dict[Any, Any] = {target / "src" / path.name: [path.read_bytes()] for path in report.files}
     integers = report.score_bound is not None
     kind, upper = "int16_t" if integers else "float", name.upper()
     if model.kind == "regressor":

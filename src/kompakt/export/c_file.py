@@ -248,7 +248,7 @@ def _in_integers(
     labels = None if model.kind == "regressor" else model.labels(model.scores(outputs.astype(np.float64)))
     if answers is not None and not np.array_equal(answers[0], outputs):
         raise ParityError("the C program differs from the simulation of its integers. Nothing was written.")
-    if answers is not None and labels is not None and not np.array_equal(answers[1], labels):
+    if answers is not None and labels is not None and not np.array_equal(np.asarray(answers[1]), labels):
         raise ParityError("the C program gives other labels than the simulation of its integers. Nothing was written.")
     scores = outputs * form.unit
     inside = form.inside(whole) & np.isfinite(expected.scores).all(axis=1)
@@ -443,7 +443,7 @@ def integer_source(model: Model, form: IntegerForm, name: str, tests: Array, abo
         both = np.stack([arrays["factor"][1], arrays["offset"][1]], axis=1)
         arrays = {"scaling": ("int16_t", both), **arrays}
         places |= {"factor": f"{name}_scaling + 2 * (i)", "offset": f"{name}_scaling + 2 * (i) + 1"}
-    constant = {"factor": form.constants.get("FACTOR"), "offset": 0, "shifts": form.constants.get("SHIFT")}
+    constant: dict[str, Any] = {"factor": form.constants.get("FACTOR"), "offset": 0, "shifts": form.constants.get("SHIFT")}
     for key, place in places.items():
         reader = constant[key]
         if key in arrays:
