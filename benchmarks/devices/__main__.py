@@ -4,8 +4,8 @@
 
 kompakt chooses vectors, metric and C by the error on held-out fifths of the training rows, among settings whose bytes
 fit; the peers choose theirs by the first of these, among those of no more flash than kompakt took.  Flash is that of a
-whole program: vectors of the interrupts, start, the loop, and the model.  Scores of 200 test rows are compared bit by bit with the
-simulation, on three chips; labels of all test rows with those of the model that is not rounded.
+whole program: vectors of the interrupts, start, the loop, and the model.  Scores of 200 test rows are compared bit by
+bit with the simulation, on three chips; labels of all test rows with those of the model that is not rounded.
 """
 
 from __future__ import annotations
