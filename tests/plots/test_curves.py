@@ -1,6 +1,7 @@
 """What the curves draw, in Matplotlib's artists."""
 
 import builtins
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,14 +47,20 @@ class TestConvergence:
         # the first vectors are given, so nothing was estimated for them
         assert len(display.lines_["estimated error"].get_xdata()) < len(display.lines_["validation error"].get_xdata())
 
-    def test_a_refinement_shows_the_objective_and_the_held_out_loss(self):
+    def test_a_refinement_shows_the_held_out_loss(self):
         machine = CompactSVC(6, random_state=0).fit(X, y)
         display = ConvergenceDisplay.from_estimator(machine)
-        record = machine.refinement_
-        objective, loss = display.lines_["objective, training rows"], display.lines_["mean loss, held-out rows"]
-        np.testing.assert_allclose(objective.get_ydata()[[0, -1]], [record["objective_before"], record["objective"]])
-        np.testing.assert_allclose(loss.get_ydata(), record["validation_curve"])
+        loss = display.lines_["mean loss, held-out rows"]
+        np.testing.assert_allclose(loss.get_ydata(), machine.refinement_["validation_curve"])
         assert display.ax_.get_title() == "Convergence of CompactSVC"
+        assert display.ax_.get_ylabel() == "mean loss, held-out rows"
+
+    def test_an_objective_beside_the_held_out_loss_has_an_axis_of_its_own(self):
+        record = {"phase": "refinement", "objective_curve": [9.0, 5.0, 4.0], "validation_curve": [0.5, 0.4]}
+        display = ConvergenceDisplay.from_estimator(SimpleNamespace(history_=[record]))
+        objective, loss = display.lines_["objective, training rows"], display.lines_["mean loss, held-out rows"]
+        np.testing.assert_allclose(objective.get_ydata(), record["objective_curve"])
+        np.testing.assert_allclose(loss.get_ydata(), record["validation_curve"])
         assert display.ax_.get_ylabel() == "objective, training rows"
         assert display.right_ax_.get_ylabel() == "mean loss, held-out rows"
 

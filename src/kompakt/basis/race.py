@@ -65,8 +65,8 @@ class Arm:
     def settings(self) -> dict[str, Any]:
         """As a row of the table of trials names them."""
         width = getattr(self.spec.kernel, "gamma", None)
-        settings = {"C": self.spec.C, "gamma": None if width is None or np.ndim(width) else float(width)}
-        return settings | ({"epsilon": self.spec.loss.epsilon} if hasattr(self.spec.loss, "epsilon") else {})
+        gamma = None if width is None or np.ndim(width) else float(width)
+        return {"gamma": gamma, "epsilon": getattr(self.spec.loss, "epsilon", None), "C": self.spec.C}
 
     @property
     def learned(self) -> str:

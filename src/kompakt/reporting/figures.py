@@ -99,7 +99,7 @@ def draw_figures(
             figure, ax = _new_figure()
             ConvergenceDisplay.from_estimator(subject.estimator, ax=ax)
             ax.set_title("")
-            description = "Objective on the training rows and loss of held-out rows by the steps of the refinement"
+            description = "Loss of held-out rows by the steps of the refinement"
             figures["convergence"] = inline_svg(figure, "convergence-figure", description)
         figures["calibration"] = _calibration_plot(reliability, subject)
         if by_class is not None and by_class.roc:

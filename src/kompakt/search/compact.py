@@ -152,7 +152,7 @@ def tune_compact(
     trials.choose(best, f"{kind} of {len(trials):,} unrefined models over {over}, each judged with its neighbours.")
     # refined machines may want a smaller C, and learn their widths from any start: a race decides
     usual = [best.params | {"gamma": gamma, "C": cost} for cost in (1.0, 10.0)]
-    settings = [best.params, *usual, best.params | {"C": 0.1 * best.params["C"]}]
+    settings = [best.params, *usual]
     settings = [setting for k, setting in enumerate(settings) if setting not in settings[:k]]
     larger = np.nan
     if trials.stopped != "deadline" and 2 * size <= min(len(train) for train, _ in splits) // 2 and not limited.late:
