@@ -443,7 +443,8 @@ def integer_source(model: Model, form: IntegerForm, name: str, tests: Array, abo
         both = np.stack([arrays["factor"][1], arrays["offset"][1]], axis=1)
         arrays = {"scaling": ("int16_t", both), **arrays}
         places |= {"factor": f"{name}_scaling + 2 * (i)", "offset": f"{name}_scaling + 2 * (i) + 1"}
-    constant: dict[str, Any] = {"factor": form.constants.get("FACTOR"), "offset": 0, "shifts": form.constants.get("SHIFT")}
+    given = form.constants.get
+    constant: dict[str, Any] = {"factor": given("FACTOR"), "offset": 0, "shifts": given("SHIFT")}
     for key, place in places.items():
         reader = constant[key]
         if key in arrays:

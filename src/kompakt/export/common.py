@@ -330,7 +330,8 @@ def write_exported(
     if (schema := model.inputs.schema) is not None:
         described = {"features": schema.feature_names, **schema.to_json()}
         pieces[".schema.json"] = [json.dumps(described, indent=1, ensure_ascii=False).encode()]
-    files: dict[Any, Any] = {Path(f"{os.fspath(path)}{suffix}"): text for suffix, text in pieces.items()} | dict(beside or {})
+    files: dict[Any, Any] = {Path(f"{os.fspath(path)}{suffix}"): text for suffix, text in pieces.items()}
+    files |= beside or {}
     write_together(files)
     return tuple(files)
 
