@@ -201,7 +201,6 @@ def test_without_node_it_is_written_with_a_warning(tmp_path, monkeypatch):
 
 @needs_node
 def test_times_and_many_levels_are_read_as_predict_does(tmp_path):
-    pytest.importorskip("kompakt.data.times", reason="times other than dates are words here")
     rng, n = np.random.default_rng(0), 400
     days = [datetime(2001, 1, 1, tzinfo=UTC) + timedelta(days=int(day)) for day in rng.integers(0, 7000, n)]
     codes, times = rng.integers(1000, 1060, n), rng.integers(1, 13, (n, 2))
@@ -225,3 +224,10 @@ def test_times_and_many_levels_are_read_as_predict_does(tmp_path):
     frame.loc[::9] = ["", "Feb 1999", "2009-W53", "25:61", "P1DT2H", "soon", "nowhere", "7"]
     values, *_ = asked(tmp_path / "m.js", frame.to_dict("records"))
     assert_allclose(values, machine.model_.predict(frame), atol=1e-9)
+
+
+@needs_node
+def test_values_of_logarithms(tmp_path):
+    model = make_model("regressor", link="log")
+    to_js(model, tmp_path / "m.js")
+    assert_allclose(asked(tmp_path / "m.js", rows().tolist())[0], model.predict(rows()), rtol=1e-12)

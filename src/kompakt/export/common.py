@@ -451,8 +451,7 @@ def facts_and_arrays(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
     arrays |= {"classes": model.classes, **model.inputs.arrays()}
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
-    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
-    facts["log"] = getattr(model, "link", "identity") == "log"
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel, "log": model.link == "log"}
     if (voting := votes(model)) is not None:
         arrays["codes"], facts["votes_base"] = voting
     if model.calibration is not None:

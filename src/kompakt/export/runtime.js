@@ -125,8 +125,7 @@ function kompaktMachine(model) {
         days: (seconds - column.first) / 86400, year: date.getUTCFullYear(), month: date.getUTCMonth() + 1,
         weekday: (((days + 3) % 7) + 7) % 7, hour: Math.floor((seconds - days * 86400) / 3600),
       };
-      const names = column.parts || ["days", "year", "month", "weekday", ...(column.hours ? ["hour"] : [])];
-      const features = names.map((name) => (name in parts ? parts[name] : around(name, parts[name.split(" ")[0]])));
+      const features = column.parts.map((name) => (name in parts ? parts[name] : around(name, parts[name.split(" ")[0]])));
       return column.indicator ? [...features, Number(absent)] : features;
     },
     levels(column, cell, gap) {

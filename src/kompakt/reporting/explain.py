@@ -314,7 +314,7 @@ def learning_curves(subject: Subject, seed: int) -> LearningCurves | None:
     if model.kernel.name in ("precomputed", "callable") or model.n_basis_ < 2:
         return None
     X, y = model._transformed(dense(subject.X[known]).astype(np.float64)), subject.y[known]
-    log = getattr(model, "link", "identity") == "log"
+    log = model.link == "log"
     if log and y.min() <= 0:
         return None
     n_train, size = 3 * len(y) // 4, min(model.n_basis_, _CURVE_VECTORS, len(y) // 3)
