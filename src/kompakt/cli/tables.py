@@ -422,7 +422,7 @@ class Table:
             path = os.path.join(folder, "X.npy")
             _write_rows(path, features, self.n_features)
         self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
-        return self._n_read - len(y)
+        return 0 if y is None else self._n_read - len(y)
 
     def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
