@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kompakt.estimators.fisher import ProjectedKernelFisher as ProjectedKernelFisher
     from kompakt.estimators.fixed_size import FixedSizeLSSVC as FixedSizeLSSVC
     from kompakt.estimators.fixed_size import FixedSizeLSSVR as FixedSizeLSSVR
+    from kompakt.estimators.novelty import CompactNovelty as CompactNovelty
     from kompakt.estimators.projected import GreedyProjection as GreedyProjection
     from kompakt.estimators.projected import ProjectedSVC as ProjectedSVC
     from kompakt.estimators.reduced import CGLQSVC as CGLQSVC
@@ -60,6 +61,7 @@ _HOME = {
     "Annealing": "kompakt.search.strategies",
     "AutoSize": "kompakt.heldout",
     "CGLQSVC": "kompakt.estimators.reduced",
+    "CompactNovelty": "kompakt.estimators.novelty",
     "CompactSVC": "kompakt.estimators.compact",
     "CompactSVR": "kompakt.estimators.compact",
     "FEESVC": "kompakt.estimators.fee",

@@ -284,6 +284,39 @@ def split_rows(
     return [holdout(target, share, stratify=labels is not None, random_state=key)]
 
 
+def folds_by_content(data: Data, n_folds: int, key: int) -> list[Split]:
+    """Folds by the hash of the rows' content: equal rows are in one fold, and the order of rows does not matter.
+
+    Classes are spread evenly; a class of fewer different rows than folds is missing from some held-out parts.
+    """
+    hashes = data.in_memory.hashes(key)
+    labels = np.zeros(len(hashes), dtype=np.intp) if data.labels is None else data.labels
+    order = np.lexsort((hashes, labels))
+    is_new = (np.diff(hashes[order]) != 0) | (np.diff(labels[order]) != 0)
+    fold = np.empty(len(order), dtype=np.intp)
+    fold[order] = np.concatenate([[0], np.cumsum(is_new)]) % n_folds
+    return [split for split in fold_splits(fold) if len(split[0]) and len(split[1])]
+
+
+def quantile_of_new(values: FloatArray, share: float, weights: FloatArray | None = None) -> float:
+    """The bound that a new value keeps to with probability `share`, from held-out values (Vovk et al. 2005).
+
+    Of n values and a new one every order is equally likely, so it is the value of rank share * (n + 1); where that is
+    more than n, the largest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.heldout import quantile_of_new
+    >>> quantile_of_new(np.arange(1.0, 10.0), 0.8), quantile_of_new(np.arange(1.0, 10.0), 0.99)
+    (8.0, 9.0)
+    """
+    order = np.argsort(values, kind="stable")
+    mass = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
+    rank = int(np.searchsorted(mass, share * (mass[-1] + 1.0) * (1.0 - 1e-12)))
+    return float(values[order[min(rank, len(values) - 1)]])
+
+
 def splits_of(data: Data, cv: Any, key: int) -> list[Split]:
     """The user's `cv` as splits of the kept rows; splits given as row numbers of X lose the rows of weight zero."""
     kept = data.kept
@@ -680,6 +713,8 @@ class Trials:
         measured in another way (on fewer rows, with another loss), or the difference may be chance.
     why : str
         Why it was taken.
+    measure : str
+        What the errors are, where it is not the error of the task.
 
     Examples
     --------
@@ -697,6 +732,7 @@ class Trials:
     stopped: str = "finished"
     chosen: int | None = None
     why: str = ""
+    measure: str = ""
     rows: list[Trial] = field(default_factory=list, repr=False)
 
     def add(

@@ -5,6 +5,9 @@ what a solver may count on.  A `quadratic` loss is one parabola, and its minimis
 curvature is constant between finitely many kinks (`piecewise_quadratic`) is minimised by Newton's method in finitely
 many steps.  A `piecewise_linear` one is described by its kinks, so that one solver serves all of them: in the residual
 r = 1 - y f (classes) or y - f (regression) it has slope `slopes[k]` on the k-th interval between `kinks`.
+
+With y = 1 for every row and no intercept the hinges are the one-class losses max(0, rho - f) and its square of
+Schoelkopf et al. (2001), divided by rho, which only scales f.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kompakt import calibration as calibrations
 from kompakt.codings import get_coding
 from kompakt.data import ArrayRows
 from kompakt.data.checks import RowError, canonical, refuse_non_finite
@@ -169,6 +170,60 @@ def stored_bytes(
 
 
 @dataclass(frozen=True, eq=False)
+class Interval:
+    """How far from a prediction the value of a new row lies, with a given probability.
+
+    The interval of output l is f_l(x) -+ reach_l s_l(x), where s = 1, or the noise at x: an output of its own on the
+    same basis vectors, but at least `floor`.
+
+    Parameters
+    ----------
+    level : float
+        The probability, between 0 and 1.
+    reach : ndarray of shape (L,)
+    weights : ndarray of shape (m, L), optional
+        Weights of the noise; with them `intercept` and `floor`, both (L,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.model import Interval
+    >>> Interval(0.9, np.array([2.0])).around(np.array([[5.0]])).tolist()
+    [[[3.0, 7.0]]]
+    """
+
+    level: float
+    reach: Array
+    weights: Array | None = None
+    intercept: Array | None = None
+    floor: Array | None = None
+
+    def __post_init__(self) -> None:
+        given = [values is not None for values in (self.weights, self.intercept, self.floor)]
+        sound = isinstance(self.level, float) and 0 < self.level < 1 and len(set(given)) == 1
+        for name, values in self.arrays().items():
+            array = np.ascontiguousarray(values, dtype=np.float64)
+            shape = (len(array), len(self.reach)) if name == "weights" else np.shape(self.reach)
+            sound &= array.shape == shape and bool(np.isfinite(array).all())
+            object.__setattr__(self, name, array)
+        if not sound or np.any(self.reach < 0):
+            raise ValueError(
+                "an interval has a level between 0 and 1, a reach >= 0 for every output, and none or all of weights, "
+                f"intercept and floor of the noise; got level {self.level!r} and {sorted(self.arrays())}."
+            )
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that it has, by name."""
+        named = {name: getattr(self, name) for name in ("reach", "weights", "intercept", "floor")}
+        return {name: values for name, values in named.items() if values is not None}
+
+    def around(self, values: Array, noise: Array | None = None) -> Array:
+        """Lower and upper bounds (n, L, 2) of predictions (n, L), with the outputs of the noise where it has some."""
+        reach = self.reach if noise is None or self.floor is None else self.reach * np.maximum(noise, self.floor)
+        return np.stack([values - reach, values + reach], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """A trained machine with m basis vectors and L outputs.
 
@@ -194,7 +249,7 @@ class Model:
         pandas, polars or pyarrow table, or a mapping of names to columns, besides the encoded features as numbers.
     feature_names : ndarray of str, optional
     calibration : dict, optional
-        Arrays ``a`` and ``b`` (L,): probability = 1 / (1 + exp(a f + b)).
+        Arrays by which decision values become probabilities; see `kompakt.calibration`.
     squeeze : bool
         Whether a single regression output is returned as (n,).
     link : {"identity", "log"}
@@ -205,6 +260,11 @@ class Model:
         What is known of the training: settings tried and why these, timings, versions, a digest of the data.
     storage : Storage, optional
         Of a model that was rounded by `compress`: how files keep its basis and weights, in 8 or 16 bits.
+    interval : Interval, optional
+        Of a regressor: how far from its predictions new values lie.
+    ordered : bool
+        Whether the outputs of a regressor are quantiles of rising levels: every row's are sorted, so that none crosses
+        another (Chernozhukov et al. 2010).
 
     Examples
     --------
@@ -232,6 +292,8 @@ class Model:
     meta: dict[str, Any] = field(default_factory=dict)
     record: TrainingRecord | None = None
     storage: Storage | None = None
+    interval: Interval | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         for name in ("basis", "weights", "intercept"):
@@ -271,6 +333,13 @@ class Model:
                 f"basis, weights or map are not multiples of the steps of their storage as {self.storage.dtype}; a "
                 "model with other vectors or weights goes without storage, until compress rounds it."
             )
+        if self.interval is not None:
+            noise = self.interval.weights
+            if self.kind != "regressor" or self.interval.reach.shape != (L,) or (noise is not None and len(noise) != m):
+                raise ValueError(
+                    f"the interval does not fit a {self.kind} with {m} vectors and {L} outputs: only a regressor has "
+                    "one, with a reach for every output and weights of the noise for every vector."
+                )
         if inputs.schema is not None and inputs.schema.n_features != self.n_features:
             raise ValueError(
                 f"the table schema makes {inputs.schema.n_features} features, but the model has {self.n_features}."
@@ -297,6 +366,8 @@ class Model:
         facts += self.inputs.describe()
         if self.calibration is not None:
             facts.append("calibrated")
+        if self.interval is not None:
+            facts.append(f"{100 * self.interval.level:g} % intervals")
         if self.storage is not None:
             facts.append(f"stored as {self.storage.dtype}")
         return f"<Model: {', '.join(facts)}>"
@@ -458,12 +529,37 @@ class Model:
             if len(self.classes) == 1:
                 return np.zeros(len(F))
             return get_coding(self.coding or "one_vs_rest").scores(F, len(self.classes))
+        if self.ordered:
+            return np.sort(F, axis=1)
         values = np.exp(np.minimum(F, _LARGEST_LOG)) if self.link == "log" else F
         return values[:, 0] if self.squeeze and F.shape[1] == 1 else values
 
     def predict(self, X: Any) -> Array:
         """Labels (classifier), values (regressor) or +1 / -1 (outlier detector)."""
         return self.collect(X, lambda F: self.labels(self.scores(F)))
+
+    def predict_interval(self, X: Any) -> Array:
+        """Lower and upper bounds of every prediction, (n, 2), or (n, L, 2) where predictions are (n, L)."""
+        if self.interval is None:
+            raise AttributeError("this machine has no intervals; fit a CompactSVR with interval=0.9, or another level.")
+        interval, L = self.interval, self.weights.shape[1]
+
+        def bounds(F: Array) -> Array:
+            around = interval.around(F[:, :L], F[:, L:] if interval.weights is not None else None)
+            around = np.exp(np.minimum(around, _LARGEST_LOG)) if self.link == "log" else around
+            return around[:, 0] if self.squeeze and L == 1 else around
+
+        return self._with_noise.collect(X, bounds)
+
+    @cached_property
+    def _with_noise(self) -> Model:
+        """The model with the noise as further outputs."""
+        if self.interval is None or self.interval.weights is None:
+            return self
+        assert self.interval.intercept is not None
+        weights = np.hstack([self.weights.astype(np.float64), self.interval.weights])
+        intercept = np.concatenate([self.intercept, self.interval.intercept])
+        return replace(self, weights=weights, intercept=intercept, interval=None, storage=None)
 
     def labels(self, scores: Array) -> Array:
         """Predictions from decision values: always their argmax for a classifier."""
@@ -481,32 +577,48 @@ class Model:
 
     def probabilities(self, scores: Array) -> Array:
         """Class probabilities from decision values."""
-        if self.calibration is None or self.classes is None:
-            raise AttributeError(
-                "this machine has no calibration; fit with calibrate=True or use CalibratedClassifierCV."
-            )
-        a, b = self.calibration["a"], self.calibration["b"]
-        if scores.ndim == 1:
-            positive = _sigmoid(scores, a[0], b[0])
-            return np.column_stack([1.0 - positive, positive])
-        sigmoids = _sigmoid(scores, a, b)
-        total = sigmoids.sum(axis=1, keepdims=True)
-        return np.where(total > 0, sigmoids / np.where(total > 0, total, 1.0), 1.0 / sigmoids.shape[1])
+        return calibrations.probabilities(self._calibrated(), scores)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the class probabilities, (n, n_classes); finite where a probability rounds to zero."""
         return self.collect(X, lambda F: self._log_probabilities(self.scores(F)))
 
     def _log_probabilities(self, scores: Array) -> Array:
-        chances = self.probabilities(scores)
-        assert self.calibration is not None
-        z = self.calibration["a"] * scores.reshape(len(scores), -1) + self.calibration["b"]
-        logs = -np.logaddexp(0.0, np.column_stack([-z, z]) if scores.ndim == 1 else z)
-        if scores.ndim > 1:
-            logs -= np.logaddexp.reduce(logs, axis=1, keepdims=True)
-        # where all sigmoids vanish, the probabilities are equal by convention
-        equal = np.ptp(chances, axis=1, keepdims=True) == 0
-        return np.asarray(np.where(equal, -np.log(chances.shape[1]), logs))
+        return calibrations.log_probabilities(self._calibrated(), scores)
+
+    def _calibrated(self) -> dict[str, Array]:
+        if self.calibration is None or self.classes is None:
+            raise AttributeError(
+                "this machine has no calibration; fit with calibrate=True or use CalibratedClassifierCV."
+            )
+        return self.calibration
+
+    def with_threshold(self, threshold: float, *, probability: bool = False) -> Model:
+        """The model of two classes that predicts the second one from another decision value on, or probability.
+
+        Decision values are lowered by the threshold, so that the sign decides as before, here and in every export.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kompakt import Model
+        >>> from kompakt.kernels import Linear
+        >>> fields = {"kind": "classifier", "n_features": 1, "classes": np.array(["no", "yes"])}
+        >>> model = Model(Linear(), np.ones((1, 1)), np.array([[2.0]]), np.zeros(1), **fields)
+        >>> model.predict([[1.0]]), model.with_threshold(3.0).predict([[1.0]])
+        (array(['yes'], dtype='<U3'), array(['no'], dtype='<U3'))
+        """
+        if self.classes is None or len(self.classes) != 2:
+            raise ValueError(f"a threshold is for two classes; this is a {self} model.")
+        if probability:
+            if self.calibration is None or not 0 < threshold < 1:
+                raise ValueError(
+                    f"a threshold of probability needs a calibrated model and a number between 0 and 1, got {threshold}"
+                )
+            threshold = calibrations.score_of(self.calibration, threshold)
+        threshold = float(np.nextafter(threshold, -np.inf))  # scikit-learn's thresholds belong to the second class
+        calibration = None if self.calibration is None else calibrations.moved(self.calibration, threshold)
+        return replace(self, intercept=self.intercept - threshold, calibration=calibration)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of right labels (classifier) or R squared (regressor), as the estimators' `score`.
@@ -553,6 +665,3 @@ class Model:
         X = self.inputs.transform(X, reach)
         return X if self.storage is None else X.astype(dtype, copy=False)
 
-
-def _sigmoid(f: Array, a: Array, b: Array) -> Array:
-    return np.asarray(0.5 * (1.0 + np.tanh(-0.5 * (a * f + b))))  # 1 / (1 + exp(a f + b)) without overflow

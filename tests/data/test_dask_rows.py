@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import kompakt
 from kompakt import (
+    CompactNovelty,
     CompactSVC,
     CompactSVR,
     FixedSizeLSSVC,
@@ -42,6 +43,7 @@ MACHINES = {
     "CompactSVC": CompactSVC(n_basis=12, refine=False, random_state=0, n_jobs=1),
     "CompactSVC refined": CompactSVC(n_basis=5, refine=Refinement(3), random_state=0, n_jobs=1),
     "CompactSVR": CompactSVR(n_basis=12, refine=False, random_state=0, n_jobs=1),
+    "CompactNovelty": CompactNovelty(n_basis=12, refine=False, random_state=0, n_jobs=1),
     "SpSVC": SpSVC(n_basis=8, random_state=0, n_jobs=1),
     "FixedSizeLSSVC": FixedSizeLSSVC(n_basis=12, random_state=0, n_jobs=1),
     "FixedSizeLSSVR": FixedSizeLSSVR(n_basis=12, random_state=0, n_jobs=1),
@@ -90,6 +92,8 @@ def client(cluster):
 
 
 def target_of(name, data):
+    if "Novelty" in name:
+        return np.where(data[2] > 1.5, -1, 1)
     return data[2] if "SVR" in name else data[1]
 
 
@@ -460,3 +464,18 @@ def test_a_cluster_that_is_gone_is_an_error_that_names_it(trouble, monkeypatch):
         process.kill()
         process.communicate()
         dask.config.set(scheduler=None)  # a client whose scheduler was killed leaves itself behind
+
+
+def test_intervals_of_collections_are_lazy_too(data):
+    X, _, score = data
+    for y in (score, np.column_stack([score, score])):
+        machine = CompactSVR(5, refine=False, interval=0.9, random_state=0).fit(X, y)
+        lazy = machine.predict_interval(da.from_array(X, chunks=(900, 4)))
+        assert isinstance(lazy, da.Array)
+        assert_array_equal(lazy.compute(), machine.predict_interval(X))
+
+
+def test_scores_of_collections_are_lazy_too(data):
+    machine = CompactNovelty(5, refine=False, random_state=0).fit(da.from_array(data[0], chunks=(900, 4)))
+    lazy = machine.score_samples(da.from_array(data[0], chunks=(900, 4)))
+    assert_allclose(lazy.compute(), machine.score_samples(data[0]))

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_outlier_detector
 from sklearn.metrics.pairwise import linear_kernel
 from sklearn.model_selection import KFold, PredefinedSplit
 
 from kompakt import (
     AutoSize,
+    CompactNovelty,
     CompactSVC,
     CompactSVR,
     FixedSizeLSSVC,
@@ -48,6 +49,8 @@ MACHINES = {
     "CompactSVC calibrated": CompactSVC(n_basis=5, refine=False, calibrate=True, random_state=0),
     "CompactSVR": CompactSVR(n_basis=8, refine=Refinement(8), random_state=0),
     "CompactSVR grown": CompactSVR(n_basis=8, refine=False, selection="sp2", random_state=0),
+    "CompactNovelty": CompactNovelty(n_basis=6, refine=Refinement(6), random_state=0),
+    "CompactNovelty plain": CompactNovelty(n_basis=6, refine=False, random_state=0),
     "SpSVC": SpSVC(n_basis=12, random_state=0),
     "SpSVC shrinking": SpSVC(n_basis=24, selection=GrowthSelector(shrinking=True), C=10.0, random_state=0),
     "SpSVC bh": SpSVC(n_basis=10, selection=GrowthSelector("bh", retraining="adaptive"), random_state=0),
@@ -63,6 +66,8 @@ MACHINES = {
 def fitted(machine, data, **more):
     X, labels, score = data
     machine = clone(machine)
+    if is_outlier_detector(machine):
+        return machine.fit(X, np.where(score > 1.5, -1, 1), **more)
     return machine.fit(X, score if type(machine).__name__.endswith("SVR") else labels, **more)
 
 

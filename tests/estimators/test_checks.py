@@ -9,6 +9,7 @@ from tests.estimators.machines import MACHINES
 @parametrize_with_checks(MACHINES, expected_failed_checks=excuses_of)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some checks set max_iter to 1 or 2
 @pytest.mark.filterwarnings("ignore::kompakt.reduce.ReductionWarning")  # most checks have fewer than 100 rows
+@pytest.mark.filterwarnings("ignore:the targets y mark no row as an outlier")  # most checks give a detector some y
 def test_estimator_checks(estimator, check):
     check(estimator)
 

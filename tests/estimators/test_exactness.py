@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_outlier_detector
 from tests.estimators.machines import EXACT, plain
 
 from kompakt import CompactSVC, CompactSVR, SpSVC
@@ -29,6 +29,8 @@ def data(machine):
     X[rng.uniform(size=X.shape) < 0.2] = 0.0
     X[N - 60 :] = X[:60]
     score = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=N)
+    if is_outlier_detector(machine):
+        return X, np.where(score > 2.0, -1, 1)
     return X, np.digitize(score, [-0.5, 0.6]) if is_classifier(machine) else score
 
 

@@ -105,7 +105,7 @@ def test_the_program_takes_no_line_of_names_for_a_row(text, message, tmp_path):
 
 def test_a_wrong_file_is_not_written(tmp_path, monkeypatch):
     sound = numpy_file.numpy_source
-    spoiled = '@ _ARRAYS["weights"] - _ARRAYS["intercept"]'
+    spoiled = '@ _ARRAYS[weights] - _ARRAYS[intercept]'
     monkeypatch.setattr(numpy_file, "numpy_source", lambda *a: sound(*a).replace(spoiled.replace("-", "+"), spoiled))
     with pytest.raises(ParityError, match="the NumPy file differs"):
         to_numpy(make_model(), tmp_path / "model.py")

@@ -58,6 +58,16 @@ def test_features_that_bend_predict_as_when_they_were_written(name, numbers):
     assert arrays["input_slopes"] == (numbers, (7,))
 
 
+def test_intervals_and_calibrations_predict_as_when_they_were_written():
+    stored = json.loads((GOLDEN / "uncertainty.json").read_text())
+    X = np.array(stored["X"])
+    bounds = kompakt.load(GOLDEN / "v3_interval.kompakt").predict_interval(X)
+    np.testing.assert_allclose(bounds, stored["interval"], rtol=1e-9, atol=1e-11)
+    for name in ("isotonic", "temperature"):
+        chances = kompakt.load(GOLDEN / f"v3_{name}.kompakt").predict_proba(X)
+        np.testing.assert_allclose(chances, stored[name], rtol=1e-9)
+
+
 def test_every_version_of_the_format_has_a_stored_file():
     """Whoever raises the version stores files of it here, and keeps those of the versions before."""
     for version in range(1, container.VERSION + 1):

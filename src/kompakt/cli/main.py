@@ -75,9 +75,9 @@ def _one_of(numbers: dict[str, str], expected: str, remedy: str) -> Callable[[st
 
 
 _task = _one_of(
-    {"0": "classify", "3": "regress"},
-    "classify (0) or regress (3)",
-    "LIBSVM's other types (nu, one-class) are not trained here; `kompakt compress` takes their models",
+    {"0": "classify", "2": "novelty", "3": "regress"},
+    "classify (0), novelty (2) or regress (3)",
+    "LIBSVM's nu types (1, 4) are not trained here; `kompakt compress` takes their models",
 )
 _kernel = _one_of(
     {"0": "linear", "1": "poly", "2": "rbf", "laplacian": "laplacian"},
@@ -220,7 +220,7 @@ def _shared_options() -> list[_Parser]:
     output, data, task, seed = (_Parser(add_help=False) for _ in range(4))
     output.add_argument("-q", "--quiet", action="store_true", help="print no remarks, and no result unless requested")
     output.add_argument("--json", action="store_true", help="the result as one JSON object")
-    task.add_argument("-s", "--task", type=_task, help="classify (0) or regress (3); default: decided by the target")
+    task.add_argument("-s", "--task", type=_task, help="classify (0), novelty (2), regress (3); default: by the target")
     keep = "columns to use even if they look like identifiers, a,b,c"
     task.add_argument("--keep", metavar="COLUMN", action="append", default=[], help=keep)
     order = "words of a column, or of the target, in their order: they become their ranks; repeatable"
@@ -250,6 +250,8 @@ def _shared_options() -> list[_Parser]:
     add("-g", "--gamma", type=_width, help=f"width: {widths}; default learned")
     add("-r", "--coef0", type=float, default=0.0, help="of the polynomial kernel (0)")
     add("-c", "--C", dest="C", type=_positive, help="cost of the losses (1)")
+    add("--nu", type=_positive, help="novelty: share of false alarms (0.05)")
+    add("--interval", type=_positive, help="regression: intervals that hold this share of new values, such as 0.9")
     add("-p", "--epsilon", type=_positive, help="width of the insensitive zone")
     add("-e", "--tol", type=_positive, help="relative gradient norm at which the solver stops (1e-8)")
     add("--loss", help="squared_hinge, hinge, least_squares, huber, epsilon_insensitive, ...")

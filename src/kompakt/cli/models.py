@@ -61,6 +61,7 @@ def inspect(options: Namespace, console: Console) -> None:
             ("coding", model.coding if len(classes or ()) > 2 else None),
             ("inputs", ", ".join(step for name, step in stored.items() if name in inputs.arrays()) or "as they are"),
             ("probabilities", "yes" if header["calibrated"] else "no"),
+            ("intervals", None if model.interval is None else f"{100 * model.interval.level:g} %"),
             *((str(name), value) for name, value in model.meta.items()),
             *(model.record.lines() if model.record is not None else ()),
             *(("array", f"{name} {dtype} {tuple(shape)}") for name, (dtype, shape) in arrays.items()),

@@ -36,6 +36,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _SMALL_FILE = 1 << 22
 #: labels shown as examples
 _SHOWN = 5
+#: columns of an interval
+_BOUNDS = ("lower", "upper")
+#: what the kinds of models are trained for
+TASKS = {"classifier": "classify", "regressor": "regress", "outlier": "novelty"}
 
 
 # -- predict -----------------------------------------------------------------------------------------------
@@ -153,9 +157,13 @@ def write_predictions(
     else:
         header = [*(beside[0] if beside else []), "prediction"]
         header += [f"probability {label}" for label in classes if probability]
+        scores = scores or model.kind == "outlier"
         if scores:
             header += [f"score {label}" for label in classes] if len(classes) > 2 else ["score"]
-    measures = Measures("regress" if model.kind == "regressor" else "classify", model.classes)
+        if model.interval is not None:
+            n_outputs = model.weights.shape[1]
+            header += [f"{bound}{f' {number}' * (n_outputs > 1)}" for number in range(n_outputs) for bound in _BOUNDS]
+    measures = Measures(TASKS[model.kind], np.array([-1, 1]) if model.kind == "outlier" else model.classes)
     with block_threads(), text_output(path) as file:
         rows = None if file is None else csv.writer(file, delimiter="," if style == "csv" else " ", lineterminator="\n")
         if rows is not None and header:
@@ -167,16 +175,18 @@ def write_predictions(
                 values = model.scores(model.outputs(raw.X))
             n_read += len(raw)
             predicted = model.labels(values)
-            if raw.y is not None:
-                measures.add(raw.y, predicted)
+            if raw.y is not None or model.kind == "outlier":
+                measures.add(np.ones(len(raw), dtype=np.int64) if raw.y is None else raw.y, predicted)
             if rows is None:
                 continue
             answers = np.atleast_2d(predicted.T).tolist()  # several for several values per row
             columns = ([] if cells is None else [kept.tolist() for kept in next(cells)]) + answers
             if probability:
                 columns += model.probabilities(values).T.tolist()
-            if scores and model.kind == "classifier":
+            if scores and model.kind != "regressor":
                 columns += np.atleast_2d(values.T).tolist()
+            if model.interval is not None and style == "csv":
+                columns += model.predict_interval(raw.X).reshape(len(raw), -1).T.tolist()
             if safe:
                 columns = [[_quoted_formula(cell) for cell in column] for column in columns]
             rows.writerows(zip(*columns, strict=True))
@@ -194,7 +204,7 @@ class Measures:
 
     Parameters
     ----------
-    task : {"classify", "regress"}
+    task : {"classify", "regress", "novelty"}
     classes : ndarray, optional
         Labels of the model.
 
@@ -248,6 +258,11 @@ class Measures:
     def facts(self) -> dict[str, Any]:
         """For JSON."""
         n = max(1, self.n)
+        if self.task == "novelty":
+            n_alarms, n_outliers = self.predicted[-1], self.truths[-1]
+            n_false = (n_alarms - n_outliers + self.n - self.n_right) // 2
+            facts: dict[str, Any] = {"n": self.n, "alarms": n_alarms, "outliers": n_outliers}
+            return facts | {"false_alarms": n_false, "outliers_found": n_alarms - n_false}
         if self.task == "classify":
             share = self.n_right / n if self.n else None
             return {"n": self.n, "right": self.n_right, "accuracy": share, "unknown_labels": self.n_unknown}
@@ -259,6 +274,11 @@ class Measures:
         facts = self.facts
         if not self.n:
             return "no row has a target to compare with"
+        if self.task == "novelty":
+            alarms = f"{facts['alarms']:,} alarms in {self.n:,} rows ({100 * facts['alarms'] / self.n:.4g} %)"
+            found = f"{facts['outliers_found']:,} of {facts['outliers']:,} outliers"
+            false = f"{facts['false_alarms']:,} of {self.truths[1]:,} normal rows"
+            return f"{alarms}: {found}, {false}" if self.truths[-1] else alarms
         if self.task == "classify":
             return f"accuracy {100 * facts['accuracy']:.6g} % ({self.n_right} of {self.n})"
         r2 = "" if facts["r2"] is None else f", R2 {facts['r2']:.4f}"
@@ -284,7 +304,7 @@ class Measures:
 
         `rows` says what the rows are. With weights of classes, a constant may well be right more often.
         """
-        if len(self.truths) < 2:
+        if len(self.truths) < 2 or self.task != "classify":
             return
         label, n_most_frequent = self.truths.most_common(1)[0]
         if len(self.predicted) == 1:

@@ -400,17 +400,20 @@ class Table:
         def coded_blocks() -> Iterator[Array]:
             for raw in self._encoded():
                 self.check(raw.X, impute=impute, start=self._n_read - len(raw))
-                assert raw.y is not None
-                kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
-                targets.append(raw.y[kept])
+                kept = np.ones(len(raw), dtype=bool)
+                if raw.y is not None:
+                    kept = np.array([not is_missing(cell, frozenset(self.missing)) for cell in raw.y], dtype=bool)
+                    targets.append(raw.y[kept])
                 yield raw.X[kept]
 
         path = os.path.join(folder, "coded.npy")
         _write_rows(path, coded_blocks(), self.n_features)
-        y = self._targets(np.concatenate(targets))
+        y = self._targets(np.concatenate(targets)) if targets else None
         if self.schema is not None:
             coded = np.load(path, mmap_mode="r")
-            schema, means = self.schema.learn(coded, y, classes=task_of(y, chosen_task) == "classify")
+            rows_y = np.ones(len(coded)) if y is None else y
+            is_labelled = y is not None and task_of(y, chosen_task) == "classify"
+            schema, means = self.schema.learn(coded, rows_y, classes=is_labelled)
             self.schema, self.reader, self.names = schema, schema, tuple(schema.feature_names)
             parts = (slice(start, start + PART_ROWS) for start in range(0, len(coded), PART_ROWS))
             features = (
@@ -419,13 +422,16 @@ class Table:
             path = os.path.join(folder, "X.npy")
             _write_rows(path, features, self.n_features)
         self.source = ArraySource(NpyFiles([open_npy(path)]), y, scale=scale, name=self.path)
-        return self._n_read - len(y)
+        return 0 if y is None else self._n_read - len(y)
 
     def training_rows(self, options: Namespace, console: Console, n_rows: int | None = None) -> tuple[Any, Array]:
         """The rows, or the first `n_rows`, and their targets, fit for training."""
         raw = self.read(0, n_rows)
-        if raw.y is None:
+        if raw.y is None and not _needs_no_target(options):
             raise UsageError(f"{self.path} has no target; name its column with --target.")
+        if raw.y is None:
+            raw = Raw(raw.X, np.ones(raw.X.shape[0], dtype=np.int64))
+        assert raw.y is not None
         lacking = missing_targets(raw.y)
         X, y = dense_if_small(raw.X), raw.y
         if lacking.any():
@@ -544,14 +550,15 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
         raise DataError(f"{file.path} has a header and no rows.")
     schema = TableSchema.with_identifiers(first, missing=missing, decimal=options.decimal)
     target = _target_column(options, console, file, first, schema)
-    decimal = options.decimal or _decimal_of(schema, target)
+    decimal = options.decimal or (None if target is None else _decimal_of(schema, target))
     features = _feature_columns(options, file, target, None)
     schema = replace(schema, columns=tuple(column for column in schema.columns if column.name in features))
     schema = schema.without_identifiers(first, file.names if numbers else _columns_of_flag(options, file, "keep"))
     numeric = all(isinstance(column, Number) for column in schema.columns)
     coded = bool(missing) and any(np.isin(first[name].astype(str), missing).any() for name in features)
     impute = options.impute is not None
-    to_table: dict[str, Any] = {"scale": scale, "float_labels": _written_with_point(first[target]), "decimal": decimal}
+    float_labels = target is not None and _written_with_point(first[target])
+    to_table: dict[str, Any] = {"scale": scale, "float_labels": float_labels, "decimal": decimal}
     plain = numeric and not options.order and not coded and all(_is_plain(first[name], impute) for name in features)
     if numbers or plain:
         reader = TableSchema.of_numbers(features, missing)  # gaps stay gaps, which are refused, or imputed by the model
@@ -612,7 +619,7 @@ def _table_without_names(options: Namespace, file: RowFile, model: Model | None,
     elif target is not None:
         raise UsageError("--target is for tables; svmlight files have the label first in each line.")
     source = file.source(scale=scale, **settings)
-    if model is None and not source.n_targets:
+    if model is None and not source.n_targets and not _needs_no_target(options):
         raise UsageError(
             f"{path} holds no target: name a column by its number (--target -1) or a file (--target labels.npy), or "
             "save both as numpy.savez(path, X=X, y=y)."
@@ -713,10 +720,12 @@ def _target_for_model(options: Namespace, file: RowFile, model: Model) -> str | 
 
 def _target_column(
     options: Namespace, console: Console, file: RowFile, first: Mapping[str, Array], schema: TableSchema
-) -> str:
-    """The target of a table to train on: by flag, by name, or by place."""
+) -> str | None:
+    """The target of a table to train on: by flag, by name, or by place; None where none is needed and none is named."""
     if options.target is not None:
         return _column(file, options.target, "--target")
+    if _needs_no_target(options):
+        return None
     target, rival = find_target(first, file.names, schema, header=file.header)
     about = ""
     if rival is not None and target == file.names[0]:
@@ -725,6 +734,10 @@ def _target_column(
         about = f", the last; the first holds labels: --target {rival} if it is that"
     console.remark(f"target: column {target!r} of {file.path}{about} (choose another with --target)")
     return target
+
+
+def _needs_no_target(options: Namespace) -> bool:
+    return getattr(options, "task", None) == "novelty"
 
 
 def _written_with_point(cells: Array) -> bool:
@@ -834,6 +847,11 @@ def task_of(y: Array, chosen: str | None) -> str:
     """
     if chosen == "regress" and y.dtype.kind not in "iuf":
         raise DataError(f"regression needs numbers as targets; got words like {str(y[0])!r}. Use -s classify.")
+    if chosen == "novelty" and not (sound := np.isin(y, (1, -1))).all():
+        raise DataError(
+            f"novelty detection takes the targets 1 (normal) and -1 (an outlier); got {str(y[~sound][0])!r}. "
+            "Without --target all rows count as normal."
+        )
     if chosen is not None:
         return chosen
     if y.dtype.kind in "fiu":
@@ -857,6 +875,8 @@ def describe_task(task: str, y: Array, chosen: str | None) -> str:
     >>> describe_task("classify", np.array([0, 1, 1]), None)
     '2 classes (-s regress if the target is a quantity)'
     """
+    if task == "novelty":
+        return f"novelty detection, {np.sum(y != 1):,} marked outliers"
     decided = chosen is None and y.dtype.kind in "iuf"
     if task == "classify":
         return f"{len(np.unique(y))} classes" + (" (-s regress if the target is a quantity)" if decided else "")

@@ -19,9 +19,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kompakt import CompactSVC, CompactSVR
+from kompakt import CompactNovelty, CompactSVC, CompactSVR
 from kompakt.cli.console import INTERRUPTED, NOT_CONVERGED, OK, Console, DataError, UsageError, two_columns
-from kompakt.cli.predict import Measures, write_predictions
+from kompakt.cli.predict import TASKS, Measures, write_predictions
 from kompakt.cli.tables import PART_ROWS, Table, check_output, describe_task, open_table, target_file, task_of
 from kompakt.data.streamed import Raw, Source
 from kompakt.data.table import TableSchema
@@ -34,7 +34,7 @@ from kompakt.run import Run
 from kompakt.train.running import InterruptedWarning
 
 Array = np.ndarray
-Compact = CompactSVC | CompactSVR
+Compact = CompactSVC | CompactSVR | CompactNovelty
 Steps = list[tuple[str, Any]]
 
 #: rows by which the task of a streamed file is decided, and its medians are estimated
@@ -121,7 +121,7 @@ def auto(options: Namespace, console: Console) -> int:
         test_table = open_table(options, console, options.test, model=training.model)
         rows, where = test_table.read(), options.test
         test_table.warn_of_unseen_cells(console)
-        if rows.y is None:
+        if rows.y is None and task != "novelty":
             raise DataError(
                 f"{options.test} has no target column {table.target!r}; use `kompakt predict` for such files."
             )
@@ -146,9 +146,10 @@ def preparation(options: Namespace, X: Any) -> Pipeline:
 
 def split(y: Array, task: str, share: float, seed: int) -> tuple[Array, Array]:
     """Rows to train on and rows to test on."""
-    codes = np.unique(y, return_inverse=True)[1] if task == "classify" else y
+    codes = y if task == "regress" else np.unique(y, return_inverse=True)[1]
     n_held = int(np.ceil(share * len(y)))
-    stratified = task == "classify" and min(n_held, len(y) - n_held) > codes.max()  # each part has a row of each class
+    stratified = task != "regress" and min(n_held, len(y) - n_held) > codes.max()  # each part has a row of each class
+    stratified = stratified and (task == "classify" or int(np.bincount(codes).min()) > 1)  # one outlier may be marked
     return holdout(codes, share, stratify=stratified, random_state=seed)
 
 
@@ -295,15 +296,24 @@ class ImputedSource(Source):
 
 
 def _estimator(options: Namespace, task: str, y: Array) -> Compact:
-    """`CompactSVC` or `CompactSVR` with the parameters of the command."""
+    """`CompactSVC`, `CompactSVR` or `CompactNovelty` with the parameters of the command."""
     names = ("n_basis", "kernel", "degree", "gamma", "coef0", "C", "epsilon", "tol", "loss", "max_time", "max_iter")
     parameters: dict[str, Any] = {name: getattr(options, name) for name in (*names, "verbose", "tune")}
     parameters |= {"random_state": options.seed, "n_jobs": options.jobs}
     parameters = {name: value for name, value in parameters.items() if value is not None}
+    if task != "novelty" and options.nu is not None:
+        raise UsageError("--nu is for novelty detection (-s novelty).")
+    if task != "classify" and (options.class_weight or options.probability):
+        raise UsageError("-w and -b are for classification; this is none (say -s classify if it is one).")
+    if task != "regress" and options.interval is not None:
+        raise UsageError("--interval is for regression (-s regress).")
     if task == "regress":
-        if options.class_weight or options.probability:
-            raise UsageError("-w and -b are for classification; this is a regression (say -s classify if it is not).")
-        return CompactSVR(**parameters)
+        return CompactSVR(interval=options.interval, **parameters)
+    if task == "novelty":
+        if options.n_basis == "auto" or options.epsilon is not None:
+            raise UsageError("novelty detection takes no -p, and a number of vectors with -n.")
+        parameters = {name: value for name, value in parameters.items() if name != "tune"}
+        return CompactNovelty(**parameters, **({} if options.nu is None else {"nu": options.nu}))
     if "balanced" in options.class_weight:
         if len(options.class_weight) > 1:
             raise UsageError("-w balanced finds the weights of all classes; give no other -w with it.")
@@ -407,7 +417,7 @@ def _save_and_report(
     model, estimator = training.model, training.estimator
     n_rows = model.meta["rows"]
     facts: dict[str, Any] = {
-        "task": "regress" if model.kind == "regressor" else "classify", "rows": n_rows, "features": model.n_features,
+        "task": TASKS[model.kind], "rows": n_rows, "features": model.n_features,
         "n_basis": model.n_basis_,
         "seconds": round(training.seconds, 3), "converged": bool(estimator.converged_), "C": estimator.C_,
         "interrupted": bool(estimator.interrupted_),

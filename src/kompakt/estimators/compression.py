@@ -106,6 +106,7 @@ def compress(
     'int8'
     """
     model = model_of(fitted, svm=True)
+    given, model = model, model._with_noise  # the noise of an interval is an output like others
     if tol is not None and not (isinstance(tol, Real) and 0 <= float(tol) < 1):
         raise ValueError(f"tol must be None or a number from 0 to below 1 (a share of agreement); got {tol!r}.")
     bits = (8, 8, 8)
@@ -149,8 +150,24 @@ def compress(
         meta = {**kept, **({} if rounded_only else {"compressed_from": int(model.n_basis_)}), **facts}
         # the training error was that of the model before
         record = None if model.record is None else replace(model.record, train_error=None, n_train_error=0)
-        path.append({**vars(step), "model": replace(step.model, meta=meta, record=record)})
+        smaller = _as_given(replace(step.model, meta=meta, record=record), given)
+        path.append({**vars(step), "model": smaller})
     return (path[-1]["model"], path) if return_path else path[-1]["model"]
+
+
+def _as_given(model: Model, given: Model) -> Model:
+    """The smaller model with an interval, whose noise is its last outputs, where the given one has one."""
+    interval, L = given.interval, given.weights.shape[1]
+    if interval is None or interval.weights is None:
+        return replace(model, interval=interval)
+    storage = model.storage
+    if storage is not None:
+        storage = replace(storage, weight_steps=storage.weight_steps[:L])
+    weights, intercept = model.weights.astype(np.float64), model.intercept
+    interval = replace(interval, weights=weights[:, L:], intercept=intercept[L:])
+    return replace(
+        model, weights=model.weights[:, :L], intercept=intercept[:L], storage=storage, interval=interval
+    )
 
 
 def _sizes(n_basis: Any, model: Model, *, by_tol: bool) -> list[int]:

@@ -66,7 +66,8 @@ def _of_collection(estimator: Any, method: str, X: Any) -> Any:
     function = partial(_of_block, model, method)
     if example.ndim == 1:
         return X.map_blocks(function, dtype=example.dtype, drop_axis=1, meta=example[:0])
-    return X.map_blocks(function, dtype=example.dtype, chunks=(X.chunks[0], (example.shape[1],)), meta=example[:0])
+    chunks, more_axes = (X.chunks[0], *((size,) for size in example.shape[1:])), list(range(2, example.ndim))
+    return X.map_blocks(function, dtype=example.dtype, chunks=chunks, new_axis=more_axes or None, meta=example[:0])
 
 
 def _of_block(model: Model, method: str, X: Any) -> Array:

@@ -101,6 +101,8 @@ def record_of(estimator: Any, fit: Fitted, data: Data) -> TrainingRecord:
     error_name = "share of wrong rows" if data.classifier else "mean held-out loss"
     if not data.classifier and kept and kept[0].model:
         error_name = "share of the error of a constant"
+    if fit.trials is not None and fit.trials.measure:
+        error_name = fit.trials.measure
     is_stream = not isinstance(data.rows, ArrayRows)
     content = {} if is_stream else content_of(data.rows)
     train_error, n_measured = None, 0
@@ -155,7 +157,7 @@ def _train_error(model: Model, data: Data) -> tuple[float | None, int]:
     predicted = model.predict(rows if inputs is None else inputs.inverse(rows))  # the model standardises them itself
     if data.classes is not None and data.labels is not None:
         return float(np.mean(predicted != data.classes[data.labels[sample]])), len(sample)
-    if data.y is None:
+    if data.y is None or model.kind == "outlier" or model.ordered:
         return None, 0
     with np.errstate(over="ignore"):
         error = float(np.sqrt(np.mean((predicted - data.y[sample]) ** 2)))

@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 
 import kompakt
+from kompakt.calibration import Calibration
 from kompakt.export.common import (
     CReport,
     Expected,
     ParityError,
+    check_bounds,
+    check_probabilities,
     check_rows_for,
     compare,
     decision_shape,
@@ -40,7 +43,7 @@ from kompakt.inputs import Inputs
 from kompakt.io.container import UnsupportedModelError
 from kompakt.io.fitted import model_of
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
-from kompakt.model import Model
+from kompakt.model import Interval, Model
 
 Array = np.ndarray
 Arrays = dict[str, tuple[str, Array]]
@@ -81,9 +84,11 @@ def to_c(
     """Write a machine as a C99 source without dependencies and its header, then compile it and check its answers.
 
     The source holds constant arrays, in the program memory of an AVR, and the functions ``<name>_scores(x, scores)``
-    and ``<name>_predict(x)``; imputation and scaling are inside.  The header declares them, for C and C++, and tells
-    what they take of memory.  Compiled with ``-D<NAME>_MAIN`` it is a program that reads one row per line from standard
-    input, numbers between blanks, and prints prediction (the class index of a classifier) and decision values.  A line
+    and ``<name>_predict(x)``; that of a calibrated machine ``<name>_probabilities(x, chances)``, that of one with
+    intervals ``<name>_interval(x, lower, upper)``.  Imputation and scaling are inside.  The header declares them, for C
+    and C++, and tells what they take of memory.  Compiled with ``-D<NAME>_MAIN`` it is a program that reads one row per
+    line from standard input, numbers between blanks, and prints prediction (the class index of a classifier), decision
+    values, and then probabilities, or every lower bound with its upper one, where there are such.  A line
     with another number of values than the model has features ends it with an error.
 
     In integers, features are given as ``int16_t``, and ``<name>_quantise(values, x)`` makes these of floats; scores are
@@ -211,7 +216,12 @@ def to_c(
             labels = predicted if model.kind == "outlier" else model.classes_[predicted]  # -1 where not finite
         if form is None:
             # Rounded to eight bits it is another machine; the program must answer as that one.
-            against = rounded if dtype == "int8" else original
+            against, machine = (rounded, stored) if dtype == "int8" else (original, model)
+            values, more = np.hsplit(values, [against.scores.shape[1]])
+            if model.calibration is not None:
+                check_probabilities(machine, rows[:n_usual], more[:n_usual], limit)
+            if model.interval is not None:
+                check_bounds(machine, rows[:n_usual], more[:n_usual], against.limit[0], f"the C program ({dtype})")
             difference, relative, _ = compare(against, values, labels, f"the C program ({dtype})")
             scores = values.reshape(against.scores.shape)
     if form is not None:
@@ -362,6 +372,9 @@ def _rounded(model: Model, levels: tuple[Array, Array, Array] | None) -> Model:
         fields["weights"] = model.weights
         if model.storage.map_steps is not None:
             arrays["map"] = model.inputs.map
+    if model.interval is not None:
+        single = {name: in_single(values) for name, values in model.interval.arrays().items()}
+        fields["interval"] = Interval(model.interval.level, **single)
     return replace(model, inputs=Inputs.of_arrays(model.inputs.schema, arrays), **fields)
 
 
@@ -394,6 +407,14 @@ def c_source(
         arrays["weights"] = ("int8_t", model.storage.small(model.weights, steps))
         arrays["weights_step"], defined["WEIGHTS_STEP"] = (real, steps), 1
     arrays["intercept"] = (real, model.intercept)
+    if model.ordered:
+        defined["ORDERED"] = 1
+    if model.calibration is not None and len(model.classes_) > 1:
+        defined["PROBABILITIES"] = len(model.classes_)
+        _add_calibration(arrays, defined, model.calibration, real, single)
+    if model.interval is not None:
+        defined["INTERVAL"], arrays["reach"] = 1, (real, model.interval.reach)
+        _add_noise(arrays, defined, model.interval, real)
     for key, values in model.inputs.arrays().items():
         key, values = ("factor", 1.0 / values) if key == "scale" else (key, values)
         kind = "uint8_t" if key == "pieces" else real
@@ -415,9 +436,10 @@ def c_source(
             reader = f"(({arrays[key][0]}){name.upper()}_{readers[arrays[key][0]]})"
             defined[f"{key.upper().removesuffix('S') if key == 'weights' else key.upper()}_AT(p)"] = reader
     mapped = 0 if model.inputs.map is None else r
-    work_bytes = size * (d + mapped + L + len(widths) + (k if model.kind != "regressor" else 0))
+    work_bytes = size * (d + mapped + defined["OUTPUTS"] + len(widths) + (k if model.kind != "regressor" else 0))
     about += "\n   Link with -lm. Scores beyond the type are NaN or infinite; the class index is then -1: test it."
-    return _c_file(model, name, about, arrays, defined, (real, real), work_bytes, ["#include <math.h>"], "runtime.c")
+    return _c_file(model, name, about, arrays, defined, (real, real), work_bytes, ["#include <math.h>"], "runtime.c",
+                   _declared_of(model, name, real))  # fmt: skip
 
 
 def integer_source(model: Model, form: IntegerForm, name: str, tests: Array, about: str) -> CFile:
@@ -562,6 +584,47 @@ def _c_file(
     prefixes = {"machine_": f"{name}_", "MACHINE_": f"{upper}_"}
     source += ["", re.sub("machine_|MACHINE_", lambda match: prefixes[match[0]], fixed)]
     return CFile("\n".join(header), "\n".join(source), data_bytes, work_bytes)
+
+
+def _declared_of(model: Model, name: str, real: str) -> list[str]:
+    """Functions that only some machines have."""
+    declared = []
+    if model.calibration is not None and len(model.classes_) > 1:
+        declared += ["/* Writes a probability for every class; NaN if a score is. */",
+                     f"void {name}_probabilities(const {real} *x, {real} *chances);"]  # fmt: skip
+    if model.interval is not None:
+        declared += ["/* Writes the lower and the upper bound of every decision value. */",
+                     f"void {name}_interval(const {real} *x, {real} *lower, {real} *upper);"]  # fmt: skip
+    return declared
+
+
+def _add_calibration(
+    arrays: dict[str, tuple[str, Array]], defined: dict[str, Any], calibration: Calibration, real: str, single: bool
+) -> None:
+    """What turns scores into probabilities."""
+    if "t" in calibration:
+        defined["TEMPERATURE"] = _literal(float(calibration["t"][0]), single)
+    elif "x" in calibration:
+        arrays |= {"curve_x": (real, calibration["x"]), "curve_y": (real, calibration["y"])}
+        arrays["curve_end"], defined["CURVES"] = ("int16_t", calibration["ends"]), 1
+    else:
+        arrays |= {"slope": (real, calibration["a"]), "start": (real, calibration["b"])}
+
+
+def _add_noise(arrays: dict[str, tuple[str, Array]], defined: dict[str, Any], interval: Interval, real: str) -> None:
+    """Put the noise of an interval behind the outputs, in the bytes of the weights where these are such."""
+    if interval.weights is None or interval.intercept is None or interval.floor is None:
+        return
+    kind, weights = arrays["weights"]
+    noise = interval.weights
+    if kind != real:
+        steps = np.abs(noise).max(axis=0, initial=1e-30) / _LEVELS
+        arrays["weights_step"] = (real, np.concatenate([arrays["weights_step"][1], steps]))
+        noise = np.rint(noise / steps).astype(np.int8)
+    arrays["weights"] = (kind, np.hstack([weights, noise]))
+    arrays["intercept"] = (real, np.concatenate([arrays["intercept"][1], interval.intercept]))
+    arrays["floor"], defined["NOISE"] = (real, interval.floor), 1
+    defined["OUTPUTS"] += len(interval.reach)
 
 
 def _kernel(kernel: Kernel, name: str, single: bool, widths: list[Array]) -> str:

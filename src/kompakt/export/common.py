@@ -22,7 +22,7 @@ from kompakt.io.container import UnsupportedModelError
 from kompakt.io.files import write_together
 from kompakt.kernels import RBF, Constant, Kernel, Laplacian, Linear, Polynomial, Product, Sum
 from kompakt.kernels.base import dense
-from kompakt.model import Model
+from kompakt.model import Interval, Model
 
 Array = np.ndarray
 _KERNELS = (RBF, Laplacian, Linear, Polynomial, Constant, Sum, Product)
@@ -216,7 +216,7 @@ def expect(model: Model, rows: Array, n_usual: int, tolerance: float) -> Expecte
     rows = rows.astype(np.float64)
     sizes = replace(
         model, weights=np.abs(model.weights), intercept=np.abs(model.intercept), kind="regressor", classes=None,
-        coding=None, calibration=None, squeeze=False, link="identity",
+        coding=None, calibration=None, squeeze=False, link="identity", interval=None, ordered=False,
     )  # fmt: skip
     outputs, terms = (
         np.concatenate([machine.outputs(rows[:n_usual]), outputs_or_nan(machine, rows[n_usual:])])
@@ -273,6 +273,37 @@ def compare(expected: Expected, scores: Array | None, labels: Array | None, what
                 f"on the boundary, such as {labels[row]!r} instead of {expected.labels[row]!r}. Nothing was written."
             )
     return difference, difference / largest if largest > 0 else difference, agreement
+
+
+def check_probabilities(model: Model, rows: Array, chances: Array, limit: float) -> None:
+    """Raise ParityError where probabilities are not those of the model, or of scores as far off as they may be."""
+    assert model.calibration is not None
+    rows = rows.astype(np.float64)
+    expected, scores = model.predict_proba(rows), model.decision_function(rows)
+    size = limit * max(1.0, float(np.abs(scores).max(initial=0.0)), float(np.abs(model.weights).sum(axis=0).max()))
+    moved = [np.abs(model.probabilities(scores + shift) - expected).max(axis=1) for shift in (-4 * size, 4 * size)]
+    gap = np.abs(expected - chances).max(axis=1)
+    if not np.all(gap <= np.max(moved, axis=0) + 100 * limit):
+        raise ParityError(
+            f"the probabilities of the C program differ from the machine's by {gap.max():.3g} on {len(rows)} rows. "
+            "Nothing was written. Export in double precision, or raise `tolerance`."
+        )
+
+
+def check_bounds(model: Model, rows: Array, bounds: Array, limit: float, what: str) -> None:
+    """Raise ParityError where bounds (n, 2 L), each lower beside its upper one, are not those of the model."""
+    assert model.interval is not None
+    expected = np.reshape(model.predict_interval(rows.astype(np.float64)), (len(rows), -1))
+    noise = model.interval.weights
+    # the terms of the noise count as those of the outputs do
+    limit *= 4.0 + 4.0 * (0.0 if noise is None else float(np.max(model.interval.reach * np.abs(noise).sum(axis=0))))
+    limit += 0.01 * float(np.ptp(expected, axis=1).mean()) if model.storage is not None else 0.0
+    gap = float(np.abs(expected - np.reshape(bounds, expected.shape)).max())
+    if not gap <= limit:
+        raise ParityError(
+            f"the intervals of {what} differ from the machine's by {gap:.3g} on {len(rows)} rows; expected at most "
+            f"{limit:.3g}. Nothing was written. Export in double precision, or raise `tolerance`."
+        )
 
 
 def feature_lines(model: Model) -> list[str]:
@@ -430,7 +461,17 @@ def folded(model: Model, *, centred: bool = True, single: bool = False, stored: 
             bends=bends,
         ),
         storage=rounded,
+        interval=_folded_interval(model.interval, factor, addend, vectors=len(model.basis) > 0),
     )
+
+
+def _folded_interval(interval: Interval | None, factor: float, addend: float, *, vectors: bool) -> Interval | None:
+    """The interval with the constants of the kernel in the weights of its noise."""
+    if interval is None or interval.weights is None or interval.intercept is None:
+        return interval
+    weights = interval.weights if vectors else np.zeros((1, len(interval.reach)))
+    intercept = interval.intercept + addend * interval.weights.sum(axis=0)
+    return replace(interval, weights=weights * factor, intercept=intercept)
 
 
 def decision_shape(model: Model) -> tuple[int, bool]:
@@ -451,13 +492,15 @@ def facts_and_arrays(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays: dict[str, Any] = {"basis": model.basis, "weights": model.weights, "intercept": model.intercept}
     arrays |= {"classes": model.classes, **model.inputs.arrays()}
     kernel = json.loads(json.dumps(model.kernel.spec(), default=lambda values: values.tolist()))  # plain numbers
-    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel, "log": model.link == "log"}
+    facts = {"kind": model.kind, "flat": decision_shape(model)[1], "kernel": kernel}
+    facts |= {"log": model.link == "log", "ordered": model.ordered}
     if (voting := votes(model)) is not None:
         arrays["codes"], facts["votes_base"] = voting
     if model.calibration is not None:
-        arrays |= {"slope": model.calibration["a"], "start": model.calibration["b"]}
-    if (interval := getattr(model, "interval", None)) is not None:
-        arrays |= {f"interval_{name}": values for name, values in interval.arrays().items()}
+        names = {"a": "slope", "b": "start"}
+        arrays |= {names.get(key, f"calibration_{key}"): values for key, values in model.calibration.items()}
+    if model.interval is not None:
+        arrays |= {f"interval_{name}": values for name, values in model.interval.arrays().items()}
     return facts, {name: values for name, values in arrays.items() if values is not None}
 
 

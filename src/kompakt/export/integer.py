@@ -229,6 +229,7 @@ def _levels(model: Model) -> tuple[Array, Array, float, Array, Array, Array]:
         ),
         "its kernel is not Gaussian": not isinstance(kernel, RBF) or factor <= 0,
         f"its coding {model.coding!r} counts votes; fit with coding='one_vs_rest'": votes(model) is not None,
+        "integers hold neither intervals nor ordered quantiles": model.interval is not None or model.ordered,
         "it has no vectors or a single class": not len(model.basis) or not model.weights.any(),
     }
     for reason in (reason for reason, holds in reasons.items() if holds):

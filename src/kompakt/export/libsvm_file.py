@@ -173,10 +173,12 @@ def libsvm_texts(model: Model) -> dict[str, list[bytes]]:
             UserWarning,
             stacklevel=3,
         )
-    if model.calibration is not None and len(model.classes_) > 2:
+    if model.calibration is not None and (len(model.classes_) > 2 or "a" not in model.calibration):
         warnings.warn(
-            "the calibration is not written: LIBSVM couples probabilities of pairs, this model has one per class.",
+            "the calibration is not written: LIBSVM has sigmoids of pairs of classes only.",
             UserWarning,
             stacklevel=3,
         )
+    if model.interval is not None:
+        warnings.warn("the intervals are not written: LIBSVM has no place for them.", UserWarning, stacklevel=3)
     return texts

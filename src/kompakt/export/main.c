@@ -55,6 +55,20 @@ int main(void)
 #else
                 printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)scores[j]);
 #endif
+#if defined(MACHINE_PROBABILITIES)
+            MACHINE_REAL chances[MACHINE_PROBABILITIES];
+            machine_probabilities(x, chances);
+            for (j = 0; j < MACHINE_PROBABILITIES; j++)
+                printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)chances[j]);
+#endif
+#if defined(MACHINE_INTERVAL)
+            MACHINE_REAL lower[MACHINE_SCORES], upper[MACHINE_SCORES];
+            machine_interval(x, lower, upper);
+            for (j = 0; j < MACHINE_SCORES; j++) {
+                printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)lower[j]);
+                printf(" %.*g", sizeof(MACHINE_REAL) == sizeof(double) ? 17 : 9, (double)upper[j]);
+            }
+#endif
             printf("\n");
         }
         found = 0;

@@ -15,6 +15,7 @@ import kompakt
 from kompakt.export.common import (
     TOLERANCE,
     ExportReport,
+    check_bounds,
     check_rows_for,
     facts_and_arrays,
     feature_lines,
@@ -35,8 +36,8 @@ def to_numpy(
     """Write a machine as one Python file that needs NumPy only, and check it.
 
     The file holds the arrays as text and the functions ``predict`` and ``decision_function`` (and ``predict_proba``
-    for a calibrated machine); imputation and scaling are inside.  As a program it reads comma-separated rows and
-    prints predictions.
+    for a calibrated machine, ``predict_interval`` for one with intervals); imputation and scaling are inside.  As a
+    program it reads comma-separated rows and prints predictions.
 
     Parameters
     ----------
@@ -83,6 +84,9 @@ def to_numpy(
     rows, scores = np.concatenate(groups), np.concatenate([names["decision_function"](group) for group in groups])
     labels = None if model.kind == "regressor" else np.concatenate([names["predict"](group) for group in groups])
     limit = TOLERANCE["float64"] if tolerance is None else tolerance
+    if model.interval is not None:
+        bounds = names["predict_interval"](rows[:n_usual])
+        check_bounds(model, rows[:n_usual], bounds, limit * max(1.0, float(np.abs(scores).max())), "the NumPy file")
     raw, what, notes = text.encode("utf-8"), "the NumPy file", left_out_notes(model)
     return write_checked(model, path, "numpy", raw, (rows, n_usual), limit, scores, labels, what, notes)
 

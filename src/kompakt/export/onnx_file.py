@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import kompakt
+from kompakt.calibration import curves_of
 from kompakt.data.table import (
     MISSING,
     Category,
@@ -73,7 +74,8 @@ def to_onnx(
 
     The input ``X`` is a tensor (n, n_features) of `dtype`, in the units the machine was trained on: imputation and
     scaling are inside.  The outputs of a classifier are ``label`` (n,) and ``scores``, which are those of
-    `decision_function`, then ``probabilities`` where the machine is calibrated; a regressor has the output ``value``.
+    `decision_function`, then ``probabilities`` where the machine is calibrated; a regressor has the output ``value``,
+    and ``lower`` and ``upper`` where it has intervals.
 
     A machine of tables has one input per column instead, of the column's name and shape (n, 1): numbers of `dtype` with
     NaN where one is missing, and strings for words and dates, "" or another usual text where one is missing.  Blanks
@@ -165,7 +167,7 @@ def to_onnx(
 
 def _used(schema: TableSchema) -> dict[str, str]:
     """Columns of a table that are used, and the names of their inputs, which are none of an output."""
-    taken = ("label", "scores", "value", "probabilities")
+    taken = ("label", "scores", "value", "probabilities", "lower", "upper")
     names = [column.name for column in schema.columns if not isinstance(column, Unused)]
     return {name: f"{name}_" if name in taken else name for name in names}
 
@@ -228,10 +230,14 @@ def _onnx_bytes(model: Model, dtype: np.dtype, schema: TableSchema | None = None
     graph = Graph(model, dtype, "" if schema is None else "kompakt_")
     element, text = graph.element, helper.np_dtype_to_tensor_dtype(np.dtype(object))
     X = "X" if schema is None else graph.features(schema)
-    scores = graph.scores(graph.outputs(X, tables=schema is not None))
+    outputs = graph.outputs(X, tables=schema is not None)
+    scores = graph.scores(outputs)
     n_scores, is_flat = decision_shape(model)
     shown, shape = (graph.flat(scores), ["n"]) if is_flat else (scores, ["n", n_scores])
     results: dict[str, tuple[str, int, list[Any]]] = {"value": (shown, element, shape)}
+    if model.interval is not None:
+        for name, bound in zip(("lower", "upper"), graph.bounds(outputs), strict=True):
+            results[name] = (graph.flat(bound) if is_flat else bound, element, shape)
     if model.kind != "regressor":
         kind = helper.np_dtype_to_tensor_dtype(_label_array(model.classes).dtype)
         results = {"label": (graph.labels(scores), kind, ["n"]), "scores": (shown, element, shape)}
@@ -304,7 +310,7 @@ class Graph:
         from onnx import helper
 
         name = f"{self.prefix}{op.lower()}_{len(self.nodes)}"
-        outputs = [name, f"{name}_count"] if op == "StringSplit" else [name]
+        outputs = [name, f"{name}_count"] if op in ("StringSplit", "TopK") else [name]
         self.nodes.append(helper.make_node(op, list(inputs), outputs, name=name, **attributes))
         return name
 
@@ -537,7 +543,8 @@ class Graph:
             X = self._bent(inputs.bends, X)
         if inputs.map is not None:
             X = add("MatMul", X, self.constant(inputs.map.T))
-        values = add("MatMul", self._kernel(model.kernel, X), self.constant(model.weights))
+        self.kernel_values = self._kernel(model.kernel, X)
+        values = add("MatMul", self.kernel_values, self.constant(model.weights))
         return add("Add", values, self.constant(model.intercept))
 
     def _bent(self, bends: PiecewiseLinear, X: str) -> str:
@@ -550,9 +557,26 @@ class Graph:
         sloped = add("Mul", ramps, self.constant(bends.slopes.T))
         return add("ReduceSum", sloped, self.constant([1], np.int64), keepdims=0)
 
+    def bounds(self, outputs: str) -> tuple[str, str]:
+        """Lower and upper bounds of the predictions, (n, L) each, after `outputs`."""
+        add, interval = self.add, self.model.interval
+        assert interval is not None
+        reach = self.constant(interval.reach)
+        if interval.weights is not None:
+            noise = add("MatMul", self.kernel_values, self.constant(interval.weights))
+            noise = add("Add", noise, self.constant(interval.intercept))
+            floor = self.constant(interval.floor)
+            noise = add("Where", add("Greater", floor, noise), floor, noise)  # Max may take NaN for the smaller number
+            reach = add("Mul", noise, reach)
+        lower, upper = add("Sub", outputs, reach), add("Add", outputs, reach)
+        return (add("Exp", lower), add("Exp", upper)) if self.model.link == "log" else (lower, upper)
+
     def scores(self, outputs: str) -> str:
         """Decision values, (n, n_scores)."""
         add, model = self.add, self.model
+        if model.ordered:
+            count = self.constant([model.weights.shape[1]], np.int64)
+            return add("TopK", outputs, count, axis=1, largest=0, sorted=1)
         if model.link == "log":
             return add("Exp", outputs)
         if (voting := votes(model)) is None:
@@ -580,9 +604,17 @@ class Graph:
         """Class probabilities from the stored calibration, (n, n_classes)."""
         add, calibration = self.add, self.model.calibration
         assert calibration is not None
-        slope, start = (self.constant(-np.asarray(calibration[key], dtype=np.float64)) for key in "ab")
-        sigmoids = add("Sigmoid", add("Add", add("Mul", scores, slope), start))
         n_scores = decision_shape(self.model)[0]
+        if "t" in calibration:
+            z = add("Div", scores, self.constant(calibration["t"]))
+            if n_scores == 1:
+                return add("Concat", add("Sigmoid", add("Neg", z)), add("Sigmoid", z), axis=1)
+            return add("Softmax", z, axis=1)
+        if "x" in calibration:
+            sigmoids = self._curves(scores, curves_of(calibration))
+        else:
+            slope, start = (self.constant(-np.asarray(calibration[key], dtype=np.float64)) for key in "ab")
+            sigmoids = add("Sigmoid", add("Add", add("Mul", scores, slope), start))
         if n_scores == 1:
             return add("Concat", add("Sub", self.constant(1.0), sigmoids), sigmoids, axis=1)
         ones = self.constant(np.ones((n_scores, 1)))
@@ -590,6 +622,19 @@ class Graph:
         some = add("Greater", total, zero)
         share = add("Div", sigmoids, add("Where", some, total, self.constant(1.0)))
         return add("Where", some, share, self.constant(1.0 / n_scores))
+
+    def _curves(self, scores: str, curves: list[tuple[Array, Array]]) -> str:
+        """Every score on its line through points: where it starts, and what each piece that was passed adds."""
+        add, columns = self.add, []
+        for number, (x, y) in enumerate(curves):
+            score = add("Gather", scores, self.constant([number], np.int64), axis=1)
+            if len(x) == 1:
+                columns.append(add("Add", add("Mul", score, self.constant(0.0)), self.constant(y)))
+                continue
+            share = add("Div", add("Sub", score, self.constant(x[:-1])), self.constant(np.diff(x)))
+            share = add("Min", add("Max", share, self.constant(0.0)), self.constant(1.0))
+            columns.append(add("Add", add("MatMul", share, self.constant(np.diff(y)[:, None])), self.constant(y[:1])))
+        return add("Concat", *columns, axis=1)
 
     def flat(self, scores: str) -> str:
         """(n, 1) as (n,)."""

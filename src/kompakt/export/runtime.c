@@ -39,9 +39,10 @@ static void machine_bend(MACHINE_REAL *u)
 }
 #endif
 
-void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
+/* The outputs of a row, before they become scores. */
+static void machine_outputs(const MACHINE_REAL *x, MACHINE_REAL *raw)
 {
-    MACHINE_REAL u[MACHINE_FEATURES], raw[MACHINE_OUTPUTS];
+    MACHINE_REAL u[MACHINE_FEATURES];
     int f, j, l;
     for (f = 0; f < MACHINE_FEATURES; f++) {
         MACHINE_REAL v = x[f];
@@ -118,8 +119,15 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
 #endif
         raw[l] += MACHINE_REAL_AT(machine_intercept + l);
     }
+}
+
+void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
+{
+    MACHINE_REAL raw[MACHINE_OUTPUTS];
+    int l;
+    machine_outputs(x, raw);
 #if defined(MACHINE_VOTES) /* each output votes for some classes; margins, less than a third of a vote, break ties */
-    for (j = 0; j < MACHINE_SCORES; j++) {
+    for (int j = 0; j < MACHINE_SCORES; j++) {
         MACHINE_REAL votes = MACHINE_VOTES, margin = 0;
         for (l = 0; l < MACHINE_OUTPUTS; l++) {
             const MACHINE_REAL code = (MACHINE_REAL)(int8_t)MACHINE_BYTE(machine_codes + j * MACHINE_OUTPUTS + l);
@@ -129,11 +137,81 @@ void machine_scores(const MACHINE_REAL *x, MACHINE_REAL *scores)
         scores[j] = votes + margin / (3 * (MACHINE_ABS(margin) + 1));
     }
 #elif defined(MACHINE_VALUE_OF_LOG)
-    for (l = 0; l < MACHINE_OUTPUTS; l++) scores[l] = MACHINE_VALUE_OF_LOG(raw[l]);
+    for (l = 0; l < MACHINE_SCORES; l++) scores[l] = MACHINE_VALUE_OF_LOG(raw[l]);
 #else
-    for (l = 0; l < MACHINE_OUTPUTS; l++) scores[l] = raw[l];
+    for (l = 0; l < MACHINE_SCORES; l++) scores[l] = raw[l]; /* the noise of an interval comes after them */
+#endif
+#if defined(MACHINE_ORDERED) /* quantiles, which do not cross */
+    for (l = 1; l < MACHINE_SCORES; l++) {
+        const MACHINE_REAL value = scores[l];
+        int place = l;
+        for (; place > 0 && scores[place - 1] > value; place--) scores[place] = scores[place - 1];
+        scores[place] = value;
+    }
 #endif
 }
+
+#if defined(MACHINE_PROBABILITIES)
+void machine_probabilities(const MACHINE_REAL *x, MACHINE_REAL *chances)
+{
+    MACHINE_REAL scores[MACHINE_SCORES], total = 0;
+    int l;
+    machine_scores(x, scores);
+#if defined(MACHINE_TEMPERATURE)
+    MACHINE_REAL top = scores[0];
+    for (l = 1; l < MACHINE_SCORES; l++)
+        if (scores[l] > top) top = scores[l];
+    if (MACHINE_SCORES == 1) top = 0;
+    for (l = 0; l < MACHINE_SCORES; l++) scores[l] = MACHINE_EXP((scores[l] - top) / (MACHINE_TEMPERATURE));
+    if (MACHINE_SCORES == 1) scores[0] = 1 - 1 / (1 + scores[0]); /* of two classes, one score */
+#elif defined(MACHINE_CURVES) /* a line through points for every score */
+    for (l = 0; l < MACHINE_SCORES; l++) {
+        int i = l ? (int16_t)MACHINE_WORD(machine_curve_end + l - 1) : 0;
+        const int last = (int16_t)MACHINE_WORD(machine_curve_end + l) - 1;
+        const MACHINE_REAL s = scores[l];
+        while (i < last && s > MACHINE_REAL_AT(machine_curve_x + i + 1)) i++;
+        const MACHINE_REAL left = MACHINE_REAL_AT(machine_curve_x + i), low = MACHINE_REAL_AT(machine_curve_y + i);
+        scores[l] = low + (s - s); /* NaN stays NaN */
+        if (i < last && s > left)
+            scores[l] += (s - left) / (MACHINE_REAL_AT(machine_curve_x + i + 1) - left)
+                * (MACHINE_REAL_AT(machine_curve_y + i + 1) - low);
+    }
+#else
+    for (l = 0; l < MACHINE_SCORES; l++)
+        scores[l] = 1 / (1 + MACHINE_EXP(MACHINE_REAL_AT(machine_slope + l) * scores[l] + MACHINE_REAL_AT(machine_start + l)));
+#endif
+    if (MACHINE_SCORES == 1) {
+        chances[0] = 1 - scores[0];
+        chances[1] = scores[0];
+        return;
+    }
+    for (l = 0; l < MACHINE_SCORES; l++) total += scores[l];
+    for (l = 0; l < MACHINE_SCORES; l++) chances[l] = total > 0 ? scores[l] / total : (MACHINE_REAL)1 / MACHINE_SCORES;
+}
+#endif
+
+#if defined(MACHINE_INTERVAL)
+void machine_interval(const MACHINE_REAL *x, MACHINE_REAL *lower, MACHINE_REAL *upper)
+{
+    MACHINE_REAL raw[MACHINE_OUTPUTS];
+    int l;
+    machine_outputs(x, raw);
+    for (l = 0; l < MACHINE_SCORES; l++) {
+        MACHINE_REAL reach = MACHINE_REAL_AT(machine_reach + l);
+#if defined(MACHINE_NOISE)
+        const MACHINE_REAL noise = raw[MACHINE_SCORES + l];
+        const MACHINE_REAL least = MACHINE_REAL_AT(machine_floor + l);
+        reach *= noise < least ? least : noise;
+#endif
+        lower[l] = raw[l] - reach;
+        upper[l] = raw[l] + reach;
+#if defined(MACHINE_VALUE_OF_LOG)
+        lower[l] = MACHINE_VALUE_OF_LOG(lower[l]);
+        upper[l] = MACHINE_VALUE_OF_LOG(upper[l]);
+#endif
+    }
+}
+#endif
 
 #if defined(MACHINE_CLASSIFIER)
 int machine_predict(const MACHINE_REAL *x)

@@ -217,6 +217,7 @@ function kompaktMachine(model) {
   function scoresOf(outputs) {
     if (!outputs.every(Number.isFinite)) throw new Error("the outputs of the row are not finite: its numbers are too large.");
     if (model.log) return outputs.map((output) => Math.exp(Math.min(output, 709)));
+    if (model.ordered) return [...outputs].sort((a, b) => a - b); // quantiles, which do not cross
     if (!codes) return outputs;
     return model.classes.map((_, k) => {
       let votes = model.votes_base, margin = 0;

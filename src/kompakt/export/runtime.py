@@ -53,7 +53,7 @@ def _bent(X: np.ndarray) -> np.ndarray:
     return bent
 
 
-def _outputs(X: Any) -> np.ndarray:
+def _outputs(X: Any, weights: str = "weights", intercept: str = "intercept") -> np.ndarray:
     X, Z = np.asarray(X, dtype=np.float64), _ARRAYS["basis"]
     n_features = _ARRAYS.get("map", Z).shape[1]
     if X.ndim != 2 or X.shape[1] != n_features:
@@ -72,7 +72,7 @@ def _outputs(X: Any) -> np.ndarray:
             if "map" in _ARRAYS:
                 rows = rows @ _ARRAYS["map"].T
             values = _kernel(_FACTS["kernel"], rows, Z)
-            result[start : start + size] = values @ _ARRAYS["weights"] + _ARRAYS["intercept"]
+            result[start : start + size] = values @ _ARRAYS[weights] + _ARRAYS[intercept]
     _refuse(~np.isfinite(result), "the outputs of row {} are not finite: its numbers are too large for this kernel.")
     return result
 
@@ -94,6 +94,8 @@ def decision_function(X: Any) -> np.ndarray:
         codes = _ARRAYS["codes"].T
         margins, votes = np.clip(scores, -1e300, 1e300) @ codes, np.where(scores > 0, 0.5, -0.5) @ codes
         scores = _FACTS["votes_base"] + votes + margins / (3.0 * (np.abs(margins) + 1.0))
+    if _FACTS["ordered"]:  # quantiles, which do not cross
+        scores = np.sort(scores, axis=1)
     return scores[:, 0] if _FACTS["flat"] else scores
 
 
@@ -108,16 +110,41 @@ def predict(X: Any) -> np.ndarray:
     return np.asarray(_ARRAYS["classes"][best])
 
 
-if "slope" in _ARRAYS:
+if {"slope", "calibration_t", "calibration_x"} & set(_ARRAYS):
 
     def predict_proba(X: Any) -> np.ndarray:
         """Class probabilities from the calibration of the machine, (n, n_classes)."""
         scores = decision_function(X).reshape(len(X), -1)
-        sigmoids = 0.5 * (1.0 + np.tanh(-0.5 * (_ARRAYS["slope"] * scores + _ARRAYS["start"])))
+        if "calibration_t" in _ARRAYS:  # the softmax of scores by their temperature
+            z = scores / _ARRAYS["calibration_t"]
+            z = np.hstack([np.zeros_like(z), z]) if z.shape[1] == 1 else z
+            powers = np.exp(z - z.max(axis=1, keepdims=True))
+            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        if "calibration_x" in _ARRAYS:  # a line through points for every score
+            places = _ARRAYS["calibration_ends"].astype(int)[:-1]
+            lines = zip(*(np.split(_ARRAYS[f"calibration_{axis}"], places) for axis in "xy"))  # noqa: B905
+            chances = np.column_stack([np.interp(column, x, y) for column, (x, y) in zip(scores.T, lines)])  # noqa: B905
+        else:
+            z = _ARRAYS["slope"] * scores + _ARRAYS["start"]
+            chances = 0.5 * (1.0 + np.tanh(-0.5 * z))
         if scores.shape[1] == 1:
-            return np.hstack([1.0 - sigmoids, sigmoids])
-        total = sigmoids.sum(axis=1, keepdims=True)
-        return np.asarray(np.where(total > 0, sigmoids / np.where(total > 0, total, 1.0), 1.0 / sigmoids.shape[1]))
+            return np.hstack([1.0 - chances, chances])
+        total = chances.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, chances / np.where(total > 0, total, 1.0), 1.0 / chances.shape[1]))
+
+
+if "interval_reach" in _ARRAYS:
+
+    def predict_interval(X: Any) -> np.ndarray:
+        """Lower and upper bounds of every prediction, (n, 2), or (n, L, 2) of several outputs."""
+        values, reach = _outputs(X), _ARRAYS["interval_reach"]
+        if "interval_weights" in _ARRAYS:
+            noise = _outputs(X, "interval_weights", "interval_intercept")
+            reach = reach * np.maximum(noise, _ARRAYS["interval_floor"])
+        bounds = np.stack([values - reach, values + reach], axis=-1)
+        if _FACTS["log"]:
+            bounds = np.exp(np.minimum(bounds, 700.0))
+        return bounds[:, 0] if _FACTS["flat"] else bounds
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ Array = np.ndarray
 _SVM_TYPES = {
     "SVC": "c_svc", "NuSVC": "nu_svc", "SVR": "epsilon_svr", "NuSVR": "nu_svr", "OneClassSVM": "one_class",
 }  # fmt: skip
+#: classifiers of scikit-learn that decide by another threshold
+_THRESHOLDS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 _KERNELS = {"rbf": "rbf", "poly": "polynomial", "linear": "linear"}
 #: (shift, scale) of a fitted scaler of scikit-learn, x' = (x - shift) / scale; None where it also clips
 _SCALERS: dict[str, Callable[[Any], tuple[Any, Any] | None]] = {
@@ -55,6 +57,8 @@ def model_of(fitted: Any, *, svm: bool = False) -> Model:
         return fitted
     if isinstance(model := getattr(fitted, "model_", None), Model):
         return model
+    if hasattr(fitted, "estimator_") and type(fitted).__name__ in _THRESHOLDS:
+        return _with_threshold(fitted, model_of(fitted.estimator_, svm=svm))
     if hasattr(fitted, "best_estimator_"):
         return model_of(fitted.best_estimator_, svm=svm)
     if isinstance(steps := getattr(fitted, "steps", None), list):
@@ -78,6 +82,20 @@ def model_of(fitted: Any, *, svm: bool = False) -> Model:
         f"got {type(fitted).__name__}. If it wraps kompakt estimators, hand over the one inside; kompakt.compress "
         "makes a Model of a scikit-learn SVM."
     )
+
+
+def _with_threshold(fitted: Any, model: Model) -> Model:
+    """The model that decides as scikit-learn's `FixedThresholdClassifier` or `TunedThresholdClassifierCV` around it."""
+    pos_label = getattr(fitted, "pos_label", None)
+    if pos_label is not None and pos_label != model.classes_[1]:
+        raise TypeError(f"a model holds a threshold of the label {model.classes_[1]!s} only; got {pos_label!s}.")
+    response = fitted._get_response_method()
+    response = response if isinstance(response, str) else next(name for name in response if hasattr(fitted, name))
+    threshold = fitted.best_threshold_ if hasattr(fitted, "best_threshold_") else fitted.threshold
+    is_probability = response == "predict_proba"
+    if threshold == "auto":
+        threshold = 0.5 if is_probability else 0.0
+    return model.with_threshold(float(threshold), probability=is_probability)
 
 
 def _svm_model(fitted: Any, name: str) -> Model:

@@ -484,7 +484,8 @@ def _record_fields(model: Model) -> tuple[dict[str, Any], list[Any] | None]:
             f"LIBSVM decides between pairs of classes, which cannot express the coding {model.coding!r}. "
             "Fit with coding='one_vs_rest' or 'one_vs_one'."
         )
-    if model.calibration is not None and k == 2:  # the pair's value is f itself, and P(first) = P(classes[1])
+    # of two classes the pair's value is f itself, and P(first) = P(classes[1])
+    if model.calibration is not None and "a" in model.calibration and k == 2:
         prob = {"prob_a": np.asarray(model.calibration["a"]), "prob_b": np.asarray(model.calibration["b"])}
     kept = [np.flatnonzero(class_coef.any(axis=0)) for class_coef in coef]
     return {

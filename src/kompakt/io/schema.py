@@ -2,7 +2,8 @@
 
 A rounded model makes version 2: its basis and weights are arrays of int8 or float16, with their steps beside them.
 One of other bits than 8 (and 16 for a map) makes version 3: levels of fewer bits are packed one behind the other.
-Features that bend make version 3: the number of pieces of every feature, all knots and all slopes.
+Features that bend make version 3: the number of pieces of every feature, all knots and all slopes;
+so do intervals, ordered quantiles, and calibrations that are no sigmoids.
 
 Strings are two arrays: their UTF-8 bytes, and where each of them ends.  Kernels are nested objects with numbers in the
 header and widths per feature among the arrays.  Numbers that JSON lacks are written as ``{"$float": "nan"}``, so the
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import kompakt
+from kompakt.calibration import check_calibration
 from kompakt.codings import CODINGS, get_coding
 from kompakt.data.table import TableSchema
 from kompakt.inputs import Inputs
@@ -27,7 +29,7 @@ from kompakt.io.container import ModelFileError, require
 from kompakt.io.files import PathLike, opened, write_atomically
 from kompakt.io.fitted import model_of
 from kompakt.kernels import from_spec
-from kompakt.model import KINDS, LINKS, STORAGES, Model, Storage, largest_level
+from kompakt.model import KINDS, LINKS, STORAGES, Interval, Model, Storage, largest_level
 from kompakt.record import TrainingRecord
 
 Arrays = dict[str, np.ndarray]
@@ -40,8 +42,9 @@ _INPUTS = {
 }  # fmt: skip
 #: arrays of numbers and their shapes, by the letters of `_check_model`; those of the inputs may be missing
 _SHAPES = {
-    "basis": "mr", "weights": "mL", "intercept": "L", "calibration.a": "k", "calibration.b": "k",
+    "basis": "mr", "weights": "mL", "intercept": "L",
     **dict.fromkeys(_INPUTS, "d"), "input_map": "rd", "input_knots": "t", "input_slopes": "s",
+    "interval.reach": "L", "interval.weights": "mL", "interval.intercept": "L", "interval.floor": "L",
 }  # fmt: skip
 _NEEDED = ("basis", "weights", "intercept")
 #: arrays that a rounded model keeps as levels, in the order of its bits
@@ -88,6 +91,8 @@ _OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "bits": lambda value: isinstance(value, list) and len(value) == 3 and all(type(bits) is int for bits in value),
     "n_basis": lambda value: type(value) is int and 0 <= value <= container.MAX_DIMENSION,
     "link": lambda value: isinstance(value, str) and value in LINKS,
+    "interval": lambda value: isinstance(value, float) and 0 < value < 1,
+    "ordered": lambda value: value is True,
 }
 #: bits of maps, basis and weights of version 2
 _FIRST_BITS = (16, 8, 8)
@@ -153,6 +158,10 @@ def encode(model: Model) -> tuple[dict[str, Any], Arrays]:
             header |= {"bits": list(storage.bits), "n_basis": len(model.basis)}
     if model.link != "identity":
         header["link"] = model.link
+    if model.ordered:
+        header["ordered"] = True
+    if model.interval is not None:
+        header["interval"] = float(model.interval.level)
     _check_model(model)
     return header, arrays
 
@@ -264,8 +273,8 @@ def check_header(header: dict[str, Any]) -> None:
 def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     """The model of a checked header and its arrays; raises ModelFileError for anything that does not fit together."""
     unread, d = dict(arrays), header["n_features"]
-    absent = [] if header["calibrated"] else ["calibration.a", "calibration.b"]
-    optional = [name for name in _INPUTS if name not in unread]
+    may_lack = [*_INPUTS, *(name for name in _SHAPES if name.startswith("interval."))]
+    optional = [name for name in may_lack if name not in unread]
     require(
         not set(_BENDS) & set(optional) or set(_BENDS) <= set(optional),
         f"bends need the arrays {', '.join(_BENDS)}; the file lacks some of them.",
@@ -274,7 +283,7 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     fields: dict[str, Any] = {
         name: _take(unread, name, "u" if name == "input_pieces" else "f")
         for name in _SHAPES
-        if name not in (*absent, *optional)
+        if name not in optional
     }
     if (pieces := fields.get("input_pieces")) is not None:
         padded = d * int(pieces.max(initial=0))  # numbers that the bends take in memory
@@ -282,8 +291,11 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
         require(sound, "input_pieces must be bytes, and of similar size for all features.")
     half = [name for name, values in fields.items() if values.dtype == np.float16 and name not in _BENDS]
     require(not half, f"array {', '.join(half)} has dtype float16, which only the numbers of a rounded model have.")
-    if header["calibrated"]:
-        fields["calibration"] = {key: fields.pop(f"calibration.{key}") for key in "ab"}
+    names = [name for name in unread if name.startswith("calibration.")]
+    calibrated = {name.split(".")[1]: _take(unread, name, "f") for name in names}
+    require(bool(calibrated) == header["calibrated"], "a calibrated model needs the arrays of its calibration.")
+    if calibrated:
+        fields["calibration"] = calibrated
     if header["feature_names"]:
         fields["feature_names"] = _decode_strings(unread, "feature_names")
     if (kind := header["classes"]) is not None:
@@ -313,12 +325,21 @@ def decode(header: dict[str, Any], arrays: Arrays) -> Model:
     require(shapes == (2, 2, 1), f"basis, weights and intercept have {shapes} dimensions; expected (2, 2, 1).")
     fields |= {name: header[name] for name in ("kind", "n_features", "squeeze", "coding", "link") if name in header}
     fields["meta"] = _decode_value(header["meta"], 0)
+    fields["ordered"] = header.get("ordered", False)
     try:
         schema = TableSchema.from_json(header["schema"]) if "schema" in header else None
         record = TrainingRecord.from_json(header["record"]) if "record" in header else None
         of_inputs = {field: fields.pop(name) for name, field in _INPUTS.items() if name in fields}
         inputs = Inputs.of_arrays(schema, of_inputs)
-        model = Model(kernel=from_spec(described), inputs=inputs, record=record, storage=storage, **fields)
+        parts = {name: fields.pop(name) for name in list(fields) if name.startswith("interval.")}
+        require(bool(parts) == ("interval" in header), "the level of an interval and its arrays go together.")
+        interval = None
+        if parts:
+            require("interval.reach" in parts, "the file lacks the array 'interval.reach'.")
+            interval = Interval(header["interval"], **{name.split(".")[1]: values for name, values in parts.items()})
+        model = Model(
+            kernel=from_spec(described), inputs=inputs, record=record, storage=storage, interval=interval, **fields
+        )
         _check_model(model)
     except (TypeError, ValueError) as error:
         raise ModelFileError(str(error)) from None
@@ -446,6 +467,8 @@ def _numbers_of(model: Model) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(model, name) for name in _NEEDED}
     arrays = model.inputs.arrays()
     values |= {name: arrays[field] for name, field in _INPUTS.items() if field in arrays}
+    if model.interval is not None:
+        values |= {f"interval.{name}": array for name, array in model.interval.arrays().items()}
     return values | {f"calibration.{key}": value for key, value in (model.calibration or {}).items()}
 
 
@@ -459,25 +482,28 @@ def _check_model(model: Model) -> None:
     if model.inputs.bends is not None:  # which has compared them with the pieces
         sizes |= {letter: len(model.inputs.arrays()[field]) for letter, field in (("t", "knots"), ("s", "slopes"))}
     if model.calibration is not None:
-        require(set(model.calibration) == {"a", "b"}, "the calibration must hold the arrays a and b.")
         require(classes is not None, "only a classifier has a calibration.")
+        check_calibration(model.calibration, sizes["k"])
     arrays, shapes = _numbers_of(model), dict(_SHAPES)
     if model.feature_names is not None:
         arrays["feature_names"], shapes["feature_names"] = model.feature_names, "d"
     for name, values in arrays.items():
-        expected = tuple(sizes[letter] for letter in shapes[name])
+        expected = np.shape(values)
+        if name in shapes:  # those of a calibration were checked together
+            expected = tuple(sizes[letter] for letter in shapes[name])
         require(np.shape(values) == expected, f"{name} has shape {np.shape(values)}; this model needs {expected}.")
         finite = np.asarray(values).dtype.kind != "f" or np.all(np.isfinite(values))
         require(finite, f"{name} holds NaN or infinite values, so the model cannot predict. Fit it again.")
     require(L >= 1, "the model has no output: its weights have no column.")
     # Whoever uses the model makes rows of its width; a few bytes must not ask for gigabytes.
     require(
-        m or d <= _MOST_BARE_FEATURES or any(shapes[name].endswith("d") for name in arrays),
+        m or d <= _MOST_BARE_FEATURES or any(shapes.get(name, "").endswith("d") for name in arrays),
         f"the model declares {d} features and holds no vector and no number for any of them; a model without "
         f"vectors has at most {_MOST_BARE_FEATURES} features. Give it one vector of zeros with weight 0.",
     )
     zeros = model.inputs.scale is not None and bool(np.any(model.inputs.scale == 0))
     require(not zeros, "input_scale holds zeros, and inputs are divided by it.")
+    require(model.kind == "regressor" or not model.ordered, "only the outputs of a regressor are ordered.")
     require(model.kind != "outlier" or L == 1, f"an outlier detector has one output; got {L}.")
     if classes is None:
         return
@@ -531,8 +557,9 @@ def save(estimator_or_model: Any, path: PathLike) -> None:
     True
     """
     header, arrays = encode(model_of(estimator_or_model))
-    bits_or_bends = "bits" in header or "input_pieces" in arrays
-    version = 3 if bits_or_bends else 2 if "storage" in header else 1
+    is_new = "bits" in header or "input_pieces" in arrays or "interval" in header or "ordered" in header
+    is_new = is_new or (header["calibrated"] and "calibration.a" not in arrays)
+    version = 3 if is_new else 2 if "storage" in header else 1
     write_atomically(path, container.pack(header, arrays, version))
 
 

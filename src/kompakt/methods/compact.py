@@ -13,11 +13,12 @@ from kompakt.basis.build import Plan, choose, weigh
 from kompakt.basis.path import SizePath, size_path
 from kompakt.heldout import Split, split_rows, splits_of
 from kompakt.kernels import RBF, BentRBF, Kernel
+from kompakt.methods.intervals import conformal_interval, quantile_weights
+from kompakt.methods.probabilities import calibrate
 from kompakt.methods.steps import (
     Fitted,
     LeftOpen,
     bent_machine,
-    calibrate,
     freeze,
     refine,
     refuse_what_cannot_work,
@@ -57,8 +58,12 @@ class Compact:
     width_per_feature : bool
         Whether one width per feature is found by leave-one-out before the vectors move.
     cv : int, splitter or list of splits, optional
-    calibrate : bool
-        Whether outputs of held-out rows give probabilities.
+    calibrate : {"sigmoid", "isotonic", "temperature", "best"}, optional
+        How outputs of held-out rows give probabilities.
+    interval : float, optional
+        Probability of intervals around predictions, whose reach outputs of held-out rows give.
+    levels : tuple of float
+        Of quantiles, each an output on the vectors that were found for the loss of `spec`; none for one output.
     start : ndarray of shape (m, d), or Model with bends, optional
         Vectors to begin with, in the units of the input; those of a model with bends bring their kernel along.
     """
@@ -72,7 +77,9 @@ class Compact:
     kernel_of_width: Callable[[float], Kernel] | None = None
     width_per_feature: bool = False
     cv: Any = None
-    calibrate: bool = False
+    calibrate: str | None = None
+    interval: float | None = None
+    levels: tuple[float, ...] = ()
     start: Array | Model | None = None
     largest_size: int = 256  # that is looked at where the size is chosen
     most_rows_for_folds: int = 20_000  # beyond so many rows one held-out part is as good as folds
@@ -87,7 +94,8 @@ class Compact:
     def needs_no_sample(self) -> bool:
         """Whether everything before the weights reads streamed rows by passes."""
         by_passes = getattr(self.plan.selector, "streams", False)
-        return by_passes and not (self.plan.refine or self.tune or self.calibrate or self.n_basis is None)
+        needs_rows = self.plan.refine or self.tune or self.calibrate or self.interval or self.n_basis is None
+        return by_passes and not needs_rows
 
 
 def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
@@ -139,9 +147,17 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
     machine = replace(machine, refined=path is not None and path.basis is not None)  # the path has moved its vectors
     machine, table = refine(data, machine, plan, run, specs)
     trials = table if trials is None else trials.followed_by(table)
-    calibration = calibrate(data, machine, plan, run) if options.calibrate else None
+    began = replace(specs[0], C=machine.spec.C)  # what machines of folds begin with, where there are none yet
+    calibration = None
+    if options.calibrate is not None:
+        calibration = calibrate(data, began, machine, plan, run, options.calibrate)
+    interval = None
+    if options.interval is not None:
+        interval = conformal_interval(data, began, machine, plan, run, options.interval)
     machine = solve_on_all_rows(data, machine, plan, run)
-    return freeze(
+    if options.levels:
+        machine = quantile_weights(data, machine, options.levels, plan, run)
+    fitted = freeze(
         data,
         machine,
         plan,
@@ -153,6 +169,7 @@ def fit_compact(data: Data, options: Compact, run: Run) -> Fitted:
         why_size="" if path is None else path.choice.why,
         skipped=", without calibration" if options.calibrate else "",
     )
+    return replace(fitted, model=replace(fitted.model, interval=interval, ordered=bool(options.levels)))
 
 
 def _tune(data: Data, spec: Spec, options: Compact, run: Run) -> tuple[Tuned, list[Spec]]:

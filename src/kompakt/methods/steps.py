@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kompakt.basis.build import Array, Machine, Plan, on_all_rows, refined, unseen_outputs
+from kompakt.basis.build import Array, Machine, Plan, build, hold_out, on_all_rows, refined, unseen_outputs
 from kompakt.basis.refine import require_derivatives
 from kompakt.codings import get_coding
 from kompakt.data import Rows, StreamedRows
-from kompakt.heldout import Trials
+from kompakt.design import Design
+from kompakt.heldout import Trials, folds_by_content
 from kompakt.inputs import Inputs
 from kompakt.kernels import RBF, BentRBF, Kernel, MappedRBF, Precomputed
 from kompakt.model import Model
@@ -157,25 +158,36 @@ def solve_on_all_rows(data: Data, machine: Machine, plan: Plan, run: Run) -> Mac
     return on_all_rows(data.everything, machine, plan, run)
 
 
-def calibrate(data: Data, machine: Machine, plan: Plan, run: Run) -> dict[str, Array] | None:
-    """Sigmoids fitted to decision values of rows that the weights had not seen (scikit-learn's logistic fit)."""
-    from sklearn.linear_model import LogisticRegression
+#: rows below which values of held-out rows come from folds, each with a machine of its own; and how many folds
+_FEW_ROWS, _FOLDS = 3000, 5
 
-    if machine.interrupted:
-        return None
-    assert data.labels is not None
-    index, outputs = unseen_outputs(data, machine, plan, run)
-    scores = get_coding(machine.spec.coding).scores(outputs, data.n_classes)
-    weights = None if data.row_weights is None else data.row_weights[index]
-    columns = scores[:, None] if scores.ndim == 1 else scores
-    slopes, shifts = np.empty(columns.shape[1]), np.empty(columns.shape[1])
-    for column in range(columns.shape[1]):
-        positive = data.labels[index] == (1 if scores.ndim == 1 else column)
-        if positive.all() or not positive.any():
-            raise ValueError("calibrate=True needs held-out rows of every class; give more rows per class.")
-        sigmoid = LogisticRegression(C=1e6).fit(columns[:, [column]], positive, sample_weight=weights)
-        slopes[column], shifts[column] = -sigmoid.coef_[0, 0], -sigmoid.intercept_[0]
-    return {"a": slopes, "b": shifts}
+
+def held_out_outputs(data: Data, spec: Spec, machine: Machine, plan: Plan, run: Run) -> tuple[Array, Array]:
+    """Rows and their outputs under machines that never saw them: what thresholds, intervals and probabilities need.
+
+    `spec` is what the machine began with.  A refined machine brings such outputs from its descent; otherwise every fold
+    of few rows has a machine of its own, and one part is held out of many.
+    """
+    if machine.unseen is not None:
+        return machine.unseen
+    if not machine.refined and data.rows.n_rows >= _FEW_ROWS and hold_out(data, plan, run) is not None:
+        return unseen_outputs(data, machine, plan, run)
+    index, outputs = [], []
+    everything = np.arange(data.rows.n_rows)
+    splits = folds_by_content(data, _FOLDS, run.key) or [(everything, everything)]  # rows that are all the same
+    fold_plan = replace(plan, refine=machine.refined, validation_fraction=0.0)
+    with run.quietly():
+        for train, held in splits:
+            fold = build(data.subset(train), spec, machine.basis.n_basis, fold_plan, run)
+            index.append(held)
+            outputs.append(outputs_of(data.subset(held), fold))
+    return np.concatenate(index), np.concatenate(outputs)
+
+
+def outputs_of(data: Data, machine: Machine) -> Array:
+    """Outputs of rows in memory, (n, L)."""
+    design = Design(data.rows, machine.spec.kernel, machine.basis.vectors, store=False)
+    return np.asarray(design.matvec(machine.solution.weights) + machine.solution.intercept)
 
 
 def freeze(

@@ -274,7 +274,7 @@ def prepare(
     """Validate the arguments of `fit` and resolve kernel, targets and weights."""
     if isinstance(X, Source):
         return prepare_stream(estimator, X, y, sample_weight, run, task)
-    if y is None:
+    if y is None and task.needs_targets:
         raise ValueError(
             f"requires y to be passed, but the target y is None: {type(estimator).__name__} needs targets."
         )
@@ -286,7 +286,7 @@ def prepare(
         kept = np.flatnonzero(weights > 0)
         if not len(kept):
             raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
-        X, y, weights = X[kept], y[kept], weights[kept]
+        X, y, weights = X[kept], None if y is None else y[kept], weights[kept]
     if weights is not None and np.all(weights == 1.0):
         weights = None
     kernel = resolve_kernel(estimator, X, weights)
@@ -431,7 +431,7 @@ def first_pass(
             "targets and weights of streamed rows belong to the rows: expected fit(rows) with y=None and "
             "sample_weight=None. Name them in open_rows(..., target=..., weight=...)."
         )
-    if task is not None and not source.n_targets:
+    if task is not None and task.needs_targets and not source.n_targets:
         raise ValueError(f"requires y to be passed, but {source.name} has no target. Give open_rows(..., target=...).")
     if task is not None:
         task.refuse_targets(source.n_targets)
@@ -479,7 +479,7 @@ def prepare_stream(
         kept,
         source.n_rows,
         classes=targets.classes,
-        one_target=source.n_targets == 1,
+        one_target=source.n_targets <= 1,
         stored=sum(fact.stored for fact in facts),
         mass_of=targets.class_mass,
     )

@@ -1,4 +1,4 @@
-"""What a machine is trained for: classes or numbers. One object says what targets may be, and what they become.
+"""What a machine is trained for: classes, numbers, or what is normal. One object says what targets may be and become.
 
 A task is made by an estimator from its parameters.  It checks targets and turns them into the outputs that solvers see;
 of streamed rows too, in a first pass that looks at them and in every pass after it.
@@ -6,6 +6,7 @@ of streamed rows too, in a first pass that looks at them and in every pass after
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,9 +67,10 @@ class Task(ABC):
 
     kind: ClassVar[str]  # as in `Model.kind`
     numeric: ClassVar[bool]  # whether targets are numbers
+    needs_targets: ClassVar[bool] = True
 
     @abstractmethod
-    def encode(self, y: Array, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
+    def encode(self, y: Array | None, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
         """Targets of rows in memory; `kept` are their numbers among `n_rows` where some were left out."""
 
     @abstractmethod
@@ -110,7 +112,7 @@ class Classes(Task):
     kind: ClassVar[str] = "classifier"
     numeric: ClassVar[bool] = False
 
-    def encode(self, y: Array, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
+    def encode(self, y: Array | None, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -171,7 +173,7 @@ class Numbers(Task):
     kind: ClassVar[str] = "regressor"
     numeric: ClassVar[bool] = True
 
-    def encode(self, y: Array, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
+    def encode(self, y: Array | None, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
         y = np.asarray(y, dtype=np.float64)
         return Targets(y.reshape(len(y), -1), weights, y=y)
 
@@ -192,6 +194,63 @@ class Numbers(Task):
 
 
 NO_LABELS = Labels(np.empty(0), np.empty(0))
+
+
+@dataclass(frozen=True)
+class Novelty(Task):
+    """Rows that are normal, and perhaps a few that are marked as outliers by the target -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kompakt.train.task import Novelty
+    >>> Novelty().encode(None, None, None, 2).outputs.tolist()
+    [[1.0], [1.0]]
+    >>> Novelty().encode(np.array([1, -1]), None, None, 2).outputs.tolist()
+    [[1.0], [-1.0]]
+    """
+
+    kind: ClassVar[str] = "outlier"
+    numeric: ClassVar[bool] = False
+    needs_targets: ClassVar[bool] = False
+
+    def encode(self, y: Array | None, weights: Array | None, kept: Array | None, n_rows: int) -> Targets:
+        if y is not None and not np.any(y == -1):
+            if np.any(y != 1):  # scikit-learn hands any y to an outlier detector, which ignores it
+                warnings.warn(
+                    f"the targets y mark no row as an outlier: expected 1 for normal rows and -1 for outliers, got "
+                    f"{np.unique(y)[:5].tolist()}. They are ignored: all rows count as normal.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            y = None
+        return Targets(_sides(y, n_rows if kept is None else len(kept)), weights)
+
+    def look(self, raw: Raw, weights: Array) -> Labels:
+        _sides(raw.y, len(raw))
+        return NO_LABELS
+
+    def encode_stream(
+        self, looks: Sequence[Labels], n_targets: int, weight: float, *, weighted: bool
+    ) -> StreamedTargets:
+        return StreamedTargets(SideEncoder(weighted), 1, int(weighted), weight)
+
+    def refuse_targets(self, n_targets: int) -> None:
+        if n_targets > 1:
+            raise ValueError(f"an outlier detector needs at most one target; got {n_targets} columns.")
+
+
+def _sides(y: Array | None, n_rows: int) -> Array:
+    """1 for normal rows and -1 for outliers, (n, 1)."""
+    if y is None:
+        return np.ones((n_rows, 1))
+    strange = (y != 1) & (y != -1)
+    if np.any(strange):
+        raise ValueError(
+            f"targets of an outlier detector are 1 for normal rows and -1 for outliers; got "
+            f"{np.unique(np.asarray(y)[strange])[:5].tolist()} besides. Leave y out if no row is marked."
+        )
+    return np.where(np.reshape(y, (n_rows, 1)) == 1, 1.0, -1.0)
 
 
 def refuse_extreme_targets(y: Any) -> None:
@@ -302,6 +361,16 @@ class ClassEncoder:
         if np.any(codes == 0):
             return codes.shape[1], float(np.sum(mass * np.count_nonzero(codes, axis=1)))
         return int(self.weighted or self.factors is not None), float(mass.sum())
+
+
+@dataclass(frozen=True)
+class SideEncoder:
+    """Sides (normal or outlier) and weights from raw rows."""
+
+    weighted: bool = False
+
+    def __call__(self, raw: Raw) -> tuple[Array, Array | None]:
+        return _sides(raw.y, len(raw)), raw.w if self.weighted else None
 
 
 @dataclass(frozen=True)
