@@ -758,7 +758,7 @@ class Trials:
             return self
         why = f"{self.why} Then {trials.why}" if self.why else trials.why
         chosen = len(self.rows) + trials.rows.index(trials.best)
-        return Trials(self.stopped, chosen, why, [*self.rows, *trials.rows])
+        return Trials(self.stopped, chosen, why, self.measure, [*self.rows, *trials.rows])
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -570,7 +570,7 @@ def _table_to_train_on(options: Namespace, console: Console, file: RowFile, *, s
         schema = schema.with_order(name, words)
     _report_columns(options, console, file.path, schema)
     table = _table_of(file, target, schema, schema, **to_table)
-    table.order = orders.get(target, ())
+    table.order = () if target is None else orders.get(target, ())
     if table.order:
         options.task = options.task or "regress"
     return table
