@@ -275,7 +275,8 @@ def _read_for_command(path: str) -> None:
     from kompakt.cli.tables import open_table
 
     options = Namespace(
-        header=None, format=None, target=None, ignore=[], keep=[], na=[], decimal=None, strict=False, impute=None
+        header=None, format=None, target=None, ignore=[], keep=[], order=[], na=[], decimal=None, strict=False,
+        impute=None, task=None,
     )  # fmt: skip
     open_table(options, Console(quiet=True), path).read()
 

@@ -748,7 +748,7 @@ class Trials:
         self.rows.append(Trial(dict(params), float(error) if np.isfinite(error) else np.inf, folds, seconds, more))
         setting = ", ".join(f"{name} {value:.4g}" for name, value in params.items() if isinstance(value, int | float))
         # of a table filled at once, a line per point would hide all others
-        level = logging.DEBUG if more.get("model") == "plain" else logging.INFO
+        level = logging.DEBUG if more.get("model") == "plain" or "learned" in more else logging.INFO
         logger.log(level, "search: %s: held-out error %.4g", setting or more.get("model", ""), error)
         logger.debug("trial %d: %s", len(self.rows), more)
 

@@ -80,7 +80,7 @@ def test_a_row_to_be_predicted_with_a_missing_value(run, tmp_path):
     "words",
     [
         [], ["nonsense"], ["train"], ["train", "rows.csv"], ["train", "rows.csv", "m", "-t", "3"],
-        ["train", "rows.csv", "m", "-s", "2"], ["train", "rows.csv", "m", "-c", "-1"],
+        ["train", "rows.csv", "m", "-s", "7"], ["train", "rows.csv", "m", "-c", "-1"],
         ["train", "rows.csv", "m", "-wz", "3"], ["train", "rows.csv", "m", "-n", "0"],
         ["train", "rows.csv", "-v", "1"], ["predict", "rows.csv"], ["export", "m", "out.unknown"],
         ["scale", "rows.csv", "-l", "1", "-u", "0"], ["compress", "m", "o"], ["report", "m", "rows.csv"],

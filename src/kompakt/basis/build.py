@@ -200,6 +200,11 @@ def raced(data: Data, plain: Machine, plan: Plan, run: Run, specs: list[Spec]) -
         unseen=(np.concatenate([held for _, held in splits]), np.concatenate(finish.outputs)),
         interrupted=finish.interrupted,
     )
+    if plain.refined:  # on a path of sizes
+        for row in finish.table:
+            row["model"] = "refined"
+    if not iterations and (arm.rank is not None or arm.leading):  # the start was judged with this map
+        machine = replace(machine, spec=replace(arm.spec, kernel=finish.points[0]["kernel"]))
     if iterations:
         point = finish.points[0] if finish.interrupted else _lowest(finish.points, rows, arm.spec, plan, run)
         machine = _moved(machine, point["kernel"], point["basis"].astype(rows.dtype), point["weights"])

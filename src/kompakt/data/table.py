@@ -531,9 +531,17 @@ def is_table(X: Any) -> bool:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame in memory, and none of sparse columns."""
-    sparse = hasattr(X, "iloc") and any("Sparse" in str(kind) for kind in X.dtypes)
-    return is_table(X) and not isinstance(X, Mapping) and not sparse
+    """Whether X is a data frame in memory, and neither of sparse columns nor of numbers without names.
+
+    Numbers without names are an array, and scikit-learn wants both to give the same model.
+    """
+    if isinstance(X, Mapping) or not is_table(X):
+        return False
+    if not hasattr(X, "iloc"):
+        return True
+    nameless = not any(isinstance(name, str) for name in X.columns)
+    numbers = all(getattr(kind, "kind", "O") in "iufb" for kind in X.dtypes)
+    return not (nameless and numbers) and not any("Sparse" in str(kind) for kind in X.dtypes)
 
 
 def columns_of(table: Any) -> dict[str, Array]:

@@ -182,7 +182,6 @@ def _section(parameters: dict[str, Parameter]) -> str:
 
 #: parameters whose default differs between estimators, and why
 OTHER_DEFAULTS = {
-    "C": "`CompactSVC` has the least C with which refinement pays on most sets",
     "gamma": "`GreedyProjection` does not look at targets",
     "loss": "every method has that of its paper",
     "max_iter": "`ProjectedSVC` hands it to LIBSVM and LIBLINEAR, which count smaller steps",
