@@ -2,8 +2,8 @@
 A page about a model
 ====================
 
-`report` writes one HTML file that needs no network: which columns matter and how, a panel that runs the model on a case of
-your own, a threshold with its costs, the error at every size under a slider, errors in detail, learning curves, the
+`report` writes one HTML file that needs no network: which columns matter and how, a panel that runs the model on a case
+of your own, a threshold with its costs, the error at every size under a slider, errors in detail, learning curves, the
 settings tried and why these, the vectors, the time spent, and how to load and export the model.
 """
 
@@ -24,7 +24,8 @@ labels = cancer.target_names[cancer.target]
 X_train, X_test, y_train, y_test = train_test_split(cancer.data, labels, random_state=0, stratify=labels)
 model = make_pipeline(StandardScaler(), CompactSVC(20, tune=True, calibrate=True, random_state=0))
 model.fit(X_train, y_train)
-page = report(model, X_test, y_test, Path(tempfile.mkdtemp()) / "cancer.html", target="diagnosis", title="Breast cancer")
+path = Path(tempfile.mkdtemp()) / "cancer.html"
+page = report(model, X_test, y_test, path, target="diagnosis", title="Breast cancer")
 text = page.read_text()
 print(f"{page.name}: {len(text) / 1024:.0f} kB; references to other places: {text.count('src=') + text.count('<link')}")
 
