@@ -81,7 +81,7 @@ class TrainingRecord:
     --------
     >>> from sklearn.datasets import load_iris
     >>> from kompakt import CompactSVC
-    >>> record = CompactSVC(10, random_state=0).fit(*load_iris(return_X_y=True)).model_.record
+    >>> record = CompactSVC(10, refine=False, random_state=0).fit(*load_iris(return_X_y=True)).model_.record
     >>> record.estimator, record.settings["C"], record.n_rows, record.n_tried
     ('CompactSVC', 1.0, 150, 0)
     """

@@ -322,7 +322,9 @@ def race(
                 if winner.iteration > rules.early or run.late:
                     break
                 rival = heat([k for k, arm in enumerate(arms) if arm.spec is arms[0].spec], factor, step)
-                winner = min(winner, rival, key=lambda lane: lane.loss)
+                if rival.loss >= winner.loss:
+                    break
+                winner = rival
             interrupted = False
         except KeyboardInterrupt:
             begun = [lane for lane in lanes if lane.best is not None]
