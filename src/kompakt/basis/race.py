@@ -182,16 +182,16 @@ class Lane:
             if weights is None:  # a descent that has ended stays where it is
                 weights = self._last[len(points)]["weights"] if self.curve else None
             if weights is None:
-                found = np.zeros(part.scorer.targets.shape) + np.nan
+                held_out_outputs = np.zeros(part.scorer.targets.shape) + np.nan
             else:
                 X = part.held.block(0, part.held.n_rows).X  # at most some thousand rows
                 values = kernel.block(X, Z.astype(np.result_type(part.held.dtype, np.float32)))
-                found = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
+                held_out_outputs = (values @ weights[0].astype(values.dtype)).astype(np.float64) + weights[1]
             points.append({"kernel": kernel, "basis": Z, "weights": weights})
-            outputs.append(found)
+            outputs.append(held_out_outputs)
             with np.errstate(over="ignore", invalid="ignore"):
-                losses.append(part.scorer.row_losses(found))
-            errors.append(part.scorer.row_errors(found))
+                losses.append(part.scorer.row_losses(held_out_outputs))
+            errors.append(part.scorer.row_errors(held_out_outputs))
         self._last = points
         every = np.concatenate(losses)
         loss = mean_and_error(every, self.weights)[0]
